@@ -1,4 +1,4 @@
-"""Members of the consumer protocol for tests, on the level of its messages."""
+"""Members of the consumer protocol, as protocol messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Owned = dict[bytes, set[int]]
 
 @dataclass
 class Consumer:
-    """A process that speaks the consumer protocol as a client does."""
+    """A client process of the consumer protocol."""
 
     world: World
     member_id: str
@@ -42,7 +42,7 @@ class Consumer:
     owned: Owned = field(default_factory=dict)
 
     async def beat(self, **changes: Any) -> ConsumerGroupHeartbeatResponse:
-        """One heartbeat, with everything said; what is told is taken over at once."""
+        """Send one full heartbeat, and adopt the response at once."""
         response: ConsumerGroupHeartbeatResponse = await self.ask(**changes)
         if not response.error_code:
             self.take(response)
@@ -91,7 +91,7 @@ class Consumer:
 
 
 async def settle(*members: Consumer, rounds: int = 8) -> None:
-    """Heartbeats until nobody has anything more to do."""
+    """Send heartbeats until no member has a step to take."""
     for _ in range(rounds):
         for member in members:
             response = await member.beat()
@@ -106,7 +106,7 @@ def group_of(world: World, group: str = GROUP) -> ConsumerGroup:
 
 
 def snapshot(world: World) -> dict[str, Any]:
-    """All that is durable of the consumer groups, comparable."""
+    """Return the durable state of all consumer groups, for comparison."""
     groups: dict[str, Any] = {}
     for shard in world.coordinator._host.active_shards():
         for group_id, group in shard.state.consumers.by_id.items():
@@ -125,7 +125,7 @@ async def describe(world: World, group: str = GROUP) -> DescribedGroup:
 def subscription(
     topics: list[str], owned: dict[str, list[int]] | None = None, version: int = 3
 ) -> bytes:
-    """What a classic member of type `consumer` says in JoinGroup."""
+    """Return the protocols of a classic member of type `consumer`."""
     message = ConsumerProtocolSubscription(topics=topics)
     if version >= 1:
         message.owned_partitions = [

@@ -1,4 +1,4 @@
-"""Random lives of members of one group, and what has to hold at every moment of them."""
+"""Random histories of members of one group, with invariants that hold at every moment."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ RETRY = {
 
 @dataclass
 class Client:
-    """A process: it joins, beats, gives up before it takes, leaves or dies."""
+    """A client process: it joins, sends heartbeats, revokes before it adopts, leaves or dies."""
 
     consumer: Consumer
     number: int
     is_classic: bool = False
-    """It speaks the classic protocol, with eager rebalances."""
+    """Whether it uses the classic protocol, with eager rebalances."""
     alive: bool = False
     incarnation: int = 0
     highest: int = 0
-    """The greatest epoch it was told since it joined."""
+    """The highest epoch in a response since it joined."""
     task: asyncio.Task[None] | None = None
     joined: Any = None
 
@@ -55,7 +55,7 @@ class Model:
     clients: list[Client] = field(default_factory=list)
     epochs: tuple[int, int] = (0, 0)
     works: bool = False
-    """Whether the network does."""
+    """Whether the network works."""
     done: dict[str, int] = field(default_factory=dict)
 
     def count(self, what: str) -> None:
@@ -83,7 +83,7 @@ class Model:
             await asyncio.sleep(HEARTBEAT_S * (0.5 + self.random.random()))
 
     async def deliver(self, client: Client) -> Any:
-        """The answer to one heartbeat, or None if it got lost."""
+        """Return the response to one heartbeat, or None if it was lost."""
         consumer = client.consumer
         if self.chance(0.1):
             await asyncio.sleep(LOST_AFTER_S)
@@ -148,7 +148,7 @@ class Model:
                 assert not code or code in RETRY or code == ErrorCode.MEMBER_ID_REQUIRED, code
 
     async def join(self, client: Client) -> int:
-        """One step into the group; partitions are given up before, and taken after the last."""
+        """Take one step of a join: revoke partitions before, adopt them after the last step."""
         consumer = client.consumer
         consumer.owned = {}
         data = subscription(["orders", "clicks"])
@@ -212,7 +212,7 @@ class Model:
         epoch = -1 if consumer.instance_id is None or self.random.random() < 0.3 else -2
         await consumer.ask(member_epoch=epoch, subscribed_topic_names=None, rebalance_timeout_ms=-1)
 
-    # What has to hold
+    # Invariants
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -227,7 +227,9 @@ class Model:
         held: dict[tuple[bytes, int], str] = {}
         for member in group.members.values():
             for key in member.held():
-                assert held.setdefault(key, member.member_id) == member.member_id, f"two have {key}"
+                assert held.setdefault(key, member.member_id) == member.member_id, (
+                    f"two members own {key}"
+                )
         assert held == group.owners
         for client in self.clients:
             self.check_client(client, held, group)
@@ -247,7 +249,7 @@ class Model:
                 owner = held.get((topic_id, partition))
                 assert owner == member_id, f"{member_id} believes to have {partition} of {owner}"
 
-    # The world
+    # Restarts and steps
 
     async def restart(self) -> None:
         settled = not self.world.log.in_flight and self.group is not None
@@ -285,7 +287,7 @@ class Model:
         self.world.coordinator.on_topics_changed({"orders"}, are_new=False)
 
     async def settle(self) -> None:
-        """Everything works, and everybody reads the same: soon it is shared out."""
+        """Stop all failures, with equal subscriptions: soon all partitions are assigned."""
         self.works = True
         self.world.log.fate = lambda: "ok"
         self.world.log.delay_s = lambda: 0.0

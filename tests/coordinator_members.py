@@ -1,4 +1,4 @@
-"""Group members for tests, on the level of the protocol's messages."""
+"""Requests of group members, as protocol messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def join(
 
 
 async def new_id(world: World, **options: Any) -> str:
-    """The member id that a first join is sent back with."""
+    """Return the member id of the response to a first JoinGroup."""
     response = await join(world, **options)
     assert response.error_code == 79, response
     return response.member_id
@@ -120,7 +120,7 @@ async def leave(
 async def form(
     world: World, count: int, *, group: str = GROUP, **options: Any
 ) -> list[JoinGroupResponse]:
-    """A stable group of dynamic members; the first of the list leads."""
+    """Return a stable group of dynamic members; the first one leads."""
     options["group"] = group
     first = await join(world, await new_id(world, **options), **options)
     ids = [await new_id(world, **options) for _ in range(count - 1)]
@@ -180,7 +180,7 @@ async def commit_codes(*arguments: Any, **options: Any) -> list[int]:
 
 
 async def committed(world: World, group: str = GROUP) -> dict[tuple[str, int], int]:
-    """Every offset of the group."""
+    """Return every committed offset of the group."""
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
     )

@@ -1,4 +1,4 @@
-"""A world for coordinators: virtual time, and a log that is slow, refuses and loses by seed."""
+"""A world for coordinators: virtual time, and a log that is slow, rejects and loses appends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WALL_START_MS = 1_700_000_000_000
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """When nothing is ready, the clock jumps to the next timer."""
+    """A loop whose clock jumps to the next timer when no callback is ready."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,9 +71,9 @@ class FakeLog:
     """Partitions in memory.
 
     Attributes:
-        delay_s: called for the time that each append takes.
-        fate: called for what becomes of each append: `ok`, `refused` (definitely not done),
-            `lost` (not done) or `kept` (done); the caller of the last two is not told which.
+        delay_s: returns the duration of each append.
+        fate: returns the outcome of each append: `ok`, `refused` (not done), `lost` (not done) or
+            `kept` (done). The caller sees an unknown outcome for the last two.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class FakeTopics:
 
 
 class World:
-    """One broker's group coordinator; `restart` gives it another, over the same log."""
+    """A broker's group coordinator; `restart` creates another over the same log."""
 
     def __init__(self, loop: VirtualLoop, config: GroupConfig, seed: int = 0) -> None:
         self.loop = loop
@@ -193,7 +193,7 @@ class World:
             await self.coordinator.load_partition(partition)
 
     def check_counts(self) -> None:
-        """Groups are counted as they come and go; a sum over all of them must be the same."""
+        """Compare the shared counts with a sum over all groups."""
         groups = offset_groups = 0
         for shard in self.coordinator._host.active_shards():
             state = shard.state
@@ -217,7 +217,7 @@ def run(
     config: GroupConfig | None = None,
     seed: int = 0,
 ) -> T:
-    """Runs a scenario in a world of its own, in virtual time, with all partitions loaded."""
+    """Run a scenario in a new world, in virtual time, with all partitions loaded."""
     loop = VirtualLoop()
     try:
         world = World(loop, config or GroupConfig(partitions=1, initial_rebalance_delay_ms=0), seed)
@@ -247,7 +247,7 @@ async def _cancel_what_is_left() -> None:
 
 
 def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
-    """Turns a scenario into a test; `settings` are fields of `GroupConfig`."""
+    """Turn a scenario into a test; `settings` are fields of `GroupConfig`."""
     values: dict[str, Any] = {"partitions": 1, "initial_rebalance_delay_ms": 0, **settings}
 
     def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -5,6 +5,7 @@ Bytecodes differ between minor versions of Python, lines and calls hardly do.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -43,10 +44,13 @@ def _counted(
         counts[event] += 1
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # or finalizers of what earlier tests left would be counted
     sys.settrace(trace)
     try:
         action()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return counts

@@ -1,7 +1,7 @@
-"""A world for the transaction coordinator: virtual time, a faulty log, partitions that remember.
+"""A world for the transaction coordinator: virtual time, a faulty log, and modelled partitions.
 
-`PartitionModel` is what a partition has to make of records and markers, written down as plainly as
-possible; the tests compare what its readers see with what producers were told.
+`PartitionModel` is a simple model of a partition with records and markers. The tests compare what
+its readers see with the responses of producers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIMEOUT_MS = 60_000
 
 @dataclass
 class PartitionModel:
-    """One partition: records in order, and which of them are open, committed or aborted."""
+    """One partition: records in order, each open, committed or aborted."""
 
     records: list[tuple[Producer, str]] = field(default_factory=list)
     fates: list[bool | None] = field(default_factory=list)
@@ -45,7 +45,8 @@ class PartitionModel:
     coordinator_epochs: dict[int, int] = field(default_factory=dict)
 
     def needs_verification(self, producer: Producer) -> bool:
-        """Unless this epoch's transaction is open here; what an older one left is another's."""
+        """Return whether no transaction of this epoch is open; older epochs are other
+        transactions."""
         open_ = self.open_of(producer.producer_id)
         return not any(self.records[index][0] == producer for index in open_)
 
@@ -64,8 +65,11 @@ class PartitionModel:
         self.fates.append(None)
 
     def mark(self, marker: Marker) -> None:
-        """Refuses those of an older epoch, of an older coordinator, and with KIP-890 of this epoch:
-        the end of a transaction has a newer one."""
+        """Write a marker.
+
+        Raises `KafkaError` for an older epoch or an older coordinator, and with KIP-890 for the
+        current epoch of an open transaction: its end has a newer epoch.
+        """
         producer_id = marker.producer_id
         known = self.epochs.get(producer_id, -1)
         is_bumping = marker.transaction_version is TransactionVersion.BUMPING
@@ -81,7 +85,7 @@ class PartitionModel:
 
     @property
     def visible(self) -> list[str]:
-        """What `read_committed` shows once nothing is open."""
+        """Return the records that `read_committed` returns when no transaction is open."""
         return [value for (_, value), fate in zip(self.records, self.fates, strict=True) if fate]
 
     @property
@@ -90,12 +94,12 @@ class PartitionModel:
 
 
 class FakeMarkers:
-    """Partitions reached over a network.
+    """Partitions behind a network.
 
     Attributes:
-        delay_s: called for the time that each write takes.
-        fate: called for what becomes of each marker: `ok`, `lost` (not written) or `kept`
-            (written); the coordinator is not told which of the last two.
+        delay_s: returns the duration of each write.
+        fate: returns the outcome of each marker: `ok`, `lost` (not written) or `kept` (written).
+            The coordinator sees an unknown outcome for the last two.
     """
 
     def __init__(self, world: World) -> None:
@@ -136,7 +140,7 @@ class FakeMarkers:
 
 
 class World:
-    """A broker's coordinators; `restart` gives it others, over the same logs."""
+    """A broker's coordinators; `restart` creates others over the same logs."""
 
     def __init__(self, loop: VirtualLoop, config: TransactionConfig, seed: int = 0) -> None:
         self.loop = loop
@@ -196,11 +200,11 @@ class World:
             await self.coordinator.load_partition(partition)
 
     def lose_power(self) -> None:
-        """What the log has may no longer be all that was written to it."""
+        """Note that the log may have lost its end."""
         self.forgotten_epochs_end = 1000 + self.producer_ids
 
     def check_count(self) -> None:
-        """Transactional ids are counted as they come and go."""
+        """Compare the shared count with a sum over all shards."""
         shards = self.coordinator._host.active_shards()
         assert self.coordinator.id_count == sum(len(each.transactions) for each in shards)
 
@@ -213,7 +217,7 @@ class World:
         self.coordinator, self.groups = self.new_coordinator(), self.new_groups()
         await self.start()
 
-    # What a producer does
+    # Requests of producers
 
     async def init(
         self,
@@ -232,7 +236,7 @@ class World:
         return answer
 
     async def ready(self, transactional_id: str = "t", **settings: Any) -> Producer:
-        """As a client: comes again while it is told to."""
+        """Send InitProducerId, and retry retriable errors as a client does."""
         while True:
             answer = await self.init(transactional_id, **settings)
             if answer.code is ErrorCode.NONE:
@@ -241,7 +245,7 @@ class World:
             await asyncio.sleep(0.05)
 
     async def with_epoch(self, epoch: int) -> Producer:
-        """A producer that has come so far, as if by 32,000 transactions."""
+        """Return a producer with this epoch, as after 32,000 transactions."""
         first = await self.ready()
         transaction = Transaction(
             producer_id=first.producer_id,
@@ -294,7 +298,7 @@ class World:
         return Producer(described.producer_id, described.producer_epoch)
 
     async def settled(self, transactional_id: str = "t") -> str:
-        """The state, once the transaction is over."""
+        """Wait for the end of the transaction; return the state."""
         while self.state(transactional_id) not in ("CompleteCommit", "CompleteAbort", "Empty"):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         return self.state(transactional_id)
@@ -305,7 +309,7 @@ def run(
     config: TransactionConfig | None = None,
     seed: int = 0,
 ) -> T:
-    """Runs a scenario in a world of its own, in virtual time, with all partitions loaded."""
+    """Run a scenario in a new world, in virtual time, with all partitions loaded."""
     loop = VirtualLoop()
     try:
         world = World(loop, config or TransactionConfig(partitions=1), seed)
@@ -332,7 +336,7 @@ def run(
 
 
 def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
-    """Turns a scenario into a test; `settings` are fields of `TransactionConfig`."""
+    """Turn a scenario into a test; `settings` are fields of `TransactionConfig`."""
     values: dict[str, Any] = {"partitions": 1, **settings}
 
     def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -199,7 +199,7 @@ def _trimmed_by_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("kill", "power"),
 )
 def _trimmed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: Maintenance) -> bool:
+    async def at_once(self: Maintenance, *, from_reserve: bool = False) -> bool:
         return True
 
     monkeypatch.setattr(Maintenance, "checkpointed", at_once)
@@ -287,13 +287,13 @@ def _end_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a lookup by time finds the record after", Law.AT_TIME, "plain", "idempotent")
 def _record_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    if_committed = Partition._if_committed
+    at_time = Partition.at_time
 
-    def after(self: Partition, found: Any) -> Any:
-        found = if_committed(self, found)
+    def after(self: Partition, timestamp_ms: int | None) -> Any:
+        found = yield from at_time(self, timestamp_ms)
         return found and found._replace(offset=found.offset + 1)
 
-    monkeypatch.setattr(Partition, "_if_committed", after)
+    monkeypatch.setattr(Partition, "at_time", after)
 
 
 @bug("every epoch ends with the log", Law.EPOCH_END, "plain", "idempotent", faults=("stop",))

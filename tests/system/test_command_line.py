@@ -96,14 +96,24 @@ def test_a_key_that_does_not_exist_cannot_be_unset(
     status, code, message = shell.refusal(*command, unused, "--unset", "nonsense.key")
     assert (status, code) == (2, "LL0501")
     assert f"topic '{unused}' has no setting 'nonsense.key'" in message
+    assert f"lakelog config get --topic {unused} --all" in message
     message = shell.refusal(*command, unused, "--unset", "retention.mss")[2]
     assert "did you mean 'retention.ms'?" in message
     shell.out(*command, unused, "--unset", "retention.ms")
 
 
+@pytest.mark.parametrize("words", [("get",), ("set", "log.cleaner.backoff.ms=20000")])
+def test_a_broker_that_is_not_in_the_cluster_is_named(shell: Shell, words: tuple[str, ...]) -> None:
+    status, code, message = shell.refusal("config", *words, "--broker", "7")
+    assert (status, code) == (2, "LL0902")
+    assert message == "broker 7 is not in the cluster\nhint: its brokers are 1"
+
+
 def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
     shell.out("topic", "create", unused, "--partitions", "3", "--config", "retention.ms=1000000")
-    assert shell.refusal("topic", "create", unused)[:2] == (6, "LL0101")
+    status, code, message = shell.refusal("topic", "create", unused)
+    assert (status, code) == (6, "LL0101")
+    assert "--if-not-exists" in message
     again = shell.run("topic", "create", unused, "--if-not-exists")
     assert (again.returncode, again.stderr.decode()) == (0, f"Topic '{unused}' already exists\n")
     assert unused in [row["name"] for row in shell.json("topic", "list")]
@@ -139,6 +149,17 @@ def test_part_of_the_names_is_status_7(shell: Shell, topic: str) -> None:
     assert done.returncode == 7
     assert json.loads(done.stdout)["name"] == topic
     assert b"error[LL0102]" in done.stderr
+
+
+def test_one_name_that_fails_keeps_no_other_back(shell: Shell, topic: str) -> None:
+    other = f"{topic}-other"
+    created = shell.run("topic", "create", topic, other)
+    assert (created.returncode, b"error[LL0101]" in created.stderr) == (7, True)
+    assert other in [row["name"] for row in shell.json("topic", "list")]
+    shell.out("group", "reset", other, "--topic", topic, "--to", "start", "--execute")
+    deleted = shell.run("group", "delete", f"{other}-no", other, "--yes")
+    assert (deleted.returncode, b"error[LL0201]" in deleted.stderr) == (7, True)
+    assert other not in [row["group"] for row in shell.json("group", "list")]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -315,7 +336,7 @@ def test_a_bar_and_colors_are_for_terminals_only(shell: Shell, topic: str, tmp_p
     produce, mistake = ("produce", topic, str(file)), ("topic", "describe", f"{topic}-no")
 
     piped = shell.run(*produce).stderr.decode()
-    assert re.fullmatch(rf"1 record, 0\.0 MB to '{topic}' in [\d.]+ s \([\d,]+/s\)\n", piped)
+    assert re.fullmatch(rf"1 record, 4 B to '{topic}' in [\d.]+ s \([\d,]+/s\)\n", piped)
     shown = on_a_terminal(shell, *produce)
     assert "━" in shown
     assert _COLOR.search(shown)

@@ -15,6 +15,7 @@ import pytest
 
 import lakelog.testing
 from clients.adapters.own import OwnAdmin
+from lakelog.base.config import ConfigError
 from lakelog.base.errors import KafkaError
 from lakelog.client.admin import Admin
 from lakelog.client.errors import TopicNotFoundError
@@ -63,6 +64,16 @@ def test_topics_are_created_and_deleted() -> None:
         with pytest.raises(TopicNotFoundError):
             broker.delete_topic("orders")
         assert topics_of(broker) == {}
+
+
+def test_settings_of_topics_may_be_durations_and_sizes() -> None:
+    with lakelog.testing.broker() as broker:
+        broker.create_topic("weekly", config={"retention.ms": "7d", "segment.bytes": "64MiB"})
+        with closing(OwnAdmin(broker.bootstrap_servers)) as admin:
+            configs = admin.topic_config("weekly")
+        assert (configs["retention.ms"], configs["segment.bytes"]) == ("604800000", "67108864")
+        with pytest.raises(ConfigError, match="not a duration"):
+            broker.create_topic("never", config={"retention.ms": "7x"})
 
 
 def test_a_restart_keeps_the_address_and_the_data() -> None:

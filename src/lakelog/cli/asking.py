@@ -32,7 +32,7 @@ def for_each(names: Sequence[str], action: Callable[[str], None]) -> int:
     for name in names:
         try:
             action(name)
-        except KafkaError as error:
+        except (KafkaError, CliError) as error:
             if len(names) == 1:
                 raise
             failures.append(explain_exception(error))

@@ -153,9 +153,10 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
         return CliError("LL0701", str(error))
     if isinstance(error, ListenError):
         option = "--http" if error.for_http else arguments.address_option
+        what = "port" if option == "--port" else "address"
         in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
         return CliError(
-            "LL0702" if in_use else "LL0704", str(error), f"use {option} to set another address"
+            "LL0702" if in_use else "LL0704", str(error), f"use {option} to set another {what}"
         )
     if isinstance(cause, OSError) and cause.filename:
         file = Path(os.fsdecode(cause.filename))

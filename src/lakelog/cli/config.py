@@ -52,13 +52,22 @@ class Of:
     group: Annotated[str | None, Parameter(help="A group's settings.")] = None
 
     def resource(self, admin: Admin) -> tuple[ResourceType, str]:
-        """Return type and name of the resource. Raises `CliError` if several are given."""
+        """Return type and name of the resource.
+
+        Raises `CliError` if several are given, and for a broker that is not in the cluster.
+        """
         from lakelog.client.admin import ResourceType
 
         named = self.named()
-        if named is not None:
+        if named is not None and self.broker is None:
             return named
-        return ResourceType.BROKER, str(min(admin.describe_cluster().brokers))
+        known = sorted(admin.describe_cluster().brokers)
+        if self.broker is not None and self.broker not in known:
+            ids = ", ".join(map(str, known))
+            raise CliError(
+                "LL0902", f"broker {self.broker} is not in the cluster", f"its brokers are {ids}"
+            )
+        return ResourceType.BROKER, str(known[0] if self.broker is None else self.broker)
 
     def named(self) -> tuple[ResourceType, str] | None:
         """Return type and name without asking a broker, or `None` if no option was given.

@@ -120,12 +120,12 @@ def _check_options(
 
 
 def _partitions(admin: Admin, topic: str, chosen: Sequence[int] | None) -> list[TopicPartition]:
+    from lakelog.client.errors import PartitionNotFoundError
+
     known = [row.partition for row in admin.topics.describe(topic).partitions]
     for number in chosen or ():
         if number not in known:
-            raise CliError(
-                "LL0104", f"topic '{topic}' has partitions 0 to {len(known) - 1}, not {number}"
-            )
+            raise PartitionNotFoundError(topic, number, len(known))
     return [(topic, number) for number in sorted(set(chosen or known))]
 
 

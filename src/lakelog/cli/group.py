@@ -222,7 +222,9 @@ def _suggestion(admin: Admin, name: str) -> str:
 
 def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
     what = "has no offsets" if group else "does not exist"
-    return CliError("LL0201", f"group '{name}' {what}", hint or "pass --topic NAME to create them")
+    return CliError(
+        "LL0201", f"group '{name}' {what}", hint or "pass --topic NAME to commit its offsets"
+    )
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:

@@ -27,7 +27,7 @@ COMMANDS = {
     "topic": "List, create, describe, alter and delete topics.",
     "produce": "Write records from a file or from standard input.",
     "consume": "Read records of a topic.",
-    "group": "List, describe and reset consumer groups.",
+    "group": "List, describe, reset and delete consumer groups.",
     "txn": "List, describe and abort transactions.",
     "config": "Show, change and explain settings of topics and brokers.",
     "table": "Archive topics into Iceberg tables.",

@@ -25,7 +25,7 @@ from lakelog.cli.options import (
     split_pair,
 )
 from lakelog.cli.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
-from lakelog.cli.render import Document, Listing, counted, note, show
+from lakelog.cli.render import Document, Listing, counted, note, show, sized
 
 if TYPE_CHECKING:
     from lakelog.cli.input_lines import Progress
@@ -93,8 +93,6 @@ def produce(
     linger
         How long a batch waits for further records (default 5ms).
     """
-    from lakelog.cli.moments import parse_duration_s
-
     parser = LineParser(
         input_format=input_format,
         key=None if key is None else os.fsencode(key),
@@ -104,7 +102,7 @@ def produce(
         partition=partition,
         keep_partitions=keep_partitions,
     )
-    settings = _Settings(compression, _ACKS[acks], int(parse_duration_s(linger) * 1000))
+    settings = _Settings(compression, _ACKS[acks], _linger_ms(linger, session))
     started = time.monotonic()
     report = _produce(topic, file, parser, settings, session)
     return _finish(report, topic, time.monotonic() - started, session, output)
@@ -116,6 +114,16 @@ class _Settings(NamedTuple):
     compression: str
     acks: int
     linger_ms: int
+
+
+def _linger_ms(text: str, session: Session) -> int:
+    from lakelog.cli.moments import parse_duration_s
+
+    seconds = parse_duration_s(text)
+    if seconds >= session.timeout_s:
+        what = f"--linger {text} is not shorter than --timeout {session.timeout}"
+        raise CliError("LL0902", what, "raise --timeout, or records expire before they are sent")
+    return int(seconds * 1000)
 
 
 def _header(text: str) -> tuple[str, bytes | None]:
@@ -222,7 +230,7 @@ def _failure(report: Report, topic: str) -> CliError:
 def _sentence(report: Report, topic: str, elapsed_s: float) -> str:
     rate = report.records / max(elapsed_s, 0.001)
     return (
-        f"{counted(report.records, 'record')}, {report.bytes / 1e6:,.1f} MB to '{topic}' "
+        f"{counted(report.records, 'record')}, {sized(report.bytes)} to '{topic}' "
         f"in {elapsed_s:.1f} s ({rate:,.0f}/s)"
     )
 

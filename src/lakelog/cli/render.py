@@ -90,6 +90,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def sized(number: int) -> str:
+    """For example "77 B" and "1.5 MB"."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} B"
+
+
 def _rows(result: Result) -> Sequence[Row]:
     if isinstance(result, Listing):
         return result.rows

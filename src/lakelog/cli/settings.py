@@ -85,12 +85,14 @@ def change_settings(
 
 def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Collection[str]) -> None:
     """Raise `CliError` if one of `keys` is not `known`."""
+    owner = "" if kind.name == "BROKER" else f"--{kind.name.lower()} {name} "
     for key in keys:
         if key not in known:
             raise CliError(
                 "LL0501",
                 f"{whose(kind, name)} has no setting '{key}'",
-                suggestion(key, known) or "use lakelog config get --all to list the settings",
+                suggestion(key, known)
+                or f"use lakelog config get {owner}--all to list the settings",
             )
 
 

@@ -99,13 +99,19 @@ def create(
     with open_admin(session) as admin:
 
         def make(topic: str) -> None:
-            created = admin.topics.create(
-                topic,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=configs,
-                exist_ok=if_not_exists,
-            )
+            try:
+                created = admin.topics.create(
+                    topic,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    configs=configs,
+                    exist_ok=if_not_exists,
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                text = f"topic '{topic}' already exists"
+                raise CliError("LL0101", text, "pass --if-not-exists to accept it") from error
             text = f"Created topic '{topic}'" if created else f"Topic '{topic}' already exists"
             note(text, quiet=session.quiet)
 

@@ -167,7 +167,7 @@ def known_state(text: str) -> str:
         if name.lower() == text.lower():
             return name
     hint = suggestion(text, _STATES) or f"expected one of {', '.join(_STATES)}"
-    raise CliError("LL0902", f"unknown --state {text}", hint)
+    raise CliError("LL0902", f"unknown state '{text}'", hint)
 
 
 def aborted(key: tuple[str, int], producer: ActiveProducer) -> Document:

@@ -19,6 +19,12 @@ def parse_bootstrap(text: str) -> list[Address]:
     return addresses
 
 
+def shown(address: Address) -> str:
+    """`host:port` as `parse_address` reads it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host is a loopback address or localhost. No name is resolved."""
     try:

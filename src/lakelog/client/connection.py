@@ -15,7 +15,7 @@ from types import TracebackType
 
 from lakelog import __version__
 from lakelog.base.events import event
-from lakelog.client.address import Address
+from lakelog.client.address import Address, shown
 from lakelog.client.dialogue import Dialogue
 from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError
 from lakelog.protocol.registry import api_for
@@ -63,7 +63,7 @@ class Connection:
         timeout_s: limit of each step. Raises `UnreachableError`, `ConnectionLostError`,
         `ProtocolError`, and `UnsupportedError`.
         """
-        where = f"{address[0]}:{address[1]}"
+        where = shown(address)
         try:
             sock = socket.create_connection(address, timeout=timeout_s)
         except OSError as error:
@@ -218,7 +218,7 @@ class Connection:
         self._set_timeout(timeout_s)
         size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
         if not _RESPONSE_MIN <= size <= self._max_response_bytes:
-            raise ProtocolError(f"a response of {size} bytes")
+            raise ProtocolError(f"{self._where}: a response of {size} bytes")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
@@ -240,7 +240,8 @@ class Connection:
             text = f"{self._where}: no answer within {self._timeout_s:g} s"
             raise ConnectionLostError(text, timed_out=True) from error
         except OSError as error:
-            raise ConnectionLostError(f"while waiting for an answer: {_reason(error)}") from error
+            text = f"{self._where}: while waiting for an answer: {_reason(error)}"
+            raise ConnectionLostError(text) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _set_timeout(self, timeout_s: float) -> None:
@@ -252,7 +253,8 @@ class Connection:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
         except OSError as error:
-            raise ConnectionLostError(f"while waiting for an answer: {_reason(error)}") from error
+            text = f"{self._where}: while waiting for an answer: {_reason(error)}"
+            raise ConnectionLostError(text) from error
         self._timeout_s = timeout_s
 
 

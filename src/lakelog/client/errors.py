@@ -89,7 +89,8 @@ class TopicNotFoundError(_FinalError):
 
 class PartitionNotFoundError(_FinalError):
     def __init__(self, topic: str, partition: int, count: int) -> None:
-        message = f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}"
+        known = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
+        message = f"topic {topic!r} has {known}, not {partition}"
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 

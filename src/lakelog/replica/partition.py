@@ -1,8 +1,7 @@
 """One partition as this broker holds it: a log, a leader epoch and the high watermark.
 
 A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
-(`lakelog.replica.watermark`), and consumers of committed transactions up to the last stable offset,
-before the first transaction that is under way.
+(`lakelog.replica.watermark`), and `read_committed` consumers up to the last stable offset.
 """
 
 from __future__ import annotations
@@ -396,8 +395,9 @@ class Partition:
 
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """A shortage of space or descriptors is worth a retry; any other failure leaves the log's
-        state unknown, and so does any failure to flush.
-        """
+        state unknown, and so does any failure to flush. A deleted topic has no files."""
+        if self._retired:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if is_shortage(error) and not self.log.broken:
             self._note_shortage(error)
             return OutOfRoomError(error)

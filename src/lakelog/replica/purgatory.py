@@ -17,7 +17,8 @@ from typing import Protocol
 from lakelog.runtime.api import Clock, Tasks, Timer
 
 _TRIED_MAX = 128
-"""Waits tried, or expired, in one turn of the loop: others have a turn after some milliseconds."""
+_TURN_S = 0.002
+"""Waits tried, or expired, in one turn of the loop, and the seconds after which no other begins."""
 
 
 class Wait(Protocol):
@@ -96,7 +97,7 @@ class Purgatory:
         """As `check`, after what the loop is at: whoever has made something happen is answered
         first, and what happens to a key several times is looked at once.
 
-        Of many waits only some are tried in one turn of the loop.
+        Of many waits, or some that take long, only some are tried in one turn of the loop.
         """
         waiting = self._by_key.get(key)
         if waiting is not None:
@@ -111,11 +112,14 @@ class Purgatory:
     def _try_some(self) -> None:
         self._trying_soon = False
         to_try = self._to_try
+        until = self._clock.monotonic() + _TURN_S if len(to_try) > 1 else math.inf
         try:
             for parked in list(islice(to_try, _TRIED_MAX)):
                 del to_try[parked]
                 if not parked.done and not parked.being_tried and self._try(parked):
                     self.cancel(parked)
+                if to_try and self._clock.monotonic() >= until:
+                    break
         finally:
             if to_try:
                 self._try_soon()
@@ -178,6 +182,8 @@ class Purgatory:
                 expired += 1
                 self._remove(parked)
                 self._expire(parked.wait)
+                if self._clock.monotonic() >= now + _TURN_S:
+                    break
         finally:
             self._arm()
 

@@ -124,7 +124,7 @@ class Server:
             transactions=coordinators.transactions,
             markers=coordinators.markers,
             disk_space=lambda: environment.disk.space(options.data),
-            checkpointed=lambda: self._maintenance.checkpointed(),
+            checkpointed=lambda: self._maintenance.checkpointed(from_reserve=True),
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),

@@ -89,11 +89,9 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(name).master(master)
-        if has_local_workers(master):
-            builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-            builder = builder.config("spark.driver.host", "127.0.0.1")
         return (
-            builder.config("spark.driver.memory", "1g")
+            builder.config(map=driver_address(master))
+            .config("spark.driver.memory", "1g")
             .config("spark.driver.extraJavaOptions", " ".join(_QUICK_START))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
@@ -106,6 +104,13 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
 def has_local_workers(master: str) -> bool:
     """Return whether all workers run on this host: `local`, `local[...]`, `local-cluster[...]`."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def driver_address(master: str) -> dict[str, str]:
+    """Settings of where workers reach the driver; Spark finds an address for other hosts itself."""
+    if not has_local_workers(master):
+        return {}
+    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 def choose_worker_python(master: str) -> None:

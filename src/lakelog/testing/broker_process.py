@@ -18,6 +18,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog.base.quantities import plain_value
+
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
 
@@ -127,8 +129,12 @@ class Broker:
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, Setting] | None = None
     ) -> None:
-        """Create a topic. Raises `KafkaError` of the broker's code if the broker rejects it."""
-        configs = {key: _text(value) for key, value in (config or {}).items()}
+        """Create a topic; values of `config` may be durations and sizes, such as 7d and 1GiB.
+
+        Raises `KafkaError` of the broker's code if the broker rejects it, and `ConfigError` for a
+        value that is none.
+        """
+        configs = {key: plain_value(key, _text(value)) for key, value in (config or {}).items()}
         with self._admin() as admin:
             admin.topics.create(name, partitions=partitions, configs=configs)
 

@@ -120,7 +120,7 @@ def test_a_listener_on_loopback_is_no_warning(caplog: pytest.LogCaptureFixture) 
     [
         ("serve", {"listen": "127.0.0.1:{taken}"}, "use --listen to set another address"),
         ("serve", {"http": "127.0.0.1:{taken}"}, "use --http to set another address"),
-        ("dev", {"port": "{taken}"}, "use --port to set another address"),
+        ("dev", {"port": "{taken}"}, "use --port to set another port"),
     ],
 )
 def test_an_address_in_use_has_a_code_and_the_option_of_its_command(

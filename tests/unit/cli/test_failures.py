@@ -16,7 +16,8 @@ from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNo
         (TopicNotFoundError("ordrs", hint="did you mean 'orders'?"), "LL0102"),
         (PartitionNotFoundError("orders", 9, 3), "LL0104"),
         (ProtocolError("3 bytes left"), "LL0303"),
-        (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), "LL0100"),
+        (KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), "LL0100"),
+        (KafkaError(ErrorCode.FENCED_INSTANCE_ID), "LL0205"),
         (TimeoutError(), "LL0302"),
         (ConnectionRefusedError(111, "Connection refused"), "LL0301"),
         (FileNotFoundError(2, "No such file or directory", "x"), "LL0903"),
@@ -31,6 +32,12 @@ def test_every_exception_has_a_code(error: Exception, code: str) -> None:
     explained = explain_exception(error)
     assert explained.code == code
     assert explained.message
+
+
+@pytest.mark.parametrize(("count", "known"), [(1, "only partition 0"), (3, "partitions 0 to 2")])
+def test_the_partitions_of_a_topic_are_named(count: int, known: str) -> None:
+    message = PartitionNotFoundError("orders", 9, count).message
+    assert message == f"topic 'orders' has {known}, not 9"
 
 
 def test_a_report_is_one_line_and_a_hint() -> None:

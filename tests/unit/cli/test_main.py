@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,17 @@ def test_every_command_has_a_module_and_help(capsys: pytest.CaptureFixture[str])
     for name in COMMANDS:
         assert run([name, "--help"]) == 0
         assert f"lakelog {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("noun", ["topic", "group", "txn", "config", "table", "debug"])
+def test_help_describes_a_noun_as_the_noun_does(noun: str) -> None:
+    assert import_module(f"lakelog.cli.{noun}").app.help == COMMANDS[noun]
+
+
+def test_python_runs_the_package() -> None:
+    command = [sys.executable, "-m", "lakelog", "topc"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "did you mean 'topic'?" in done.stderr) == (2, True)
 
 
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,3 +89,10 @@ def test_a_closed_pipe_is_a_clean_end() -> None:
     script = f"set -o pipefail; {command} | true"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_records_do_not_linger_until_they_time_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["produce", "orders", "--linger", "10s", "--timeout", "2s"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error[LL0902] --linger 10s is not shorter than --timeout 2s\nhint: raise --timeout"
+    )

@@ -5,13 +5,20 @@ import json
 import pytest
 
 from lakelog.cli import render
-from lakelog.cli.render import Document, Listing, cell, show, show_all
+from lakelog.cli.render import Document, Listing, cell, show, show_all, sized
 
 _ROWS = [
     {"name": "orders", "partitions": 3, "internal": False, "isr": [1, 2], "leader": None},
     {"name": "clicks\x1b[2J", "partitions": 12, "internal": True, "isr": [], "leader": 1},
 ]
 _LISTING = Listing(_ROWS, ("name", "partitions", "internal", "isr", "leader"), empty="no topics")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (2_000_000_000, "2.0 GB")]
+)
+def test_a_size_has_a_unit_that_shows_it(number: int, text: str) -> None:
+    assert sized(number) == text
 
 
 def test_a_table_is_for_eyes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,7 @@ def test_a_state_that_there_is_not_is_refused(text: str, hint: str) -> None:
     with pytest.raises(CliError) as caught:
         known_state(text)
     assert (caught.value.code, hint in caught.value.hint) == ("LL0902", True)
+    assert caught.value.message == f"unknown state '{text}'"
 
 
 def test_what_was_aborted_is_told() -> None:

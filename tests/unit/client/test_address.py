@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.client.address import parse_bootstrap
+from lakelog.client.address import parse_address, parse_bootstrap, shown
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,8 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError):
         parse_bootstrap(text)
+
+
+@pytest.mark.parametrize("text", ["a:1", "127.0.0.1:9092", "[::1]:9093"])
+def test_an_address_is_shown_as_it_is_given(text: str) -> None:
+    assert shown(parse_address(text)) == text

@@ -28,7 +28,7 @@ def _fates(*fates: str) -> Iterator[str]:
 
 
 @in_world()
-async def test_until_replayed_requests_are_told_to_wait(world: World) -> None:
+async def test_requests_get_load_in_progress_until_the_log_is_replayed(world: World) -> None:
     await commit_codes(world, {("orders", 0): 7})
     world.coordinator.close()
     world.coordinator = world.new_coordinator()
@@ -57,7 +57,7 @@ async def test_unloaded_while_it_loads(world: World) -> None:
 
 
 @in_world()
-async def test_what_comes_while_an_append_is_in_flight_shares_the_next(world: World) -> None:
+async def test_requests_during_an_append_share_the_next(world: World) -> None:
     world.log.delay_s = lambda: 0.5
     replies = [commit(world, {("orders", 0): 0})]
     await asyncio.sleep(0.1)
@@ -100,7 +100,7 @@ async def test_a_refused_append_leaves_no_trace(world: World) -> None:
 
 
 @pytest.mark.parametrize(("fate", "offset"), [("lost", 5), ("kept", 6)])
-def test_after_an_unknown_outcome_memory_is_what_the_log_says(fate: str, offset: int) -> None:
+def test_after_an_unknown_outcome_memory_equals_the_log(fate: str, offset: int) -> None:
     async def scenario(world: World) -> None:
         (joined,) = await form(world, 1)
         await commit_codes(world, {("orders", 0): 5}, joined)
@@ -168,7 +168,7 @@ async def test_a_failing_disk_while_loading_is_the_callers_to_know(world: World)
 async def test_after_a_storage_error_a_partition_is_loaded_again_until_it_works(
     world: World,
 ) -> None:
-    """As long as a full disk or a lack of descriptors lasts."""
+    """The reload is retried while the disk is full or no descriptor is left."""
     await commit_codes(world, {("orders", 0): 5})
     failures = iter([True] * 5)
     read = world.log.read
@@ -215,8 +215,8 @@ async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(world
 
 
 @in_world()
-async def test_what_cannot_be_written_fails_alone(world: World) -> None:
-    """A lone surrogate is no UTF-8; no client can send one, so it stands for any such fault."""
+async def test_a_record_that_cannot_be_encoded_fails_alone(world: World) -> None:
+    """A lone surrogate cannot be encoded. No client can send one; it stands for any such bug."""
     world.log.delay_s = lambda: 1.0
     in_flight = commit(world, {("orders", 0): 5})
     await asyncio.sleep(0.1)
@@ -232,11 +232,11 @@ async def test_what_cannot_be_written_fails_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("step", ["_batch", "_replay_result"])
-def test_what_fails_for_want_of_memory_is_read_again_from_the_log(
+def test_the_shard_is_reloaded_after_a_memory_error(
     step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
-        raise MemoryError("as told")
+        raise MemoryError("injected")
 
     async def scenario(world: World) -> None:
         (joined,) = await form(world, 1)

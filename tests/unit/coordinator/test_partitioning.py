@@ -23,7 +23,7 @@ def test_hash_is_javas(text: str, expected: int) -> None:
 
 
 def test_partition_is_of_the_absolute_value() -> None:
-    """Masking the sign bit off, as for keys of records, would give 5."""
+    """Masking the sign bit, as for keys of records, would give 5."""
     assert java_hash("lakelog") == -54889643
     assert partition_for("lakelog", 50) == 43
 

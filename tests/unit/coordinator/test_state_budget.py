@@ -1,6 +1,6 @@
-"""The memory of what clients make the coordinators remember: counted truly, and bounded.
+"""The memory of the state that clients cause in the coordinators: its estimate and its limits.
 
-Each shape of state is made through the coordinator, and the count compared with `tracemalloc`.
+Each case creates state through the coordinator and compares the estimate with `tracemalloc`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Scenario = Callable[[World, str], Coroutine[Any, Any, None]]
 
 
 class ForgetfulLog(FakeLog):
-    """What it holds is not the coordinator's memory."""
+    """Its contents are not the coordinator's memory."""
 
     def _store(self, partition: int, batch: bytearray) -> int:
         base_offset = self.ends.get(partition, 0)
@@ -188,7 +188,7 @@ SHAPES: list[Scenario] = [
 
 
 async def traced(world: Any, shape: Coroutine[Any, Any, None]) -> tuple[int, int]:
-    """Bytes that a shape takes, and bytes that are counted for it."""
+    """Return measured and estimated bytes of a case."""
     gc.collect()
     before, counted = tracemalloc.get_traced_memory()[0], world.memory.total
     await shape
@@ -248,11 +248,11 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
     scenario()
 
 
-# What is refused, and when there is room again
+# Rejected requests, and room afterwards
 
 
 async def with_memory(world: World, bytes_max: int) -> None:
-    """The same broker with another budget."""
+    """Return the same broker with another budget."""
     world.memory = StateBudget(bytes_max)
     await world.restart()
 
@@ -262,7 +262,9 @@ def protocols(size: int) -> tuple[tuple[str, bytes], ...]:
 
 
 @in_world()
-async def test_joins_are_refused_beyond_the_budget_and_existing_members_go_on(world: World) -> None:
+async def test_joins_beyond_the_budget_are_rejected_and_existing_members_continue(
+    world: World,
+) -> None:
     await with_memory(world, 1 << 20)
     (first,) = await form(world, 1, group="first", protocols=protocols(100_000))
     assert await commit_codes(world, {ORDERS: 1}, first, group="first") == [0]
@@ -302,7 +304,7 @@ async def test_one_group_takes_no_more_than_its_share(world: World) -> None:
 
 
 @in_world()
-async def test_an_assignment_without_room_is_given_when_there_is_room(world: World) -> None:
+async def test_an_assignment_is_accepted_when_there_is_room_again(world: World) -> None:
     await with_memory(world, 1 << 20)
     others = []
     for number in range(9):
@@ -376,7 +378,7 @@ async def test_nothing_is_counted_when_nothing_is_left(world: World) -> None:
 
 
 @in_world(groups_max=100, partitions=4)
-async def test_a_flood_of_groups_locks_nobody_out(world: World) -> None:
+async def test_a_flood_of_groups_locks_no_client_out(world: World) -> None:
     for number in range(20):
         assert await commit_codes(world, {ORDERS: 7}, group=f"batch job {number}") == [0]
     for _ in range(5):
@@ -407,7 +409,7 @@ async def test_a_flood_of_groups_locks_nobody_out(world: World) -> None:
 
 
 @in_world(groups_max=1000)
-async def test_a_flood_of_large_offsets_locks_nobody_out(world: World) -> None:
+async def test_a_flood_of_large_offsets_locks_no_client_out(world: World) -> None:
     await with_memory(world, 1 << 20)
     world.topics.topics["wide"] = (b"w" * 16, WIDE)
     assert await commit_codes(world, {ORDERS: 7}, group="old") == [0]

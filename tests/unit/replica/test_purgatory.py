@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from lakelog.replica.purgatory import Purgatory
 
 
@@ -208,6 +210,33 @@ def test_one_turn_expires_a_bounded_number_of_waits() -> None:
         assert [due for due, _ in loop.timers] == [101.0] * (expired < 300)
         loop.advance(0.0)
     assert not len(purgatory)
+
+
+@pytest.mark.parametrize("are_due", [False, True])
+def test_waits_that_take_long_leave_turns_to_others(are_due: bool) -> None:
+    loop, purgatory = make()
+    ended: list[int] = []
+
+    class Long(Fetch):
+        def expire(self) -> None:
+            loop.now += 0.04
+            ended.append(1)
+
+        def try_complete(self) -> bool:
+            self.expire()
+            return True
+
+    for _ in range(3):
+        purgatory.park(Long(), ["a"], 101.0)
+    if not are_due:
+        purgatory.check_soon("a")
+    for count in (1, 2, 3):
+        if are_due:
+            loop.advance(1.0)
+        else:
+            loop.turn()
+        assert len(ended) == count
+    assert len(purgatory) == 0
 
 
 def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from connection_world import (
@@ -15,8 +18,13 @@ from connection_world import (
     frame,
     request,
 )
+from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.protocol.registry import api_for
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
+from lakelog.server.handlers.fetch import PendingFetch
+from lakelog.wire.framing import encode_request
+from socketless_broker import SocketlessBroker
 
 CROWD = 1_500
 TAKES_S = 0.0001
@@ -176,3 +184,40 @@ def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:
         loop.turn()
     assert [sink for _, sink, _ in crowd if sink.requests] == handled
     assert not loop.turns.waiting
+
+
+def test_fetches_that_take_long_share_the_turns_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of thousands of partitions is small where nothing has changed in its session."""
+    handled = 0
+
+    async def scenario() -> None:
+        broker = SocketlessBroker(tmp_path)
+        await broker.start()
+        read = PendingFetch.read
+
+        def slow_read(self: PendingFetch, *, at_least: int) -> FetchResponse | None:
+            nonlocal handled
+            handled += 1
+            broker.clock.now_ms += 40
+            return read(self, at_least=at_least)
+
+        monkeypatch.setattr(PendingFetch, "read", slow_read)
+        request = FetchRequest(max_bytes=1 << 20, topics=[])
+        frame = b"".join(encode_request(api_for(FetchRequest), 12, 1, "client", request))
+        sockets = []
+        for _ in range(20):
+            broker.connect()
+            sockets.append(broker.socket)
+        for sock in sockets:
+            sock.incoming += frame
+            assert sock.readable is not None
+            sock.readable()
+        assert handled <= 2
+        for _ in sockets:
+            await asyncio.sleep(0)
+        assert all(sock.sent for sock in sockets)
+        await broker.stop()
+
+    asyncio.run(scenario())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -371,3 +372,45 @@ def test_a_partition_without_records_waits_for_no_job(tmp_path: Path, on_loop: l
         assert partition.append(make_batch(), NOW).base_offset == 0
 
     restarted(tmp_path, lambda partition: None, on_loop, scenario)
+
+
+def fill_falling(partition: Partition) -> None:
+    for number in range(10):
+        append(partition.log, make_batch(PER_BATCH, timestamp=NOW - 10 * number))
+
+
+def test_retention_opens_no_more_files_than_may_be_open(tmp_path: Path, on_loop: list[str]) -> None:
+    async def scenario(broker: SocketlessBroker, _: Partition) -> None:
+        checks, most = broker.server.broker.checks, 0
+        broker.server._maintenance._retain()
+        assert len(checks._waiting) > OPEN_FILES_MAX
+        while checks._waiting:
+            most = max(most, _open_logs(tmp_path))
+            await asyncio.sleep(0)
+        assert most <= OPEN_FILES_MAX + 8
+
+    partitions = str(4 * OPEN_FILES_MAX)
+    settings = {"num_partitions": partitions, "log_retention_ms": "604800000"}
+    restarted(tmp_path, fill_falling, on_loop, scenario, **settings)
+
+
+def test_retention_of_a_short_log_needs_no_job(tmp_path: Path, on_loop: list[str]) -> None:
+    """Its start has read all batch headers."""
+
+    async def scenario(broker: SocketlessBroker, partition: Partition) -> None:
+        assert partition.delete_old_segments(NOW) == 0
+
+    def fill_short(partition: Partition) -> None:
+        for time in (NOW + 7, NOW):
+            append(partition.log, make_batch(timestamp=time))
+
+    restarted(tmp_path, fill_short, on_loop, scenario, log_retention_ms="604800000")
+
+
+def _open_logs(folder: Path) -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            path = entry.readlink()
+            found += path.suffix == ".log" and path.is_relative_to(folder)
+    return found

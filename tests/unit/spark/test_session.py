@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.spark.session import JavaMissingError, choose_worker_python, require_java
+from lakelog.spark.session import (
+    JavaMissingError,
+    choose_worker_python,
+    driver_address,
+    require_java,
+)
 
 _OLD = ['openjdk version "1.8.0_392"', 'openjdk version "11.0.22" 2024-01-16']
 _NEW = ['openjdk version "17.0.15" 2025-04-15', 'java version "26" 2026-03-17']
@@ -118,3 +123,14 @@ def test_workers_elsewhere_need_no_file_of_ours(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("PYSPARK_PYTHON")
     choose_worker_python("spark://elsewhere:7077")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("master", "host"),
+    [("local[2]", "127.0.0.1"), ("spark://lab:7077", None), ("yarn", None)],
+)
+def test_the_driver_is_on_loopback_for_workers_of_this_host_alone(
+    master: str, host: str | None
+) -> None:
+    address = driver_address(master)
+    assert {address.get(f"spark.driver.{key}") for key in ("host", "bindAddress")} == {host}

@@ -30,13 +30,18 @@ _NEEDED = ("log.cleaner.threads", "max.connections", "max.connection.creation.ra
 
 def check_running_change(before: BrokerConfig, after: BrokerConfig) -> None:
     """Raise `ConfigError` unless a running broker can change from `before` to `after`."""
+    check_needed(before, after)
+    for name in THREAD_COUNTS:
+        _check_count(name, before.get_int(name), after.get_int(name))
+
+
+def check_needed(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `ConfigError` if a key becomes 0 that may be 0 at a start only."""
     for name in _NEEDED:
         if after.get_int(name) == 0 != before.get_int(name):
             raise ConfigError(
                 name, "0", "only possible at the start of a broker; allowed: 1 or more"
             )
-    for name in THREAD_COUNTS:
-        _check_count(name, before.get_int(name), after.get_int(name))
 
 
 def _check_count(name: str, before: int, after: int) -> None:

@@ -1,4 +1,4 @@
-"""The APIs of those who look after groups: list, describe, delete."""
+"""Requests of administrators: list, describe and delete groups, delete offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.queries import GroupStanding
+from lakelog.coordinator.group.queries import GroupProgress
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
@@ -37,7 +37,7 @@ from lakelog.runtime.api import Tasks
 
 
 class Submit(Protocol):
-    """How a request gets to the shard of its group: see `GroupCoordinator`."""
+    """Submits a request to the shard of its group: see `GroupCoordinator`."""
 
     def __call__(
         self,
@@ -51,7 +51,10 @@ class Submit(Protocol):
 
 
 class GroupAdmin:
-    """Answers as `GroupCoordinator` does. Authorized operations are the listener's to know."""
+    """The administrators' interface to the group coordinator; replies as `GroupCoordinator` does.
+
+    The listener adds authorized operations to the responses.
+    """
 
     def __init__(
         self, host: ShardHost[GroupShard], submit: Submit, tasks: Tasks, config: ConsumerConfig
@@ -65,7 +68,10 @@ class GroupAdmin:
         return self._host.shard_of(group_id, allows_empty=True)
 
     def list_groups(self, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
-        """The groups coordinated here; other brokers have others."""
+        """Return the groups coordinated by this broker that match the filters.
+
+        The response has COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
+        """
         if self._host.loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return answered(self._tasks, ListGroupsResponse(error_code=code))
@@ -77,14 +83,15 @@ class GroupAdmin:
         ]
         return answered(self._tasks, ListGroupsResponse(groups=groups))
 
-    def standings(self) -> list[GroupStanding]:
-        """Of the groups coordinated here."""
+    def progress(self) -> list[GroupProgress]:
+        """Return members and committed offsets of all groups coordinated by this broker."""
         shards = self._host.active_shards()
-        return [standing for shard in shards for standing in shard.queries.standings()]
+        return [each for shard in shards for each in shard.queries.progress()]
 
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int
     ) -> Reply[DescribeGroupsResponse]:
+        """Return the description of each classic group, or its own error code."""
         groups = [self._describe(name, version) for name in dict.fromkeys(request.groups)]
         return answered(self._tasks, DescribeGroupsResponse(groups=groups))
 
@@ -97,6 +104,7 @@ class GroupAdmin:
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest
     ) -> Reply[ConsumerGroupDescribeResponse]:
+        """Return the description of each consumer group, or its own error code (KIP-848)."""
         groups = [self._describe_consumer(name) for name in dict.fromkeys(request.group_ids)]
         return answered(self._tasks, ConsumerGroupDescribeResponse(groups=groups))
 
@@ -112,7 +120,7 @@ class GroupAdmin:
         return DescribedConsumerGroup(group_id=group_id, error_code=code)
 
     def delete_groups(self, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
-        """Each by itself: one that cannot go keeps no other."""
+        """Delete groups; each group has its own error code."""
         future = self._tasks.future()
         names = list(dict.fromkeys(request.groups_names))
         codes: dict[str, ErrorCode] = {}
@@ -126,14 +134,15 @@ class GroupAdmin:
                 settle(future, DeleteGroupsResponse(results=rows))
 
         for name in names:
-            told = partial(answer, name)
-            decide = partial(_delete_group, name, told)
-            self._submit(name, decide, told, exclusive=True, allows_empty=True)
+            reply = partial(answer, name)
+            decide = partial(_delete_group, name, reply)
+            self._submit(name, decide, reply, exclusive=True, allows_empty=True)
         if not names:
             settle(future, DeleteGroupsResponse())
         return future
 
     def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
+        """Delete committed offsets of topics that the group does not subscribe to."""
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -150,5 +159,5 @@ class GroupAdmin:
         return future
 
 
-def _delete_group(name: str, told: Callable[..., None], shard: GroupShard, now: Now) -> Decision:
-    return shard.deletions.delete_group(name, told, told)
+def _delete_group(name: str, reply: Callable[..., None], shard: GroupShard, now: Now) -> Decision:
+    return shard.deletions.delete_group(name, reply, reply)

@@ -1,12 +1,13 @@
-"""Who may decide about a group while records of it are on their way to the log.
+"""Serializes the changes of one group while its records are being written.
 
-A consumer group's next decision builds on the one before, down to which partition is free, and
-nothing of that shows before it is committed. So one change of a consumer group is under way at a
-time, and everything else about the group waits its turn; so does a change that begins while a
-classic group, or an offset, is being written. Classic groups and offsets do not wait for each
+A decision about a consumer group builds on the one before, down to which partition is free, and
+decisions are visible only when they are committed. So at most one change of a consumer group is
+being written, and all other requests for the group wait. A change also waits while a record of a
+classic group or of an offset is being written. Classic groups and offsets do not wait for each
 other.
 
-What waits is data; it goes on in the order in which it came, when a deadline of now says so.
+Waiting requests are data. They continue in the order of their arrival, by a deadline that is due at
+once.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class _Waiting(NamedTuple):
 
 
 class ChangeQueue:
+    """The requests that wait for changes of their groups, for one shard."""
+
     def __init__(self, deadlines: Deadlines[TimerKey]) -> None:
         self._deadlines = deadlines
         self._changing: set[str] = set()
@@ -42,30 +45,33 @@ class ChangeQueue:
     def enter(
         self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, exclusive: bool
     ) -> Decision:
-        """Decides now, or when the group's turn comes.
+        """Decide now, or after the changes and requests before.
 
         Args:
-            refuse: told the code of a `KafkaError`, or of the end of the shard.
-            exclusive: whether it may change a consumer group.
+            refuse: called with the code of a `KafkaError`, or when the shard is unloaded.
+            exclusive: whether the decision may change a consumer group.
         """
         waiting = _Waiting(decide, refuse, exclusive)
         if group_id in self._waiting or self._is_blocked(group_id, exclusive=exclusive):
             self._waiting.setdefault(group_id, deque()).append(waiting)
             return Result()
-        return _decide(now, waiting)
+        return self._decide(now, group_id, waiting)
 
     def resume(self, now: Now, group_id: str) -> list[Decision]:
-        """Those whose turn it is."""
+        """Return the decisions of waiting requests that nothing blocks any more."""
         queue = self._waiting.pop(group_id, None)
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
-            decisions.append(_decide(now, queue.popleft()))
+            decisions.append(self._decide(now, group_id, queue.popleft()))
         if queue:
             self._waiting[group_id] = queue
         return decisions
 
     def change(self, group_id: str, decision: Decision) -> Decision:
-        """A decision that changes a consumer group, or makes one or ends one."""
+        """Return a decision that changes, creates or deletes a consumer group.
+
+        Its group is blocked until the decision is committed or has failed.
+        """
         if not decision.records:
             return decision
         assert group_id not in self._changing
@@ -73,7 +79,10 @@ class ChangeQueue:
         return self._then(decision, group_id, lambda: self._changing.remove(group_id))
 
     def write(self, group_id: str, decision: Decision) -> Decision:
-        """A decision that writes a classic group or an offset."""
+        """Return a decision that writes a classic group or an offset; it blocks changes.
+
+        Decisions that pass `enter`, and what follows from them, need no call.
+        """
         if not decision.records:
             return decision
         self._writing[group_id] += 1
@@ -87,10 +96,20 @@ class ChangeQueue:
         return self._then(decision, group_id, done)
 
     def unloaded(self, code: ErrorCode) -> None:
+        """Refuse all waiting requests."""
         for queue in self._waiting.values():
             for waiting in queue:
                 waiting.refuse(code)
         self._waiting.clear()
+
+    def _decide(self, now: Now, group_id: str, waiting: _Waiting) -> Decision:
+        try:
+            decision = waiting.decide(now)
+        except KafkaError as error:
+            waiting.refuse(error.code)
+            return Result()
+        # The group was not blocked, so it is now only if the decision is a change.
+        return decision if group_id in self._changing else self.write(group_id, decision)
 
     def _is_blocked(self, group_id: str, *, exclusive: bool) -> bool:
         return group_id in self._changing or (exclusive and group_id in self._writing)
@@ -113,11 +132,3 @@ class ChangeQueue:
     def _wake(self, now: Now, group_id: str) -> None:
         if group_id in self._waiting:
             self._deadlines.set(TimerKey(TimerKind.QUEUE, group_id), now.tick_ms)
-
-
-def _decide(now: Now, waiting: _Waiting) -> Decision:
-    try:
-        return waiting.decide(now)
-    except KafkaError as error:
-        waiting.refuse(error.code)
-        return Result()

@@ -1,4 +1,4 @@
-"""What the group coordinator reads of the broker's configuration, under Kafka's own keys."""
+"""The broker configuration of the group coordinator, under Kafka's keys."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Protocol
 
 
 class Values(Protocol):
+    """The broker's configuration."""
+
     def get(self, name: str) -> object: ...
 
     def get_int(self, name: str) -> int: ...
 
 
 class MigrationPolicy(StrEnum):
-    """Which way a group with members may change its protocol."""
+    """The directions in which a group with members may change its protocol (KIP-848)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -24,17 +26,18 @@ class MigrationPolicy(StrEnum):
 
     @property
     def upgrades(self) -> bool:
-        """From classic to consumer."""
+        """Whether a classic group may become a consumer group."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def downgrades(self) -> bool:
+        """Whether a consumer group may become a classic group."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Of groups of the consumer protocol (`group.consumer.*`); times in milliseconds."""
+    """Settings of the consumer protocol (`group.consumer.*`); times in milliseconds."""
 
     is_enabled: bool = True
     session_timeout_ms: int = 45_000
@@ -43,12 +46,13 @@ class ConsumerConfig:
     """The shortest time between two target assignments of a group (KIP-1263)."""
     members_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The first one is used where members name none."""
+    """The first one is the default of members that name none."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_ms: int = 600_000
 
     @staticmethod
     def from_broker(values: Values) -> ConsumerConfig:
+        """Return the settings of a broker."""
         protocols = values.get("group.coordinator.rebalance.protocols")
         assignors = values.get("group.consumer.assignors")
         assert isinstance(protocols, tuple)
@@ -66,12 +70,15 @@ class ConsumerConfig:
 
 
 Overrides = Callable[[str], Mapping[str, int]]
-"""What was set for a single group (`consumer.session.timeout.ms` and so on), by its id."""
+"""Returns the settings of a single group by its id (`consumer.session.timeout.ms` and others)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Times in milliseconds, sizes in bytes; defaults are Apache Kafka 4.4's."""
+    """Settings of the group coordinator; times in milliseconds, sizes in bytes.
+
+    The defaults are those of Apache Kafka 4.4.
+    """
 
     initial_rebalance_delay_ms: int = 3000
     session_timeout_min_ms: int = 6000
@@ -80,9 +87,9 @@ class GroupConfig:
     groups_max: int = 10_000
     subscriptions_bytes_max: int = 16 << 20
     new_member_join_timeout_ms: int = 300_000
-    """A member that joined without a known id (JoinGroup below v4) is dropped after this."""
+    """Session timeout of a new member until its first generation."""
     offset_metadata_max: int = 4096
-    """In UTF-16 code units, as Kafka counts it."""
+    """UTF-16 code units, as in Kafka."""
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_ms: int = 600_000
     partitions: int = 50
@@ -91,6 +98,7 @@ class GroupConfig:
 
     @staticmethod
     def from_broker(values: Values) -> GroupConfig:
+        """Return the settings of a broker."""
         return GroupConfig(
             initial_rebalance_delay_ms=values.get_int("group.initial.rebalance.delay.ms"),
             session_timeout_min_ms=values.get_int("group.min.session.timeout.ms"),

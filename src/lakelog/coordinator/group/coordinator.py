@@ -1,8 +1,8 @@
-"""The group coordinator as a broker calls it: one method for each API, messages in and out.
+"""The group coordinator's interface to the broker: one method for each API.
 
-A method answers through a future: at once for most, when the rebalance completes for JoinGroup
-and SyncGroup, when the records are committed for OffsetCommit and LeaveGroup. Nothing is raised
-at the caller: a refusal is a response with its code. No reference into a request's buffer is kept.
+A method returns a future. Most are done at once; JoinGroup and SyncGroup when the rebalance
+completes; OffsetCommit and LeaveGroup when the records are committed. Methods do not raise; a
+rejected request gets a response with an error code. No reference into a request's buffer is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.join import Join, request_size, with_protocol_name
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
@@ -27,9 +27,12 @@ from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.refusal import SAYS_TOO_MUCH, JoinRefusal
+from lakelog.coordinator.group.refusal import (
+    SUBSCRIPTION_TOO_LARGE,
+    JoinRefusal,
+    session_timeout_reason,
+)
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.subscription_size import subscription_size
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
@@ -54,22 +57,20 @@ from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
 
-_PROTOCOL_NAME_NULL_SINCE = 7
-
 
 def _no_overrides(_: str) -> Mapping[str, int]:
     return {}
 
 
 class GroupCoordinator:
-    """Coordinates the groups of the partitions that have been loaded.
+    """The coordinator of the groups in the loaded partitions.
 
     Args:
         log: the partitions of `__consumer_offsets`.
         topics: those there are.
         overrides: what was set for single groups.
         memory: what all state that clients make may take.
-        join_refused: told why, which JoinGroup cannot answer.
+        join_refused: called with the reason of a refusal, which the response cannot contain.
     """
 
     def __init__(
@@ -113,26 +114,27 @@ class GroupCoordinator:
     # Ownership
 
     def partition_for(self, group_id: str) -> int:
-        """The partition whose leader coordinates the group; FindCoordinator needs it too.
+        """Return the partition whose leader coordinates the group.
 
-        The topic's own count decides: another setting since it was made must not hide its groups.
+        The topic's partition count decides: if the configuration has changed since the topic was
+        created, the groups must still be found.
         """
         count = self._topics.partition_count(GROUP_TOPIC) or self._config.partitions
         return partition_for(group_id, count)
 
     @property
     def partitions(self) -> list[int]:
-        """Those loaded or loading here."""
+        """Partitions that are loaded or being loaded."""
         return self._host.partitions
 
     @property
     def loading(self) -> list[int]:
-        """Partitions whose groups are not known yet."""
+        """Partitions that are being loaded."""
         return self._host.loading
 
     @property
     def groups_owned(self) -> list[str]:
-        """Ids of the groups in the partitions that are loaded."""
+        """Ids of the groups in the loaded partitions."""
         everything = GroupFilter((), ())
         return [
             listed.group_id
@@ -142,38 +144,40 @@ class GroupCoordinator:
 
     @property
     def group_count(self) -> int:
-        """Groups that have members, or have had some and are not forgotten."""
+        """Number of groups that have or had members, in the loaded partitions."""
         return self._limits.groups.total
 
     def _expire_soon(self) -> None:
         for partition in self._host.partitions:
-            with suppress(KafkaError):  # what is loading is not counted yet
+            with suppress(KafkaError):  # groups of a loading partition do not count yet
                 self._host.decide(partition, lambda shard, _: shard.expire_soon())
 
     async def load_partition(self, partition: int) -> None:
-        """To be called when this broker has become the partition's leader.
+        """Load a partition; called when this broker has become its leader.
 
-        Until it returns, requests are answered `COORDINATOR_LOAD_IN_PROGRESS`. Raises what the log
-        raises, `CorruptRecord` or `WireError`; the partition then stays unloaded.
+        Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
+        `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
         """
         await self._host.load(partition)
 
     def unload_partition(self, partition: int) -> None:
-        """To be called when this broker is no longer the leader."""
+        """Unload a partition; called when this broker is no longer its leader."""
         self._host.unload(partition)
 
     def close(self) -> None:
-        """Also when `__consumer_offsets` was deleted: what it held is known no more."""
+        """Unload all partitions; also called when `__consumer_offsets` was deleted."""
         self._host.close()
 
     def on_topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
-        """Topics that were made, deleted, or given partitions; members of consumer groups learn of
-        it with their heartbeats."""
+        """Note that topics were created, deleted or given partitions.
+
+        Consumer groups assign the changed topics with their members' next heartbeats.
+        """
         for shard in self._host.active_shards():
             shard.topics_changed(names, are_new=are_new)
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
-        """Deletes the offsets committed to these topics, each a name and an id."""
+        """Delete the offsets committed to these topics, each given by name and id."""
         for name, topic_id in topics:
             for partition in self._host.partitions:
                 self._delete_offsets(partition, name, topic_id)
@@ -182,7 +186,8 @@ class GroupCoordinator:
         try:
             self._host.decide(partition, lambda shard, _: shard.topic_deleted(name, topic_id))
         except KafkaError as error:
-            # While it loads nothing is lost: the old id keeps those offsets from being returned.
+            # A partition that is loading keeps those offsets. OffsetFetch does not return them,
+            # because they have the id of the deleted topic.
             assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     # Requests
@@ -196,11 +201,12 @@ class GroupCoordinator:
         exclusive: bool = False,
         allows_empty: bool = False,
     ) -> None:
-        """Has the group's shard decide, after the changes of the group that are being written.
+        """Have the group's shard decide a request, after changes of the group in progress.
 
         Args:
+            refuse: called with an error code if the request is rejected.
             exclusive: whether the decision may change a consumer group.
-            allows_empty: whether the empty group id names a group.
+            allows_empty: whether an empty group id is valid.
         """
         queued = partial(
             GroupShard.submit,
@@ -220,7 +226,7 @@ class GroupCoordinator:
         client_id: str,
         client_host: str,
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
-        """`client_host` as for `join_group`."""
+        """Decide ConsumerGroupHeartbeat (KIP-848); `client_host` as for `join_group`."""
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -250,16 +256,11 @@ class GroupCoordinator:
     def join_group(
         self, request: JoinGroupRequest, version: int, client_id: str, client_host: str
     ) -> Reply[JoinGroupResponse]:
-        """`client_host` is what DescribeGroups shows, in Kafka `/` and the address."""
+        """Decide JoinGroup; DescribeGroups shows `client_host`, which is `/` and the address."""
         future = self._tasks.future()
 
         def reply(response: JoinGroupResponse) -> None:
-            name_required = version < _PROTOCOL_NAME_NULL_SINCE
-            if response.error_code:
-                response.protocol_name = "" if name_required else None
-            elif response.protocol_name is None and name_required:
-                response.protocol_name = ""
-            settle(future, response)
+            settle(future, with_protocol_name(response, version))
 
         def refuse(code: ErrorCode) -> None:
             reply(JoinGroupResponse(error_code=code, member_id=request.member_id))
@@ -270,28 +271,19 @@ class GroupCoordinator:
 
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
-            explain(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"its session.timeout.ms={request.session_timeout_ms} is not within {shortest} to "
-                f"{longest}; change it, or group.min.session.timeout.ms and "
-                "group.max.session.timeout.ms of the broker",
-            )
+            reason = session_timeout_reason(request.session_timeout_ms, shortest, longest)
+            explain(ErrorCode.INVALID_SESSION_TIMEOUT, reason)
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
-        elif not request.member_id and self._says_too_much(request):
-            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SAYS_TOO_MUCH)
+        elif not request.member_id and request_size(request) > self._config.subscriptions_bytes_max:
+            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SUBSCRIPTION_TOO_LARGE)
             refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             join = Join.of(request, version, client_id, client_host, reply, explain)
             self._submit(request.group_id, partial(GroupShard.join, join=join), refuse)
         return future
 
-    def _says_too_much(self, request: JoinGroupRequest) -> bool:
-        """Whether alone it is more than a group has room for, before anything of it is copied."""
-        protocols = ((each.name, each.metadata) for each in request.protocols)
-        size = subscription_size(protocols, request.group_instance_id)
-        return size > self._config.subscriptions_bytes_max
-
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
+        """Decide SyncGroup; the reply comes when the leader's assignment is committed."""
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -304,7 +296,7 @@ class GroupCoordinator:
         return future
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
-        """While the group is loading this is no error: the member is to stay as it is."""
+        """Decide Heartbeat; while the group is loading, the reply has no error code."""
         future = self._tasks.future()
 
         def answer(code: ErrorCode) -> None:
@@ -319,6 +311,7 @@ class GroupCoordinator:
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
+        """Decide LeaveGroup."""
         future = self._tasks.future()
         members = request.members
         if version < 3:
@@ -345,6 +338,7 @@ class GroupCoordinator:
     def offset_commit(
         self, request: OffsetCommitRequest, version: int
     ) -> Reply[OffsetCommitResponse]:
+        """Decide OffsetCommit; the reply comes when the offsets are committed."""
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -361,7 +355,7 @@ class GroupCoordinator:
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Reply[TxnOffsetCommitResponse]:
-        """The group's partition is in the producer's transaction: that has been made sure of."""
+        """Decide TxnOffsetCommit; the caller has verified the partition with the transaction."""
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -376,7 +370,7 @@ class GroupCoordinator:
         return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
-        """Ends a transaction in a partition of `__consumer_offsets`: its offsets count or go."""
+        """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets."""
         future = self._tasks.future()
 
         def committed(_: Now) -> None:
@@ -392,6 +386,8 @@ class GroupCoordinator:
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
+        """Return committed offsets."""
+
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
             shard = self._host.shard_of(group.group_id, allows_empty=True)
             return shard.queries.offsets_for(group)

@@ -1,4 +1,4 @@
-"""What is counted of the groups of all partitions of a broker together."""
+"""Counters of the groups in all partitions of a broker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Since the broker was started."""
+    """Counters since the start of the broker."""
 
     members_expired: int = 0
-    """Members that were dropped because they were silent, or late, for too long."""
+    """Members that were removed because they timed out."""
     groups_evicted: int = 0
-    """Groups whose offsets were deleted to make room for others."""
+    """Groups whose offsets were deleted to make room for other groups."""

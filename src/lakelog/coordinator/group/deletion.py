@@ -1,6 +1,6 @@
-"""DeleteGroups (versions 0 to 3) and OffsetDelete (0): what an administrator takes away.
+"""DeleteGroups (versions 0 to 3) and OffsetDelete (version 0).
 
-A group with members cannot be deleted, and no offset of a topic that the group still reads.
+A group with members cannot be deleted, nor can offsets of topics that the group subscribes to.
 """
 
 from __future__ import annotations
@@ -30,13 +30,18 @@ from lakelog.protocol.offset_delete import (
 
 
 class Deletions:
+    """Decisions that delete groups and offsets of one shard."""
+
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def delete_group(
         self, group_id: str, reply: Callable[[], None], refuse: Callable[[ErrorCode], None]
     ) -> Decision:
-        """Raises NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND."""
+        """Delete a group with its offsets.
+
+        Raises `KafkaError` with NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND.
+        """
         state = self._state
         group = state.any_group(group_id)
         _check_delete(group, group_id, known=_has_offsets(state.offsets, group_id))
@@ -58,7 +63,11 @@ class Deletions:
         reply: Callable[[OffsetDeleteResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if nobody can know what the group reads."""
+        """Delete offsets of topics that the group does not subscribe to.
+
+        Raises `KafkaError` with GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if a group with members does
+        not use the consumer protocol type, so that its subscriptions are unknown.
+        """
         state = self._state
         group = state.any_group(request.group_id)
         if group is None and not _has_offsets(state.offsets, request.group_id):
@@ -72,7 +81,7 @@ class Deletions:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return state.changes.write(request.group_id, Result(records, committed, failed))
+        return Result(records, committed, failed)
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None:
@@ -87,19 +96,19 @@ def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None
 
 
 def group_tombstones(group: AnyGroup | None, group_id: str) -> list[Record]:
-    """Of the group alone."""
+    """Return the tombstones of a group, without its offsets."""
     if isinstance(group, ConsumerGroup):
         return consumer_tombstones(group).records
     return [classic_tombstone(group_id)]
 
 
 def _has_offsets(table: OffsetTable, group_id: str) -> bool:
-    """Those of open transactions count too."""
+    """Return whether the group has offsets, including those of open transactions."""
     return group_id in table or group_id in table.pending
 
 
 def all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
-    """Tombstones of a group's offsets, those of open transactions included."""
+    """Return tombstones of a group's offsets, including those of open transactions."""
     committed = {
         (topic, partition)
         for topic, partitions in table.of_group(group_id).items()
@@ -118,7 +127,7 @@ def _plan(
     table: OffsetTable,
     topics: Topics,
 ) -> tuple[list[Record], OffsetDeleteResponse]:
-    """`read` None: perhaps all topics are read."""
+    """Return the tombstones and the response; with `read` None, all topics may be subscribed."""
     keys: list[OffsetCommitKey] = []
     response = OffsetDeleteResponse()
     for topic in request.topics:
@@ -147,7 +156,7 @@ def _has_offset(table: OffsetTable, group_id: str, topic: str, partition: int) -
 
 
 def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:
-    """None: perhaps all."""
+    """Return the topics that a group subscribes to, None if they are unknown."""
     if isinstance(group, ConsumerGroup):
         return frozenset(group.subscribed_topics())
     if group is None or group.state is GroupState.EMPTY:

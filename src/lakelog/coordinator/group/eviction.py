@@ -1,7 +1,7 @@
-"""Newcomers that give way to new groups when there is no room: their offsets are deleted.
+"""Evicts newcomers: deletes their offsets to make room for new groups.
 
-`newcomers` says which may go. Until their tombstones are in the log they are in memory,
-but no longer counted.
+`newcomers` defines which groups may be evicted. Until their tombstones are committed they take
+memory, but no longer count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from lakelog.coordinator.shard import Now, Result
 
 
 class Evictions:
+    """Decisions that evict groups of one shard."""
+
     def __init__(self, state: ShardState, counts: GroupCounts) -> None:
         self._state = state
         self._counts = counts
 
     def evict(self, now: Now, group_id: str) -> Decision:
-        """Begins to delete a group, unless it is in use by the time of its turn."""
+        """Delete a group, unless it is in use when the decision is made."""
 
         def decide(_: Now) -> Decision:
             return self._evict(group_id)

@@ -1,10 +1,11 @@
-"""How many groups there may be and what they may take, in all partitions coordinated here.
+"""Limits of the number and the memory of groups, for all partitions of this broker together.
 
 Clients are not authenticated, and each group stays in memory until it is empty and its offsets have
-expired. Groups with members, groups with offsets and the memory of all state are bounded, each by
-itself: offsets that were committed without a member keep no members out. Existing groups go on at a
-bound. A new one takes the place of newcomers, if there are any (`newcomers`); otherwise it is
-refused, its members with GROUP_MAX_SIZE_REACHED, a commit without a member with POLICY_VIOLATION.
+expired. Three limits are independent of each other: groups with members, groups with offsets, and
+the memory of all state. So offsets that were committed without a member do not keep members out.
+Existing groups continue at a limit. A new group makes the coordinator evict newcomers, if any
+(`newcomers`). Otherwise its members get GROUP_MAX_SIZE_REACHED, and a commit without a member gets
+POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
-    "lakelog.groups.max groups exist: raise that limit, or delete groups that are not in use"
+    "the number of groups has reached lakelog.groups.max: raise that limit, or delete unused groups"
 )
 NO_MEMORY = (
     "The state of groups and transactions would exceed its memory: raise "
     "lakelog.coordinator.state.max.bytes, or delete groups that are not in use."
 )
 _BATCH_DIVISOR = 64
-"""Of a bound: so much more than needed is evicted at once, as each look for newcomers costs."""
+"""Each eviction frees 1/64 of the limit in addition: searching newcomers is expensive."""
 
 
 class GroupLimits:
-    """Args:
-    memory: of all coordinator state of the broker.
-    expire: lets all partitions look soon for groups without members and offsets.
-    evict: begins to delete newcomers, but not the named group: so many groups and so many bytes
-        at least, if there are.
+    """The limits of one broker, and the totals that they bound.
+
+    Args:
+        groups_max: `lakelog.groups.max`.
+        memory: budget of all state that clients cause.
+        expire: has all partitions check soon for expired offsets and empty groups.
+        evict: begins to delete newcomers, except the named group: at least this many groups and
+            this many bytes, if there are as many.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class GroupLimits:
         self._groups_max = groups_max
         self.memory = memory
         self.groups = SharedCount()
-        """Groups that have members, or had some."""
+        """Groups that have or had members."""
         self.offset_groups = SharedCount()
         """Groups with committed offsets, with members or without."""
         self._expire = expire
@@ -60,7 +64,7 @@ class GroupLimits:
         return self.offset_groups.total >= self._groups_max
 
     def make_room_for_group(self, group_id: str) -> bool:
-        """Begins to evict newcomers; returns whether one more group may have members now."""
+        """Begin to evict newcomers; return whether one more group may have members now."""
         self._make_room(group_id)
         if not self.is_full_of_groups:
             return True
@@ -68,7 +72,7 @@ class GroupLimits:
         return False
 
     def make_room_for_offsets(self, group_id: str) -> bool:
-        """Begins to evict newcomers; returns whether one more group may have offsets now."""
+        """Begin to evict newcomers; return whether one more group may have offsets now."""
         self._make_room(group_id)
         if not self.is_full_of_offsets:
             return True
@@ -76,7 +80,7 @@ class GroupLimits:
         return False
 
     def has_memory(self, group_id: str, more: int) -> bool:
-        """Whether there is room for so many bytes; begins to make room if not."""
+        """Return whether `more` bytes are free; begin to evict newcomers if not."""
         if not self.memory.has(more):
             spare = self.memory.bytes_max // _BATCH_DIVISOR
             self._evict(group_id, 0, more + spare)

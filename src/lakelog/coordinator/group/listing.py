@@ -1,4 +1,4 @@
-"""DescribeGroups (versions 0 to 6) and ListGroups (0 to 5)."""
+"""Responses of DescribeGroups (versions 0 to 6) and ListGroups (versions 0 to 5)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CONSUMER = "consumer"
 
 
 def describe_group(group_id: str, group: ClassicGroup | None, known: bool) -> DescribedGroup | None:
-    """None if there is no such group.
+    """Return the description of a classic group, None if it does not exist.
 
     Args:
-        known: whether there are committed offsets; a group that has only these is Empty.
+        known: whether the group has committed offsets. A group that has only offsets is Empty.
     """
     if group is None:
         if not known:
@@ -37,7 +37,7 @@ def describe_group(group_id: str, group: ClassicGroup | None, known: bool) -> De
 
 
 def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
-    """What a member subscribes to and owns is settled only while the group is stable."""
+    """Return a member; subscription and assignment are valid only while the group is stable."""
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -49,7 +49,10 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 
 
 def group_not_found(group_id: str, version: int, *, is_consumer: bool = False) -> DescribedGroup:
-    """Before v6 a group that is not a classic one is a dead one, without an error (KIP-1043)."""
+    """Return the description of a group that is no classic group.
+
+    Before version 6 it is Dead, without an error code (KIP-1043).
+    """
     what = "is not a classic group" if is_consumer else "not found"
     if version < _NOT_FOUND_SINCE:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
@@ -62,20 +65,21 @@ def group_not_found(group_id: str, version: int, *, is_consumer: bool = False) -
 
 
 class GroupFilter:
-    """States and types to list; an empty list of either means all. Case does not matter."""
+    """States and types to list. An empty list matches all; case is ignored."""
 
     def __init__(self, states: Iterable[str], types: Iterable[str]) -> None:
         self._states = {state.lower() for state in states}
         self._types = {kind.lower() for kind in types}
 
     def accepts(self, listed: ListedGroup) -> bool:
+        """Return whether a group matches both lists."""
         return (not self._states or listed.group_state.lower() in self._states) and (
             not self._types or listed.group_type in self._types
         )
 
 
 def list_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ListedGroup:
-    """`group` is None if there are only offsets."""
+    """Return the group's entry of ListGroups; `group` is None if it has offsets only."""
     if isinstance(group, ConsumerGroup):
         kind, protocol_type, state = _CONSUMER, _CONSUMER, str(group.state)
     elif group is None:

@@ -1,10 +1,10 @@
-"""Which groups give way to new ones when there is no room.
+"""The order in which groups are evicted when there is no room for new ones.
 
-A newcomer is a group whose offsets were all committed within a few seconds: a client that commits
-again later has a group in use. Those of the minute in which most newcomers came go first, because a
-flood of groups comes at once. Whatever came before it or after it stays. While the busiest minute
-is the present one nothing goes, so offsets are kept for a minute at least, and a client that
-commits once in a minute never loses any.
+A newcomer is a group whose offsets were all committed within 10 seconds. A client that commits
+again later has a group in use. A flood of groups comes within a short time, so the newcomers of the
+minute with most newcomers are evicted first, and groups from before or after the flood stay.
+Newcomers of the current minute are not evicted. So offsets are kept for at least a minute, and a
+client that commits once a minute never loses any.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 NEWCOMER_MS = 10_000
-"""A group that commits again after so long is in use."""
+"""A group that commits again after this time is in use."""
 _MINUTE_MS = 60_000
 
 
 class Newcomer(NamedTuple):
+    """A group that may be evicted."""
+
     since_ms: int
-    """Of its first commit, milliseconds since the epoch."""
+    """Time of its first commit, milliseconds since the epoch."""
     group_id: str
 
 
 def in_order_of_eviction(newcomers: Sequence[Newcomer], now_ms: int) -> Iterator[Newcomer]:
-    """The newcomers that may go by now, the first to go first."""
+    """Yield the newcomers that may be evicted now, in the order of eviction."""
     counts = Counter(each.since_ms // _MINUTE_MS for each in newcomers)
     busiest = sorted(counts, key=lambda minute: (counts[minute], minute), reverse=True)
     for minute in busiest:

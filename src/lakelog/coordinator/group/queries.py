@@ -1,4 +1,4 @@
-"""What can be asked of a shard; nothing changes by it."""
+"""Requests that read a shard's groups and change nothing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from lakelog.protocol.list_groups import ListedGroup
 from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
 
 
-class GroupStanding(NamedTuple):
-    """A group's members, and the offsets committed by topic and partition."""
+class GroupProgress(NamedTuple):
+    """The number of a group's members, and its committed offsets by topic and partition."""
 
     group_id: str
     members: int
@@ -34,11 +34,13 @@ class GroupStanding(NamedTuple):
 
 
 class Queries:
+    """The groups and offsets of one shard, read only."""
+
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """As DescribeGroups, which knows classic groups only."""
+        """Return the description of a classic group, for DescribeGroups."""
         if self._state.consumer(group_id) is not None:
             return group_not_found(group_id, version, is_consumer=True)
         group = self._state.classic.get(group_id)
@@ -48,7 +50,7 @@ class Queries:
         return described if described is not None else group_not_found(group_id, version)
 
     def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
-        """As ConsumerGroupDescribe, which knows consumer groups only."""
+        """Return the description of a consumer group, for ConsumerGroupDescribe."""
         consumer = self._state.consumer(group_id)
         if consumer is None:
             is_classic = (
@@ -58,15 +60,16 @@ class Queries:
         default = self._state.consumers.rebalancer.default_assignor
         return describe_consumer_group(consumer, self._state.topics, default)
 
-    def standings(self) -> Iterator[GroupStanding]:
-        """Every group that is listed, and how far it has come."""
+    def progress(self) -> Iterator[GroupProgress]:
+        """Yield members and committed offsets of every group that ListGroups returns."""
         for listed in self.list_groups(GroupFilter((), ())):
             group_id = listed.group_id
             group = self._state.any_group(group_id)
             members = len(group.members) if group is not None else 0
-            yield GroupStanding(group_id, members, self._state.offsets.of_group(group_id))
+            yield GroupProgress(group_id, members, self._state.offsets.of_group(group_id))
 
     def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
+        """Yield the groups that match the filter."""
         groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)
         for group_id, group in self._state.classic.items():
             if not self._state.is_unused(group):
@@ -78,7 +81,11 @@ class Queries:
                 yield listed
 
     def offsets_for(self, request: OffsetFetchRequestGroup) -> OffsetTable:
-        """Raises `KafkaError` if these offsets are not for whoever asks."""
+        """Return the offsets of the shard for OffsetFetch.
+
+        Raises `KafkaError` with UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION if the
+        request names another member or epoch than the consumer group has.
+        """
         consumer = self._state.consumer(request.group_id)
         if consumer is not None:
             check_consumer_fetch(consumer, request.member_id, request.member_epoch)

@@ -1,12 +1,12 @@
 """The records of `__consumer_offsets`, in Kafka's formats.
 
     key    int16 type, then the key       (types 0 and 1: offset, 2: group; never flexible)
-    value  int16 version, then the value  (null: the key is deleted)
+    value  int16 version, then the value  (null: a tombstone)
 
-Other types belong to consumer groups: `consumer_records`.
+Other types belong to consumer groups: `consumer/records.py`.
 
-Written as by Apache Kafka 4.4: offsets as type 1 with value v4, or v1 if the commit named a time of
-its own to expire; groups as value v3. Every version is read. Sources: `OffsetCommitKey.json`,
+Records are written as Apache Kafka 4.4 does: offsets as type 1 with value v4, or v1 if the commit
+has its own expiry time; groups as value v3. Every version is read. Sources: `OffsetCommitKey.json`,
 `OffsetCommitValue.json`, `GroupMetadataKey.json`, `GroupMetadataValue.json` in the jar
 kafka-group-coordinator 4.4.0, and KIP-915 for skipping unknown types.
 """
@@ -49,13 +49,15 @@ _MEMBERS_MAX = 1_000_000
 
 
 class OffsetCommitKey(Message, versions="0"):
+    """The key of a committed offset."""
+
     group: str = string()
     topic: str = string()
     partition: int = int32()
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset: the next record to read. Times are milliseconds since the epoch."""
+    """A committed offset, of the next record to read. Times are milliseconds since the epoch."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1)
@@ -66,10 +68,14 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Message, versions="0"):
+    """The key of a classic group."""
+
     group: str = string()
 
 
 class MemberMetadata(Struct):
+    """A member of a generation. Timeouts are milliseconds."""
+
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     client_id: str = string()
@@ -81,7 +87,7 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
-    """A generation of a classic group, complete with its assignment."""
+    """A generation of a classic group with its assignment."""
 
     protocol_type: str = string()
     generation: int = int32()
@@ -92,14 +98,14 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 class OffsetRecord(NamedTuple):
-    """A partition's committed offset, or none: it is deleted."""
+    """A committed offset; None is a tombstone."""
 
     key: OffsetCommitKey
     value: OffsetCommitValue | None
 
 
 class GroupRecord(NamedTuple):
-    """A group's newest generation, or none: it is deleted."""
+    """The newest generation of a classic group; None is a tombstone."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -110,6 +116,7 @@ Decision = Result[Record]
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+    """Return key and value of a record."""
     if isinstance(record, ConsumerGroupRecord):
         return _encode(record, CONSUMER_GROUP_KEY_TYPES[type(record.key)], 0)
     if isinstance(record, GroupRecord):
@@ -127,7 +134,7 @@ def _encode(record: Record, kind: int, version: int) -> tuple[bytes, bytes | Non
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """None for a type of record that is not known here. `WireError` if it is malformed."""
+    """Return the record, or None if its type is unknown. Raises `WireError` if it is malformed."""
     kind = _version(key)
     if kind in (_LEGACY_OFFSET_COMMIT, _OFFSET_COMMIT):
         offset_key = decode(OffsetCommitKey, key, 0, 2)
@@ -163,6 +170,6 @@ def _decode_group(value: bytes) -> GroupMetadataValue:
 
 def _version(data: bytes) -> int:
     if len(data) < 2:
-        raise WireError(f"a group record of {len(data)} bytes has no version")
+        raise WireError(f"group record of {len(data)} bytes has no version")
     version: int = _INT16.unpack_from(data)[0]
     return version

@@ -1,11 +1,11 @@
 """The groups and offsets of one partition of `__consumer_offsets`.
 
-What is durable is in `state`, and changed by `replay` alone: the offset table, each classic group's
-last written generation, and the consumer groups. Soft are the live classic groups, timers and who
-waits for what; `loaded` builds them from the former.
+Durable state is in `state`, and only `replay` changes it: the offset table, the last written
+generation of each classic group, and the consumer groups. Live classic groups, timers and waiting
+requests are soft state; `loaded` builds them from the durable state.
 
-A group is of one protocol at a time. A request of either protocol finds whichever group there is:
-each method here hands it to the part that knows that kind.
+A group has one protocol at a time. A request of either protocol applies to the existing group: each
+method here passes it to the part for that protocol.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakelog.coordinator.group.consumer.offset_access import (
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import Deletions
 from lakelog.coordinator.group.eviction import Evictions
-from lakelog.coordinator.group.limits import GroupLimits
+from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, GroupLimits
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.offsets.cleanup import Cleanup
 from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
@@ -65,9 +65,10 @@ from lakelog.runtime.api import Random
 
 
 class GroupShard:
-    """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
+    """Decisions about the groups of one partition.
 
-    Every decision about a group passes its `ChangeQueue`.
+    Rejected requests raise `KafkaError`, or are answered through their `reply`. Every decision
+    about a group passes its `ChangeQueue`.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class GroupShard:
         self.deletions = Deletions(state)
         self.queries = Queries(state)
 
-    # What a shard must be (`lakelog.coordinator.shard`)
+    # The interface of a shard (`lakelog.coordinator.shard`)
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
@@ -120,7 +121,8 @@ class GroupShard:
         self.state.offsets.replay_end(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Decision]:
-        """Members get a new session: nobody could reach a coordinator while it was loading."""
+        """Begin to serve, and start new sessions: while loading, members could send no
+        heartbeat."""
         results: list[Decision] = []
         for group_id, value in self.state.stored.items():
             group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)
@@ -160,7 +162,7 @@ class GroupShard:
             if (consumer := self._consumer_groups.get(key.group_id)) is not None:
                 return self.state.consumers.on_timer(now, consumer, key)
             if (group := self.state.classic.get(key.group_id)) is not None:
-                return self._changes.write(key.group_id, self._on_timer(now, group, key))
+                return self._on_timer(now, group, key)
             return Result()
 
         exclusive = self._consumer_groups.get(key.group_id) is not None
@@ -189,7 +191,7 @@ class GroupShard:
         refuse: Refuse,
         exclusive: bool,
     ) -> Decision:
-        """Decides a request when no change of its group is in the way: see `ChangeQueue.enter`."""
+        """Decide a request when no change of its group blocks it: see `ChangeQueue.enter`."""
         return self._changes.enter(
             now, group_id, partial(decide, self), refuse, exclusive=exclusive
         )
@@ -197,9 +199,11 @@ class GroupShard:
     # Requests of members
 
     def consumer_heartbeat(self, now: Now, beat: ConsumerHeartbeat) -> Decision:
+        """Decide ConsumerGroupHeartbeat."""
         return self._heartbeats.heartbeat(now, beat)
 
     def join(self, now: Now, join: Join) -> Decision:
+        """Decide JoinGroup, for a group of either protocol."""
         consumer = self._consumer_groups.get(join.group_id)
         if consumer is not None and not consumer.members:
             return self._join_instead(consumer, join)
@@ -210,20 +214,16 @@ class GroupShard:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self.state.pending.is_unjoined(group)
         if is_new and not self.state.has_room_for_group(join.group_id):
-            reason = (
-                "there is no room for another group; delete groups that nobody uses or raise "
-                "lakelog.groups.max"
-            )
-            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
+            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
         if group is None:
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
         if not group.members:
             self.state.forget_if_unused(group)
-        return self._changes.write(join.group_id, decision)
+        return decision
 
     def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
-        """A consumer group without members gives way to a classic one of its name."""
+        """Delete a consumer group without members, then join a classic group with its name."""
 
         def committed(now: Now) -> Decision:
             return self.join(now, join)
@@ -235,13 +235,14 @@ class GroupShard:
         return self._changes.change(join.group_id, Result(records, committed, failed))
 
     def sync(self, now: Now, request: SyncGroupRequest, reply: SyncReply) -> Decision:
+        """Decide SyncGroup, for a group of either protocol."""
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.sync(now, consumer, request, reply)
-        decision = self._syncs.sync(now, self._group(request.group_id), request, reply)
-        return self._changes.write(request.group_id, decision)
+        return self._syncs.sync(now, self._group(request.group_id), request, reply)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
+        """Return the result of Heartbeat, for a group of either protocol."""
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.heartbeat(now, consumer, request)
@@ -256,6 +257,7 @@ class GroupShard:
         reply: Callable[[LeaveGroupResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
+        """Decide LeaveGroup, for a group of either protocol."""
         consumer = self._consumer_groups.get(group_id)
         if consumer is not None:
             return self._classic_members.leave(now, consumer, members, version, reply, refuse)
@@ -270,10 +272,10 @@ class GroupShard:
             reply(leave_response(responses, version))
 
         def failed(_: Now, code: ErrorCode) -> None:
-            # The members are gone all the same; only that the group is empty was not written.
+            # The members have left anyway. Only the record of the empty group was not written.
             reply(leave_response(responses, version))
 
-        return self._changes.write(group_id, Result(decision.records, committed, failed))
+        return Result(decision.records, committed, failed)
 
     def commit(
         self,
@@ -283,6 +285,7 @@ class GroupShard:
         reply: Callable[[OffsetCommitResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
+        """Decide OffsetCommit, for a group of either protocol or none."""
         group = self.state.classic.get(request.group_id)
         records, topics = plan_commit(
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
@@ -298,7 +301,7 @@ class GroupShard:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return self._changes.write(request.group_id, Result(records, committed, failed))
+        return Result(records, committed, failed)
 
     def _check_commit(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
@@ -331,7 +334,7 @@ class GroupShard:
         reply: Callable[[TxnOffsetCommitResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Offsets that count when the producer's transaction is committed."""
+        """Decide TxnOffsetCommit: offsets that count once the transaction is committed."""
         commit, commit_version = as_offset_commit(request, version)
         records, topics = plan_commit(
             commit, commit_version, self._topics, self._config.offset_metadata_max, now.wall_ms
@@ -347,8 +350,7 @@ class GroupShard:
             refuse(code)
 
         producer = (request.producer_id, request.producer_epoch)
-        decision: Decision = Result(records, committed, failed, producer=producer)
-        return self._changes.write(request.group_id, decision)
+        return Result(records, committed, failed, producer=producer)
 
     def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
         consumer = self._consumer_groups.get(request.group_id)
@@ -376,17 +378,19 @@ class GroupShard:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    # Room for others
+    # Making room
 
     def expire_soon(self) -> Decision:
-        """Looks for what has expired as soon as it may."""
+        """Have the next check for expired offsets run as soon as allowed."""
         self.state.expire_soon()
         return Result()
 
-    # Topics that come, go and grow
+    # Changes of topics
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Note that topics were created, deleted or given partitions."""
         self.state.consumers.topics_changed(names, are_new=are_new)
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> Decision:
+        """Delete the offsets committed to a deleted topic."""
         return Result(tombstones(self.state.offsets.of_topic(topic, topic_id)))

@@ -1,4 +1,4 @@
-"""What the parts of a shard share: its groups, its offsets, and whose turn it is."""
+"""The state that the parts of a shard share: groups, offsets, timers, the change queue."""
 
 from __future__ import annotations
 
@@ -30,15 +30,20 @@ AnyGroup = ClassicGroup | ConsumerGroup
 
 
 class _Eviction(NamedTuple):
+    """A group whose tombstones are being written."""
+
     size: int
-    """Bytes by estimate."""
+    """Estimated memory in bytes."""
     is_live: bool
-    """Whether it is not of offsets alone."""
+    """Whether the group exists beside its offsets, and was counted."""
 
 
 class ShardState:
-    """Durable, changed by `replay` alone: `offsets`, `stored` (each classic group's last written
-    generation) and `consumers`. The rest is built anew by whoever loads the shard."""
+    """The groups and offsets of one partition.
+
+    `offsets`, `stored` (the last written generation of each classic group) and `consumers` are
+    durable, and only `replay` changes them. The rest is soft state.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class ShardState:
         self.topics = topics
         self.account = StateAccount(limits.memory)
         self.group_count = ShardCount(limits.groups)
-        """Live groups, without those of which only member ids were given out, and those being
+        """Live groups, without groups that only have pending member ids and groups being
         evicted."""
         self.offsets_group_count = ShardCount(limits.offset_groups)
         """Groups with committed offsets, without those being evicted."""
@@ -64,11 +69,11 @@ class ShardState:
         self.changes = ChangeQueue(self.deadlines)
         self.pending = PendingMembers(self.deadlines, self.account, self.group_count)
         self.evicting: dict[str, _Eviction] = {}
-        """Groups whose tombstones are on their way to the log."""
+        """Groups whose tombstones are being written."""
         self.next_expiry_ms = 0
-        """When to look for what has expired at the earliest, on the monotonic clock."""
+        """Earliest time of the next check for expired offsets, on the monotonic clock."""
         self.expires_soon = False
-        """Whether that is when it will be looked for."""
+        """Whether the check will run at that time."""
         self.rebalancer = Rebalancer(config, self.deadlines, counts)
         self.consumers = ConsumerGroups(
             config,
@@ -87,6 +92,7 @@ class ShardState:
         )
 
     def replay(self, record: Record) -> None:
+        """Apply a committed record."""
         if isinstance(record, OffsetRecord):
             self.offsets.replay(record)
         elif isinstance(record, ConsumerGroupRecord):
@@ -103,10 +109,10 @@ class ShardState:
             self.stored.pop(group_id, None)
 
     def has_room_for_group(self, group_id: str) -> bool:
-        """Whether it may have its first member. Groups with offsets are exempt from the limit.
+        """Return whether the group may have its first member.
 
-        If there is no room, newcomers are evicted, and groups that are empty and have no offsets
-        go soon, in all partitions.
+        Groups with offsets are exempt from the limit. At the limit, the coordinator begins to evict
+        newcomers, and checks soon for expired offsets and empty groups, in all partitions.
         """
         limits = self.limits
         return (
@@ -116,20 +122,24 @@ class ShardState:
         )
 
     def has_memory(self, group_id: str, more: int) -> bool:
-        """Whether a group may take so many bytes more; newcomers are evicted to make room."""
+        """Return whether a group may take `more` bytes; begin to evict newcomers if not."""
         if self.account.may_grow(group_id, more):
             return True
         within_share = self.account.of(group_id) + more <= self.limits.memory.share_max
         return within_share and self.limits.has_memory(group_id, more)
 
     def expire_soon(self) -> None:
+        """Have the next check for expired offsets run as soon as allowed."""
         if not self.expires_soon:
             self.expires_soon = True
             self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
 
     def check_room_for_offsets(self, group_id: str, more: int) -> None:
-        """Raises POLICY_VIOLATION for the first offsets of one group too many, and
-        INVALID_COMMIT_OFFSET_SIZE if there is no room for so many bytes more."""
+        """Check that a group may have offsets that take `more` bytes.
+
+        Raises `KafkaError(POLICY_VIOLATION)` for a new group if there are too many groups, and
+        `KafkaError(INVALID_COMMIT_OFFSET_SIZE)` if there is too little memory.
+        """
         if (
             self.limits.is_full_of_offsets
             and self.any_group(group_id) is None
@@ -141,10 +151,11 @@ class ShardState:
             raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, NO_MEMORY)
 
     def newcomers(self) -> list[Newcomer]:
+        """Return the groups that may be evicted."""
         return [Newcomer(since, group) for group, since in self.offsets.newcomers.items()]
 
     def begin_eviction(self, group_id: str) -> None:
-        """Stops counting a group whose tombstones are about to be written."""
+        """Stop counting a group whose tombstones are about to be written."""
         assert group_id not in self.evicting
         is_live = group_id in self.classic or group_id in self.consumers.by_id
         eviction = self.evicting[group_id] = _Eviction(self.account.of(group_id), is_live)
@@ -153,7 +164,7 @@ class ShardState:
         self.offsets_group_count.add(-1)
 
     def end_eviction(self, group_id: str) -> None:
-        """Counts by what is left of a group: its tombstones are written, or could not be."""
+        """Count the rest of a group: its tombstones are written, or could not be."""
         eviction = self.evicting.pop(group_id, None)
         if eviction is not None:
             self.limits.memory.leaving -= eviction.size
@@ -161,7 +172,7 @@ class ShardState:
             self.offsets_group_count.add(1)
 
     def is_deserted(self, group_id: str) -> bool:
-        """Whether it has no members, and nothing of it is on its way."""
+        """Return whether a group has no members and no records being written."""
         if group_id in self.offsets.pending or group_id in self.evicting:
             return False
         if (consumer := self.consumers.by_id.get(group_id)) is not None:
@@ -173,7 +184,7 @@ class ShardState:
         return group_id in self.offsets or group_id in self.offsets.pending
 
     def close(self) -> None:
-        """The shard is thrown away, and what it took of memory is free."""
+        """Return memory and counts of a shard that is dropped."""
         for group_id in list(self.evicting):
             self.end_eviction(group_id)
         self.group_count.close()
@@ -182,10 +193,11 @@ class ShardState:
         self.classic.clear()
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return the consumer group, or None."""
         return self.consumers.by_id.get(group_id)
 
     def any_group(self, group_id: str) -> AnyGroup | None:
-        """None if it does not exist, or only has offsets."""
+        """Return the group of either protocol, or None if it does not exist or has only offsets."""
         consumer = self.consumers.by_id.get(group_id)
         if consumer is not None:
             return consumer
@@ -193,7 +205,7 @@ class ShardState:
         return None if group is None or self.is_unused(group) else group
 
     def is_unused(self, group: ClassicGroup) -> bool:
-        """Nothing of it was ever written; at most, ids were given out."""
+        """Return whether no record of the group exists; it may have pending member ids."""
         return (
             group.generation == 0
             and group.state is GroupState.EMPTY
@@ -202,5 +214,6 @@ class ShardState:
         )
 
     def forget_if_unused(self, group: ClassicGroup) -> None:
+        """Remove a group that has neither records nor pending member ids."""
         if self.is_unused(group) and not group.pending_joins:
             self.classic.pop(group.group_id, None)

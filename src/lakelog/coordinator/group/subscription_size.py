@@ -1,9 +1,10 @@
-"""How much the members of one group may say of themselves, all together.
+"""Limits the total size of the subscriptions of one group's members.
 
-What a member subscribes to, with the metadata of its assignors (in which the classic protocol has
-the partitions it owns), is kept as long as it is a member, and told to others or to the assignor.
-Single requests are bounded; ten thousand members may each make a large one. A member that says no
-more than is known of it is not refused when the limit is lower than it was.
+A member's subscription includes the metadata of its assignors, which in the classic protocol
+contains the partitions that it owns. The coordinator keeps subscriptions as long as their members,
+and passes them to the group's leader or to the assignor. Single requests are bounded, but ten
+thousand members may each send a large one. A member whose subscription does not grow is accepted
+even if the limit has been lowered.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.api import Buffer
 
 _ENTRY_BYTES = 32
-"""Of each name and each assignor beside its text: a hundred thousand empty ones take memory too."""
+"""Overhead of each name and each assignor: a hundred thousand empty ones take memory, too."""
 
 
 def protocols_size(protocols: Iterable[tuple[str, Buffer]]) -> int:
-    """Bytes of a classic member's assignors; of the names, characters."""
+    """Return the size of a classic member's assignors in bytes; names count in characters."""
     return sum(len(name) + len(metadata) + _ENTRY_BYTES for name, metadata in protocols)
 
 
 def subscription_size(protocols: Iterable[tuple[str, Buffer]], instance_id: str | None) -> int:
-    """Bytes of what a classic member says of itself."""
+    """Return the size of a classic member's subscription in bytes."""
     return protocols_size(protocols) + len(instance_id or "")
 
 
 def topic_names_size(names: Collection[str]) -> int:
-    """The same of topics that a member subscribes to by name."""
+    """Return the size of the names of topics that a member subscribes to."""
     return sum(map(len, names)) + _ENTRY_BYTES * len(names)
 
 
 def check_subscriptions(total: int, before: int, after: int, most: int) -> None:
-    """Raises GROUP_MAX_SIZE_REACHED.
+    """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if a subscription grows beyond the limit.
 
     Args:
-        total: what all members of the group take now.
-        before: what one of them takes of that, 0 if it is new.
-        after: what it is to take.
+        total: bytes of all members of the group now.
+        before: bytes of this member, included in `total`; 0 if it is new.
+        after: bytes of this member's new subscription.
         most: `lakelog.group.subscriptions.max.bytes`.
     """
     wanted = total - before + after

@@ -7,27 +7,31 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
+    """What a timer is for."""
+
     JOIN = auto()
-    """The join phase of a group is over."""
+    """The join phase of a group ends."""
     SYNC = auto()
-    """Whoever has not asked for its assignment is dropped."""
+    """Members that have not sent SyncGroup are removed."""
     SESSION = auto()
-    """A member has not been heard of."""
+    """A member's session times out."""
     PENDING = auto()
-    """A member id was given out and not used."""
+    """A pending member id expires."""
     EXPIRY = auto()
-    """Time to look for expired offsets."""
+    """The check for expired offsets is due."""
     REVOKE = auto()
-    """A member of a consumer group has not given up what it was to."""
+    """A member of a consumer group has not revoked partitions in time."""
     REJOIN = auto()
-    """A classic member of a consumer group has not joined its new epoch."""
+    """A classic member of a consumer group has not rejoined in time."""
     RESYNC = auto()
-    """A classic member of a consumer group has not asked for its assignment."""
+    """A classic member of a consumer group has not sent SyncGroup in time."""
     QUEUE = auto()
     """Requests that wait for a change of their group may be decided."""
 
 
 class TimerKey(NamedTuple):
+    """One timer of a shard, a group or a member."""
+
     kind: TimerKind
     group_id: str = ""
     member_id: str = ""

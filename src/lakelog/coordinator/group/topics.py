@@ -7,20 +7,24 @@ from typing import Protocol
 
 
 class Topics(Protocol):
-    """What the broker's metadata says of topics now."""
+    """The current topics of the broker's metadata."""
 
-    def topic_id(self, name: str) -> bytes | None: ...
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, None if it does not exist."""
+        ...
 
-    def topic_name(self, topic_id: bytes) -> str | None: ...
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, None if it does not exist."""
+        ...
 
     def partition_count(self, name: str) -> int:
-        """0 if there is no such topic."""
+        """Return the number of partitions, 0 if the topic does not exist."""
         ...
 
     def names(self) -> Iterable[str]:
-        """Of all topics, in any order."""
+        """Return the names of all topics, in any order."""
         ...
 
     def version(self) -> int:
-        """Of the metadata; it only rises."""
+        """Return the version of the metadata, which only rises."""
         ...

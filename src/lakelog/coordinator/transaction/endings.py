@@ -88,7 +88,7 @@ class Endings:
         def committed(now: Now) -> Decision | None:
             self._marked.pop(transactional_id, None)
             reply(ErrorCode.NONE)
-            is_next = self._ids.is_to_be_fenced(transactional_id)
+            is_next = self._ids.has_pending_fence(transactional_id)
             return self.fence(now, transactional_id) if is_next else None
 
         def failed(now: Now, code: ErrorCode) -> None:

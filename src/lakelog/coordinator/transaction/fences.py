@@ -29,7 +29,7 @@ class Fence:
         self.partitions: list[TopicPartition] = [each.place for each in found]
         self._pause_ms = _RETRY_FIRST_MS
 
-    def is_owed(self, current: Transaction | None) -> bool:
+    def is_pending(self, current: Transaction | None) -> bool:
         """Return whether the fence is still necessary.
 
         It is not once the transactional id has a newer epoch or another producer id.

@@ -108,12 +108,12 @@ class TransactionalIds:
 
     def is_settled(self, transactional_id: str) -> bool:
         """Return whether the id's next step may be decided."""
-        return not (transactional_id in self.pending or self.is_to_be_fenced(transactional_id))
+        return not (transactional_id in self.pending or self.has_pending_fence(transactional_id))
 
-    def is_to_be_fenced(self, transactional_id: str) -> bool:
+    def has_pending_fence(self, transactional_id: str) -> bool:
         """Return whether a fence has to come before any other step of the id."""
         fence = self._fences.get(transactional_id)
-        return fence is not None and fence.is_owed(self.transactions.get(transactional_id))
+        return fence is not None and fence.is_pending(self.transactions.get(transactional_id))
 
     def may_be_old(self, current: Transaction | None) -> bool:
         """Return whether clients may have later epochs of the producer id than the log has."""

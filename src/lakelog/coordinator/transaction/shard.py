@@ -85,7 +85,7 @@ class TransactionShard:
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._ids.arm(now, transactional_id)
-        for transactional_id in filter(self._ids.is_to_be_fenced, self.transactions):
+        for transactional_id in filter(self._ids.has_pending_fence, self.transactions):
             self.endings.fence_later(now, transactional_id)
         ending = [each for each, found in self.transactions.items() if found.state.is_ending]
         return [self.endings.write_markers(transactional_id, now) for transactional_id in ending]
@@ -114,7 +114,7 @@ class TransactionShard:
         if transactional_id in self._ids.pending:
             self._ids.try_again(now, transactional_id)
             return Result()
-        if self._ids.is_to_be_fenced(transactional_id):
+        if self._ids.has_pending_fence(transactional_id):
             return self.endings.fence(now, transactional_id)
         if current.state.is_ending and not current.partitions:
             return self.endings.write_markers(transactional_id, now)
@@ -135,7 +135,7 @@ class TransactionShard:
             if (found.state is TransactionState.EMPTY or found.state.has_ended)
             and found.last_update_ms <= before_ms
             and transactional_id not in self._ids.pending
-            and not self._ids.is_to_be_fenced(transactional_id)
+            and not self._ids.has_pending_fence(transactional_id)
         ]
         return [
             self._ids.step(now, each, None, lambda _: None, lambda _, code: None)

@@ -15,7 +15,7 @@ from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, UpdateMode
 from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
-from lakelog.base.config.running_changes import check_running_change
+from lakelog.base.config.running_changes import check_needed, check_running_change
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
@@ -28,6 +28,8 @@ _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
     ResourceType.BROKER: BROKER_CONFIGS,
     ResourceType.GROUP: GROUP_CONFIGS,
 }
+_ANOTHER_BROKER = -1
+"""One without settings of its own."""
 
 
 class Operation(IntEnum):
@@ -216,15 +218,17 @@ def _alter_broker(
             _check_dynamic(key, item.key, name)
         _operate(new, item, key)
     records = _differences(change, old, new)
-    keys = {item.key for item in change.changes}
+    changed = image.apply_all(records, image.end)
+    unforced = broker.with_forced(broker.forced - {item.key for item in change.changes})
     try:
         check_running_change(
             effective_broker_config(image, broker, broker.node_id),
-            effective_broker_config(
-                image.apply_all(records, image.end),
-                broker.with_forced(broker.forced - keys),
-                broker.node_id,
-            ),
+            effective_broker_config(changed, unforced, broker.node_id),
+        )
+        # A value of the broker's own may hide a default of all, which counts for other brokers.
+        check_needed(
+            effective_broker_config(image, broker, _ANOTHER_BROKER),
+            effective_broker_config(changed, unforced, _ANOTHER_BROKER),
         )
     except ConfigError as error:
         raise _request(str(error)) from error

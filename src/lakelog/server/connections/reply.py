@@ -15,6 +15,8 @@ Part = Buffer | LogSlice
 class ReplyOrder(Protocol):
     """A connection, which sends its replies in the order of the requests."""
 
+    closed: bool
+
     def on_reply(self, reply: Reply) -> None:
         """Send `reply`, which is complete, after those of earlier requests."""
         ...

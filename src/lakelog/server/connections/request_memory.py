@@ -35,6 +35,11 @@ class RequestMemory:
         self.is_short = False
         """Whether an owner waits or has overdrawn, so that idle memory should be given back."""
 
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more than the budget is used."""
+        return 0 < self.limit < self.used
+
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Return whether `size` more bytes are granted to `owner`.
 

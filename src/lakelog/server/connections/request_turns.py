@@ -25,8 +25,9 @@ TURN_S = 0.002
 """Seconds of one turn for each queue, and for requests that have not waited."""
 FREE = 32
 """Units of work that are not timed. A Produce or Fetch is one, and one more for each full
-`2 ** UNIT_SHIFT` bytes."""
+`2 ** UNIT_SHIFT` bytes and each full `UNIT_S` that it took."""
 UNIT_SHIFT = 15
+UNIT_S = TURN_S / FREE
 SHARE = 64
 """Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512

@@ -200,7 +200,7 @@ async def _append_slowly(
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> ProduceResponse | Deferred | None:
     size = sum(len(one.entry.records or b"") for one in slow)
-    with broker.slow_batches.memory.holding(size):
+    with broker.slow_batches.held(size, context):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:
             await broker.checks.made(needed)  # a failed job makes the append fail

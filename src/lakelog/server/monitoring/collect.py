@@ -146,7 +146,7 @@ def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
 
 def _groups(sources: Sources) -> Iterator[str]:
     broker = sources.broker
-    standings = broker.groups.admin.standings()
+    standings = broker.groups.admin.progress()
     yield from _single("groups", broker.groups.group_count)
     yield from _single("groups_evicted_total", broker.groups.counts.groups_evicted)
     yield from _single("state_memory_bytes", broker.groups.memory.total)

@@ -45,7 +45,7 @@ def compat(sources: Sources) -> Iterator[str]:
     broker = sources.broker
     yield from exposed(COMPAT["kafka_brokers"], [((), len(broker.image.brokers))])
     yield from _compat_topics(sources)
-    members = sorted(((s.group_id,), s.members) for s in broker.groups.admin.standings())
+    members = sorted(((s.group_id,), s.members) for s in broker.groups.admin.progress())
     yield from exposed(COMPAT["kafka_consumergroup_members"], members)
     lags = _lags(sources)
     committed = ((_group_place(lag), lag.committed) for lag in lags)
@@ -82,7 +82,7 @@ def _compat_topics(sources: Sources) -> Iterator[str]:
 
 def _lags(sources: Sources) -> list[Lag]:
     broker = sources.broker
-    standings = broker.groups.admin.standings()
+    standings = broker.groups.admin.progress()
     return sorted(
         sources.lag_clock.lags(standings, broker.partitions, broker.clock.monotonic()),
         key=lambda lag: (lag.group, lag.topic, lag.partition),

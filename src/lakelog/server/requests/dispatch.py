@@ -20,6 +20,7 @@ from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.repeat import Repeat
 from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.request_turns import UNIT_S
 from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
@@ -192,14 +193,20 @@ class Dispatcher:
     def _note(
         self, route: Route, context: Context, request: Message, begin: float, size: int
     ) -> None:
-        """Count a request, or have it counted when its reply is complete."""
+        """Count a request, or have it counted when its reply is complete.
+
+        One of thousands of partitions counts as many units of its turn: the size of a Fetch does
+        not show its cost.
+        """
+        took = self._requests.monotonic() - begin
+        if took > UNIT_S:
+            self.connections.turns.left -= int(took / UNIT_S)
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
             if size > UNCOUNTED_MAX:
                 self.waiting.add(context, request)
             return
-        took = self._requests.monotonic() - begin
         route.note(took)
         if took > self._requests.noteworthy_s:
             peer = context.connection.session.peer_name
@@ -269,7 +276,10 @@ class Dispatcher:
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
         """A handler's coroutine has ended; with `DEFERRED` the reply comes later."""
-        if done.cancelled() or (done.exception() is None and done.result() is DEFERRED):
+        if done.cancelled():
+            self.waiting.remove(context)
+            return
+        if done.exception() is None and done.result() is DEFERRED:
             return
         self._on_done(route, context, done)
         self.waiting.remove(context)

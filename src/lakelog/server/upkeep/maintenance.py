@@ -227,14 +227,15 @@ class Maintenance:
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
-    async def checkpointed(self) -> bool:
+    async def checkpointed(self, *, from_reserve: bool = False) -> bool:
         """Wait until the current offsets are durable; return False if they cannot be.
 
-        All waiting callers share one checkpoint. On a full disk it uses the reserve: segments can
-        be deleted only after the new log start offset is durable. A failure is logged.
+        All waiting callers share one checkpoint. On a full disk it may use the reserve
+        (`from_reserve`) where that frees space: segments can be deleted only after the new log
+        start offset is durable. A failure is logged.
         """
         done = await self._next_checkpoint()
-        if not done and await self._shortages.free_reserve():
+        if not done and from_reserve and await self._shortages.free_reserve():
             done = await self._next_checkpoint()
         if done and self._shortages.is_full:
             self.retain_soon()

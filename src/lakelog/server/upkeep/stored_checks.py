@@ -90,8 +90,11 @@ def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
     """Return the error of the device, if any. Damage is reported to those who read it."""
-    with suppress(CorruptLog, OSError):  # the next caller fails again
-        job.finish()
+    try:
+        with suppress(CorruptLog, OSError):  # the next caller fails again
+            job.finish()
+    except Exception as bug:  # noqa: BLE001 - waiting requests must get an answer
+        failure = failure or bug
     failure = failure or job.failure
     if failure is None:
         return None

@@ -128,10 +128,10 @@ class TxnIndex:
 
     def checksum(self, disk: Disk, path: Path) -> int:
         """Return the CRC-32C of the file as it should be. Raises `OSError`."""
-        if self.entries is not None:
-            return crc32c(encode_aborted(self.entries))
         if self._checksum is None:
-            self._checksum = crc32c(read_if_exists(disk, path) or b"")
+            entries = self.entries
+            data = read_if_exists(disk, path) if entries is None else encode_aborted(entries)
+            self._checksum = crc32c(data or b"")
         return self._checksum
 
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
@@ -145,6 +145,8 @@ class TxnIndex:
         assert self.entries is not None
         assert not self.entries or self.entries[-1].last_offset < entry.last_offset
         self.entries.append(entry)
+        if self._checksum is not None:
+            self._checksum = crc32c(encode_aborted([entry]), self._checksum)
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:

@@ -82,7 +82,7 @@ class AbortedJob:
         self._segment = segment
         self._index = index
         self._generation = segments.generation
-        self._segments = list(segments)
+        self._segments = segments[: segments.index(segment) + 1]
         self._copies = _Copies(self._segments)
         self._copy = self._copies.of(segment)
         self._snapshots = snapshots.copy()
@@ -115,10 +115,9 @@ class AbortedJob:
         table, segment = ProducerStateTable(), self._segment
         start, entries = self._snapshots.newest(segment.base_offset)
         table.load(entries)
-        end = self._segments.index(segment) + 1
         first = max(bisect_right(self._segments, start, key=_base_offset) - 1, 0)
         found: list[AbortedTransaction] = []
-        for each in self._segments[first:end]:
+        for each in self._segments[first:]:
             found = replay(table, self._copies.of(each), start)
             self._copies.close()
         if found:
@@ -131,15 +130,25 @@ class AbortedJob:
 
     def finish(self) -> None:
         """Hand over the entries; called once, by the owner."""
-        log, segment = self._log, self._segment
-        is_same = segment.txn_index is self._index and log.generation == self._generation
-        if is_same and self._index.entries is None:
-            if list(log) == self._segments:
-                self.failure = self.failure or self._missing
+        if self._is_current():
+            self.failure = self.failure or self._missing
             self._index.error = self._error
             self._take()
         if self._aside is not None:
-            remove_if_exists(segment.disk, self._aside)
+            remove_if_exists(self._segment.disk, self._aside)
+
+    def _is_current(self) -> bool:
+        """Return whether the index still waits, and the log still has the files that were read.
+
+        Retention, truncation and compaction remove or replace them.
+        """
+        log = self._log
+        return (
+            self._segment.txn_index is self._index
+            and self._index.entries is None
+            and log.generation == self._generation
+            and log[: len(self._segments)] == self._segments
+        )
 
     def _take(self) -> None:
         if self._found is None:

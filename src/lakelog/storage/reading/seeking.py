@@ -174,45 +174,61 @@ class SeekJob:
 
 
 class IndexJob:
-    """Loads the indexes of a segment, or rebuilds them if they disagree with the log."""
+    """Loads the indexes of a segment, or rebuilds them if they disagree with the log.
+
+    `run` opens a file of its own: thousands of jobs may wait.
+    """
 
     def __init__(self, segments: SegmentList, segment: Segment) -> None:
-        self._slice = LogSlice(segment.open(), 0, 0)
-        self.path = self._slice.file.path
+        self.path = segment.path(LOG)
         self.start = 0
         self.failure: OSError | None = None
         self.key: Hashable = (segment, "index")
         self._segments = segments
         self._segment = segment
-        self._copy = DetachedSegment(segment)
+        self._copy = DetachedSegment(segment, opens=True)
         self._generation = segments.generation
         self._error: CorruptLog | None = None
+        self._missing: FileNotFoundError | None = None
 
     def run(self) -> None:
         """Block on the device; touches nothing but files."""
         try:
             _ = self._copy.index
+        except FileNotFoundError as error:
+            self._missing = error
         except CorruptLog as error:
             self._error = error
         except OSError as error:
             self.failure = error
+        finally:
+            self._copy.close()
 
     def abandon(self) -> None:
-        """Release the file of a job that will not be run."""
-        self._slice.release()
+        """Do nothing: the job holds nothing before `run`."""
 
     def finish(self) -> None:
-        """Hand over the indexes; called once, by the owner. Raises as `Segment.adopt`."""
-        self._slice.release()
+        """Hand over the indexes; called once, by the owner."""
         segments, segment = self._segments, self._segment
         if self.failure is not None or segments.generation != self._generation:
             return
         if segment not in segments or self._is_loaded_meanwhile():
             return
+        self.failure = self._missing
+        if self.failure is not None:
+            return
         if self._error is None:
-            segment.adopt(self._copy)
-        else:
+            self._adopt()
+        if self._error is not None:
             segment.index_error, segment.index_is_wrong = self._error, False
+
+    def _adopt(self) -> None:
+        try:
+            self._segment.adopt(self._copy)
+        except CorruptLog as error:
+            self._error = error
+        except OSError as error:
+            self.failure = error
 
     def _is_loaded_meanwhile(self) -> bool:
         segment = self._segment

@@ -9,8 +9,9 @@ The topic's limit for clients (`max.decompressed.message.bytes`) does not apply 
 been lowered since the batch was stored.
 
 A search may take seconds, so it runs in steps. A step ends after a thousand records, before a large
-batch is decompressed, and where an index has to be loaded; the last two may be done in a thread.
-Between two steps the log may change in any way; the file that is being read stays open.
+batch is decompressed, where an index has to be loaded, and where a long range has to be checked;
+all but the first may be done in a thread. Between two steps the log may change in any way; the file
+being read stays open.
 
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
@@ -31,7 +32,7 @@ from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.reading.seeking import check_greatest, check_last_time, check_seek, check_time
-from lakelog.storage.segments.checking import check_now
+from lakelog.storage.segments.checking import check_of, refuse_damaged
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -49,6 +50,9 @@ class TimestampOffset(NamedTuple):
 _RECORDS_AT_ONCE = 1000
 _COMPRESSED_AT_ONCE = 16 << 10
 """Bytes; a larger compressed batch is decompressed by a `Work`."""
+
+_CHECKED_AT_ONCE = 64 << 10
+"""Bytes; a longer range of batches is checked by a `Work`."""
 
 Work = Callable[[], bytes | memoryview | None]
 """What a step requires; the search is sent its result, or thrown its `CorruptRecord`."""
@@ -119,6 +123,19 @@ class _Search:
                 raise job.failure
         return False
 
+    def _check(self, segment: Segment, start: int, end: int) -> Steps[None]:
+        """Check batches that are older than the process. Raises `CorruptLog` or `OSError`."""
+        job = check_of(segment, start, end, self._epochs)
+        if job is not None:
+            if end - start > _CHECKED_AT_ONCE:
+                yield job.run
+            else:
+                job.run()
+            job.finish()
+            if job.failure is not None:
+                raise job.failure
+        refuse_damaged(segment, start, end)
+
     def greatest(self, segment: Segment) -> Steps[int]:
         """Return the greatest timestamp of a segment; -1 for a deleted one.
 
@@ -128,7 +145,7 @@ class _Search:
             if not (yield from self._ready(segment, check_last_time)):
                 return -1
             position = segment.last_time_position()
-            check_now(segment, position, segment.size, self._epochs)
+            yield from self._check(segment, position, segment.size)
         is_there = yield from self._ready(segment, check_greatest)
         return segment.max_timestamp if is_there else -1
 
@@ -143,7 +160,7 @@ class _Search:
             for at, header in scan_headers(handle.file, position, end):
                 if header.newest_timestamp < timestamp:
                     continue
-                check_now(segment, position, at + header.size, self._epochs)
+                yield from self._check(segment, position, at + header.size)
                 found = yield from self._in_batch(handle.file, at, header, timestamp)
                 if found is not None:
                     return found

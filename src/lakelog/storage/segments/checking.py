@@ -219,20 +219,19 @@ def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlic
     return UncheckedSlice(segment.open(), position, size, segment, offset)
 
 
-def check_now(segment: Segment, start: int, end: int, epochs: EpochCache) -> None:
-    """Check a short range of whole batches; blocks. Raises `CorruptLog` or `OSError`."""
-    if start >= segment.unchecked or start >= end:
-        return
+def check_of(segment: Segment, start: int, end: int, epochs: EpochCache) -> CheckJob | None:
+    """Return the check that a range of whole batches needs before it is read, if any."""
     checks = segment.checks
-    assert checks is not None
-    if not checks.covers(start, end):
-        found = UncheckedSlice(segment.open(), start, end - start, segment, -1)
-        job = CheckJob(found, start, -1, epochs)
-        job.run()
-        job.finish()
-        if job.failure is not None:
-            raise job.failure
-    damage = checks.damage_in(start, end)
+    if checks is None or not start < min(segment.unchecked, end) or checks.covers(start, end):
+        return None
+    found = UncheckedSlice(segment.open(), start, end - start, segment, -1)
+    return CheckJob(found, start, -1, epochs)
+
+
+def refuse_damaged(segment: Segment, start: int, end: int) -> None:
+    """Raise `CorruptLog` if a batch in a range of whole batches is known to be damaged."""
+    checks = segment.checks
+    damage = None if checks is None else checks.damage_in(start, end)
     if damage is not None:
         raise CorruptLog(segment.path(LOG), *damage)
 

@@ -13,6 +13,7 @@ import logging
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -564,23 +565,25 @@ class Segment:
     def adopt(self, found: Segment) -> None:
         """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
 
-        The segment may have grown meanwhile. Raises `OSError` if what was rebuilt cannot be
-        written, and `CorruptLog` as `note_header`.
+        The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
+        as `note_header`, before anything is taken over. Files that cannot be written now are
+        written with later entries.
         """
         index = found.loaded_index
         assert index is not None
         assert found.size <= self.size
+        for position, header in scan_headers(self.open().file, found.size, self.size):
+            found.note_header(position, header)
         self.loaded_index, self._greatest_known = index, True
         self.index_is_wrong = False
         self.max_timestamp = found.max_timestamp
         self.max_timestamp_offset = found.max_timestamp_offset
         self.bytes_since_entry = found.bytes_since_entry
-        for position, header in scan_headers(self.open().file, found.size, self.size):
-            self.note_header(position, header)
         self.full = index.entries_left(self._index_bytes) <= 0
         if index.trusted:
-            self._files.cut(SegmentIndex())
-            self.end_rebuild()
+            with suppress(OSError):
+                self._files.cut(SegmentIndex())
+                self.end_rebuild()
         self._handles.make_room(self)
 
     def rebuild_index(self, reason: str) -> None:
@@ -654,7 +657,7 @@ class Segment:
         if entry is None and time is None and not self.size:
             self.loaded_index, self._greatest_known = SegmentIndex(), True
             return
-        if time is not None:
+        if entry is not None and time is not None:
             self.max_timestamp, relative = time
             self.max_timestamp_offset = self.base_offset + relative
         offset, position = entry or (0, 0)
@@ -665,6 +668,8 @@ class Segment:
             complete = False
         if not complete:
             self.rebuild_index("it does not lead to the end of the log")
+        elif entry is None:
+            self._greatest_known = True
 
     def write_index(self) -> None:
         """Append the entries that the index files lack, without a sync. Raises `OSError`."""

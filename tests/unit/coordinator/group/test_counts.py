@@ -1,4 +1,4 @@
-"""Members that are dropped because they are silent, or late, are counted."""
+"""Counters of members that are removed because they time out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordinator_world import World, in_world
 
 
 @in_world()
-async def test_a_classic_member_that_falls_silent_counts_and_one_that_leaves_does_not(
+async def test_a_classic_member_that_times_out_counts_and_one_that_leaves_does_not(
     world: World,
 ) -> None:
     first, second = await form(world, 2)
@@ -23,7 +23,7 @@ async def test_a_classic_member_that_falls_silent_counts_and_one_that_leaves_doe
 
 @in_world()
 async def test_members_that_are_late_for_their_generation_count(world: World) -> None:
-    """Two have joined, and neither asks for its assignment."""
+    """Two members join, and neither sends SyncGroup."""
     ids = [await new_id(world), await new_id(world)]
     first = join(world, ids[0], session_timeout_ms=1_000_000, rebalance_timeout_ms=10_000)
     second = join(world, ids[1], session_timeout_ms=1_000_000, rebalance_timeout_ms=10_000)

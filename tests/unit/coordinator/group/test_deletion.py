@@ -28,7 +28,7 @@ async def delete(world: World, *groups: str) -> dict[str, int]:
 
 
 async def forget(world: World, *partitions: tuple[str, int], group: str = GROUP) -> Any:
-    """The code of the whole, or of each partition."""
+    """Return the code of the response, or of each partition."""
     request = OffsetDeleteRequest(
         group_id=group,
         topics=[
@@ -82,7 +82,7 @@ async def test_a_deletion_waits_for_a_commit_on_its_way(world: World) -> None:
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_deletion_that_cannot_be_written_is_told(world: World) -> None:
+async def test_a_deletion_that_cannot_be_written_returns_an_error(world: World) -> None:
     await commit_codes(world, {("orders", 0): 5})
     world.log.fate = lambda: "refused"
     assert await delete(world, GROUP) == {GROUP: ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -119,7 +119,7 @@ async def test_offsets_of_topics_that_are_not_read_are_deleted(world: World) -> 
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_classic_consumer_group_protects_what_it_reads(world: World) -> None:
+async def test_offsets_of_subscribed_topics_cannot_be_deleted(world: World) -> None:
     data = subscription(["clicks"])
     member_id = await new_id(world)
     joined = await join(world, member_id, protocols=(("range", data),))
@@ -141,7 +141,7 @@ async def test_whole_groups_that_refuse(world: World) -> None:
 
 
 async def days(world: World, count: int, *beating: Consumer) -> None:
-    """Lets the wall clock run; heartbeats and the look for expired offsets go on."""
+    """Advance the wall clock, with heartbeats and checks for expired offsets."""
     world.clock.wall_skew_ms += count * DAY_MS
     for _ in range(130):
         await asyncio.sleep(5)
@@ -156,7 +156,7 @@ async def test_kip_211_offsets_of_a_live_group_never_expire(world: World) -> Non
     as_member = {"member_id": "one", "generation_id_or_member_epoch": consumer.epoch}
     await commit_codes(world, {("orders", 0): 5, ("clicks", 0): 6}, **as_member)
     await days(world, 8, consumer)
-    assert await committed(world) == {("orders", 0): 5}, "clicks is not read by anybody"
+    assert await committed(world) == {("orders", 0): 5}, "no member subscribes to clicks"
 
 
 @in_world(consumer=AT_ONCE)

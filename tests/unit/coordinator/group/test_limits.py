@@ -1,4 +1,4 @@
-"""How many groups clients can make, and what those take whose members never come."""
+"""Limits of the number of groups, and of the memory of pending members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDERS = ("orders", 0)
 
 
 @in_world(groups_max=3, partitions=5)
-async def test_one_group_too_many_is_refused_and_the_others_go_on(world: World) -> None:
+async def test_one_group_too_many_is_rejected_and_the_others_continue(world: World) -> None:
     (first,) = await form(world, 1, group="a")
     await form(world, 1, group="b")
     third = Consumer(world, "m", group="c")
@@ -44,7 +44,7 @@ async def test_one_group_too_many_is_refused_and_the_others_go_on(world: World) 
 
 
 @in_world(groups_max=2)
-async def test_there_is_room_again_when_a_group_has_gone(world: World) -> None:
+async def test_there_is_room_after_a_group_was_deleted(world: World) -> None:
     (first,) = await form(world, 1, group="a")
     await form(world, 1, group="b")
     assert (await join(world, group="c")).error_code == FULL
@@ -54,7 +54,7 @@ async def test_there_is_room_again_when_a_group_has_gone(world: World) -> None:
 
 
 @in_world(groups_max=2, partitions=3)
-async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
+async def test_offsets_of_one_group_too_many_are_rejected(world: World) -> None:
     (member,) = await form(world, 1, group="with members")
     for group in ("a", "b"):
         assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
@@ -68,7 +68,7 @@ async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
 
 @in_world(groups_max=2, partitions=3)
 async def test_a_group_that_only_has_offsets_may_have_members_again(world: World) -> None:
-    """An administrator gave it its offsets, or it was used without members so far."""
+    """An administrator set its offsets, or simple consumers committed them."""
     for group in ("a", "b"):
         assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
         await form(world, 1, group=f"with members {group}")
@@ -88,10 +88,10 @@ async def test_a_restart_forgets_no_group(world: World) -> None:
 
 
 @pytest.mark.parametrize("in_one_group", [True, False])
-def test_ids_that_nobody_comes_with_take_a_bounded_memory(
+def test_abandoned_pending_members_take_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, in_one_group: bool
 ) -> None:
-    """KIP-394: anyone may ask for ids, and be gone."""
+    """KIP-394: a client may request member ids and never join."""
     most = 300
     monkeypatch.setattr(pending_members, "PENDING_MAX", most)
 
@@ -121,7 +121,7 @@ def test_ids_that_nobody_comes_with_take_a_bounded_memory(
 
 
 @in_world(groups_max=2, partitions=3)
-async def test_ids_that_nobody_comes_with_keep_no_group_out(world: World) -> None:
+async def test_abandoned_pending_members_keep_no_group_out(world: World) -> None:
     ids = {
         number: await new_id(world, group=f"never {number}", session_timeout_ms=1_800_000)
         for number in range(20)
@@ -140,7 +140,7 @@ async def test_ids_that_nobody_comes_with_keep_no_group_out(world: World) -> Non
 
 @in_world(groups_max=2, partitions=8, offsets_retention_check_ms=600_000)
 async def test_a_group_without_members_makes_room_for_others(world: World) -> None:
-    """In whatever partition they are."""
+    """The partition does not matter."""
     places = {world.coordinator.partition_for(group) for group in ("a", "b", "c")}
     assert len(places) == 3
     for group in ("a", "b"):
@@ -152,7 +152,7 @@ async def test_a_group_without_members_makes_room_for_others(world: World) -> No
     assert world.coordinator.group_count == 0
 
 
-def test_ten_thousand_clients_that_ask_and_never_come() -> None:
+def test_ten_thousand_clients_request_ids_and_never_join() -> None:
     @in_world(groups_max=100, partitions=2)
     async def scenario(world: World) -> None:
         for number in range(10_000):
@@ -178,5 +178,5 @@ def _lines_of_a_join(partitions: int) -> int:
 
 
 def test_a_join_takes_no_more_work_with_more_partitions() -> None:
-    """The limits compare counts that are kept; they do not sum over the partitions."""
+    """The limits compare shared counts instead of summing over all partitions."""
     assert _lines_of_a_join(50) == _lines_of_a_join(2)

@@ -28,7 +28,7 @@ async def _list(
 
 
 @in_world()
-async def test_a_stable_group_shows_what_its_members_have(world: World) -> None:
+async def test_a_stable_group_is_described_with_its_assignment(world: World) -> None:
     leader, follower = await form(world, 2, client_id="app")
     (group,) = await _describe(world, GROUP)
     assert (group.error_code, group.group_state) == (0, "Stable")
@@ -77,7 +77,7 @@ async def test_a_group_that_has_only_offsets_is_empty(world: World) -> None:
 
 
 @in_world()
-async def test_what_is_listed(world: World) -> None:
+async def test_list_groups_filters_by_state_and_type(world: World) -> None:
     await form(world, 1, group="stable")
     await join(world, await new_id(world, group="completing"), group="completing")
     await commit_codes(world, {("orders", 0): 1}, group="offsets")

@@ -1,4 +1,4 @@
-"""What the members of a group say of themselves is bounded, all of them together."""
+"""The limit of the total size of the subscriptions of a group's members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, enc
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 OF_EACH = 32
-"""Counted for each name and each assignor beside its text."""
+"""Overhead of each name and each assignor."""
 
 
 def saying(size: int) -> tuple[tuple[str, bytes], ...]:
@@ -45,7 +45,7 @@ async def test_classic_members(world: World) -> None:
 
 
 @in_world(subscriptions_bytes_max=1000, initial_rebalance_delay_ms=0)
-async def test_a_classic_member_that_says_no_more_may_join_again(world: World) -> None:
+async def test_a_classic_member_whose_subscription_does_not_grow_may_rejoin(world: World) -> None:
     (first,) = await form(world, 1, protocols=saying(900))
     world.config = replace(world.config, subscriptions_bytes_max=100)
     await world.restart()
@@ -92,7 +92,7 @@ async def test_classic_members_of_a_consumer_group(world: World) -> None:
 
 
 @in_world(subscriptions_bytes_max=10_000, initial_rebalance_delay_ms=0)
-async def test_nothing_said_many_times_is_something(world: World) -> None:
+async def test_many_empty_names_have_a_size(world: World) -> None:
     for version in (3, 9):
         refused = await join(world, protocols=(("", b""),) * 10_000, version=version)
         assert refused.error_code == FULL
@@ -101,7 +101,7 @@ async def test_nothing_said_many_times_is_something(world: World) -> None:
 
 
 @in_world(subscriptions_bytes_max=1000)
-async def test_whoever_is_refused_with_the_id_it_was_given_is_not_waited_for(world: World) -> None:
+async def test_a_rebalance_does_not_wait_for_a_rejected_pending_member(world: World) -> None:
     (first,) = await form(world, 1, protocols=saying(600))
     member_id = await new_id(world, protocols=saying(100), session_timeout_ms=1_800_000)
     rejoining = join(world, first.member_id, protocols=saying(600), rebalance_timeout_ms=1_800_000)

@@ -26,7 +26,7 @@ def before(producer: Producer) -> Producer:
 
 
 async def in_state(world: World, state: str, version: int) -> Producer:
-    """Brings the id there; returns the producer that may go on."""
+    """Bring the transactional id into a state; return the producer that may continue."""
     producer = await world.ready()
     if state == "Empty":
         return await world.ready()
@@ -89,7 +89,7 @@ def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
     ],
 )
 def test_a_client_of_kip_890(state: str, commit: bool, again: ErrorCode, anew: ErrorCode) -> None:
-    """`again`: with the epoch before the bump; `anew`: with the epoch that the client was given."""
+    """`again`: with the epoch before the bump; `anew`: with the epoch of the response."""
 
     @in_world()
     async def scenario(world: World) -> None:
@@ -135,7 +135,7 @@ async def test_a_retry_after_a_restart_has_the_same_outcome(world: World) -> Non
 
 @in_world()
 async def test_what_only_the_end_knows_comes_back_as_it_was(world: World) -> None:
-    """A producer that lost the answer asks for an identity instead (KIP-360)."""
+    """A producer that missed the response sends InitProducerId instead (KIP-360)."""
     producer = await world.ready()
     await world.add(producer, version=BUMPING)
     await world.end(producer, commit=True, version=BUMPING)
@@ -170,7 +170,7 @@ async def test_one_step_at_a_time(world: World) -> None:
 
 
 @in_world()
-async def test_who_does_not_hold_the_id(world: World) -> None:
+async def test_a_producer_that_does_not_hold_the_id_is_rejected(world: World) -> None:
     producer = await world.ready()
     await world.add(producer)
     stranger = Producer(4711, 0)
@@ -185,7 +185,7 @@ async def test_who_does_not_hold_the_id(world: World) -> None:
 
 
 async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, ProducerReply]:
-    """A transaction whose end replaced its producer id by one that goes on at the last epoch."""
+    """Return a transaction whose end replaced the producer id, continuing at the last epoch."""
     producer = await world.with_epoch(EPOCH_LAST - 1)
     world.lose_power()
     await world.restart()
@@ -214,7 +214,7 @@ def test_a_retry_takes_no_further_producer_id(loses_power: bool) -> None:
 
 
 @in_world()
-async def test_what_is_refused_takes_no_producer_id(world: World) -> None:
+async def test_a_rejected_end_reserves_no_producer_id(world: World) -> None:
     _, answer = await with_a_new_id_at_the_last_epoch(world)
     fresh = Producer(answer.producer_id, answer.producer_epoch)
     assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
@@ -225,7 +225,7 @@ async def test_what_is_refused_takes_no_producer_id(world: World) -> None:
 
 
 @in_world()
-async def test_repeated_before_its_producer_id_is_there_it_takes_but_one(world: World) -> None:
+async def test_repeated_requests_reserve_one_producer_id(world: World) -> None:
     _, answer = await with_a_new_id_at_the_last_epoch(world)
     fresh = Producer(answer.producer_id, answer.producer_epoch)
     assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
@@ -240,14 +240,14 @@ async def test_repeated_before_its_producer_id_is_there_it_takes_but_one(world: 
 
 
 @in_world(ids_max=1)
-async def test_one_transactional_id_too_many_takes_no_producer_id(world: World) -> None:
+async def test_one_transactional_id_too_many_reserves_no_producer_id(world: World) -> None:
     await world.ready()
     assert (await world.init("other")).code == ErrorCode.POLICY_VIOLATION
     assert world.producer_ids == 1
 
 
 @in_world()
-async def test_whoever_waited_for_the_id_of_one_that_failed_is_told_too(world: World) -> None:
+async def test_all_waiting_requests_fail_if_no_producer_id_can_be_reserved(world: World) -> None:
     world.gives_producer_ids = False
     answers = await asyncio.gather(world.init("new"), world.init("new"))
     assert [each.code for each in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
@@ -258,7 +258,7 @@ async def test_whoever_waited_for_the_id_of_one_that_failed_is_told_too(world: W
 def test_an_end_is_decided_once_and_its_partition_is_computed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until the transaction is complete: the shard knows its own partition."""
+    """This includes the completion: the shard knows its own partition."""
     seen: list[str] = []
 
     def note(module: ModuleType, name: str) -> None:

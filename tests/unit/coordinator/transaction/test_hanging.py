@@ -1,4 +1,4 @@
-"""Which open transactions of partitions hang, and how each is ended."""
+"""Which open transactions hang, and how each is ended."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def ended(state: S, version: int, epoch: int, *, joined: bool, producer_id: int 
         (S.EMPTY, 0, 9, False, FENCE),
     ],
 )
-def test_what_hangs(state: S, version: int, epoch: int, joined: bool, expected: str) -> None:
+def test_hanging_transactions_are_found_and_ended(
+    state: S, version: int, epoch: int, joined: bool, expected: str
+) -> None:
     assert ended(state, version, epoch, joined=joined) == expected
 
 
@@ -85,14 +87,14 @@ def test_a_producer_id_that_was_replaced_has_no_transaction_but_its_last() -> No
 
 
 @pytest.mark.parametrize("knows_all", [True, False])
-def test_a_producer_without_an_owner_is_left_while_one_may_be_unknown(knows_all: bool) -> None:
+def test_a_producer_without_an_owner_stays_while_owners_are_incomplete(knows_all: bool) -> None:
     found = find_hanging([an_open(4)], {}, knows_all=knows_all)
     epochs = [(marker.producer_epoch, marker.commit) for _, marker in found.markers]
     assert epochs == ([(4, False)] if knows_all else [])
 
 
 def test_the_last_epoch_of_a_producer_id_was_committed_with_it() -> None:
-    """Its coordinator goes on with another producer id, at epoch 0."""
+    """Its coordinator continues with another producer id, at epoch 0."""
     known = Transaction(
         producer_id=1,
         producer_epoch=0,
@@ -109,7 +111,7 @@ def test_the_last_epoch_of_a_producer_id_was_committed_with_it() -> None:
 
 
 async def begun(world: World, *, at: int = 0) -> Producer:
-    """A producer whose transaction the coordinator does not know, though partition `at` does."""
+    """Return a producer whose transaction is open in partition `at`, unknown to the coordinator."""
     producer = await world.ready()
     world.markers.partition("orders", at).append(producer, "unknown")
     return producer
@@ -132,7 +134,7 @@ async def test_its_producer_is_fenced_and_cannot_commit_the_rest(world: World) -
 
 
 @in_world()
-async def test_what_the_coordinator_knows_of_that_transaction_is_aborted_too(world: World) -> None:
+async def test_known_partitions_of_the_transaction_are_aborted_too(world: World) -> None:
     producer = await begun(world)
     await world.add(producer, ("orders", 1))
     world.markers.partition("orders", 1).append(producer, "known")
@@ -167,7 +169,7 @@ async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
 
 @in_world()
 async def test_a_commit_that_is_decided_is_known_at_another_start_too(world: World) -> None:
-    """The next start may come before the partitions of the commit have their markers."""
+    """The broker may restart before the partitions of the commit have their markers."""
     producer = await world.ready()
     await world.add(producer, ("orders", 1), version=BUMPING)
     world.coordinator.hold_markers()
@@ -182,7 +184,7 @@ async def test_a_commit_that_is_decided_is_known_at_another_start_too(world: Wor
 
 @in_world()
 async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(world: World) -> None:
-    """The record of what hangs may be slower than the markers of what was ending anyway."""
+    """The record of the fence may be slower than the markers of an ending transaction."""
     producer = await world.ready()
     await world.add(producer, ("orders", 1))
     world.markers.partition("orders", 1).append(producer, "known")
@@ -201,7 +203,7 @@ async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(wor
 
 
 @pytest.mark.parametrize("fate", ["refused", "lost", "kept"])
-def test_what_cannot_be_written_is_written_when_it_can(fate: str) -> None:
+def test_a_fence_that_cannot_be_written_is_retried(fate: str) -> None:
     async def scenario(world: World) -> None:
         producer = await begun(world)
         await world.add(producer, ("orders", 1))
@@ -221,7 +223,7 @@ def test_what_cannot_be_written_is_written_when_it_can(fate: str) -> None:
 
 
 @in_world()
-async def test_nobody_goes_on_before_it_can_be_written(world: World) -> None:
+async def test_no_producer_continues_before_the_fence_is_written(world: World) -> None:
     producer = await begun(world)
     await world.add(producer, ("orders", 1))
     world.log.fate = lambda: "refused"
@@ -257,10 +259,8 @@ async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("decided", [True, False])
-def test_the_end_of_what_hangs_is_no_repetition_of_what_was_decided(
-    decided: bool, commit: bool
-) -> None:
-    """The power has taken all that the coordinator knew of the producer's next transaction."""
+def test_the_end_of_a_hanging_transaction_is_no_repetition(decided: bool, commit: bool) -> None:
+    """A power failure has removed the producer's next transaction from the coordinator's log."""
 
     @in_world()
     async def scenario(world: World) -> None:
@@ -287,7 +287,7 @@ def test_the_end_of_what_hangs_is_no_repetition_of_what_was_decided(
 async def test_an_abort_is_not_complete_while_what_hangs_could_not_be_written(
     world: World,
 ) -> None:
-    """Its own partitions have their markers first."""
+    """Its known partitions get their markers first."""
     producer = await world.ready()
     await world.add(producer, ("orders", 1))
     world.markers.partition("orders", 1).append(producer, "known")

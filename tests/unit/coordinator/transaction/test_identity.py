@@ -65,7 +65,7 @@ async def test_while_markers_are_written_the_next_producer_waits(world: World) -
 
 
 @in_world()
-async def test_kip_360_a_producer_goes_on_at_the_next_epoch(world: World) -> None:
+async def test_kip_360_a_producer_continues_with_the_next_epoch(world: World) -> None:
     first = await world.ready()
     second = await world.ready(expected=first)
     assert second == Producer(first.producer_id, 1)
@@ -86,7 +86,7 @@ async def test_a_fenced_producer_does_not_abort_its_successors_transaction(world
 
 
 @in_world()
-async def test_an_id_that_is_forgotten_takes_any_expected_producer(world: World) -> None:
+async def test_an_expired_id_accepts_any_expected_producer(world: World) -> None:
     assert (await world.ready(expected=Producer(4711, 5))).epoch == 0
 
 
@@ -110,7 +110,7 @@ async def test_after_the_last_epoch_comes_a_new_producer_id(world: World) -> Non
 
 
 @in_world()
-async def test_a_producer_with_the_last_epoch_goes_on_with_a_new_id(world: World) -> None:
+async def test_a_producer_with_the_last_epoch_continues_with_a_new_id(world: World) -> None:
     last = await world.with_epoch(EPOCH_LAST)
     fresh = await world.ready(expected=last)
     assert fresh.producer_id != last.producer_id
@@ -151,7 +151,7 @@ def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
 
 @pytest.mark.parametrize("ask", ["add", "end", "init"])
 def test_a_new_producer_id_waits_until_every_marker_is_written(ask: str) -> None:
-    """EndTxn answers before; the client must come again then, and not be sent away for good."""
+    """EndTxn replies before the markers; a client that is too early must get a retriable code."""
 
     @in_world()
     async def scenario(world: World) -> None:
@@ -198,8 +198,8 @@ async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: W
 
 
 @in_world()
-async def test_what_the_log_may_have_forgotten_is_given_to_nobody(world: World) -> None:
-    """The power may have taken the end of the log, and with it epochs that are in use."""
+async def test_no_epoch_that_the_log_may_have_lost_is_reused(world: World) -> None:
+    """A power failure may have removed the end of the log, with epochs that are in use."""
     first = await world.ready()
     world.lose_power()
     await world.restart()
@@ -211,7 +211,7 @@ async def test_what_the_log_may_have_forgotten_is_given_to_nobody(world: World) 
 
 
 @in_world()
-async def test_a_producer_that_goes_on_from_what_may_be_forgotten_has_another_id(
+async def test_a_producer_that_continues_from_a_possibly_lost_epoch_gets_another_id(
     world: World,
 ) -> None:
     first = await world.ready()
@@ -223,8 +223,8 @@ async def test_a_producer_that_goes_on_from_what_may_be_forgotten_has_another_id
 
 
 @pytest.mark.parametrize("uses", [1, 3])
-def test_a_producer_that_missed_its_new_id_is_told_of_it_again(uses: int) -> None:
-    """KIP-360: the answer was lost, and the client says again what it goes on from."""
+def test_a_producer_that_missed_its_new_id_gets_it_again(uses: int) -> None:
+    """KIP-360: the response was lost, and the client repeats its request."""
 
     @in_world()
     async def scenario(world: World) -> None:
@@ -244,7 +244,7 @@ def test_a_producer_that_missed_its_new_id_is_told_of_it_again(uses: int) -> Non
 
 
 @in_world()
-async def test_an_id_that_nobody_asked_for_is_not_trusted_after_a_clean_stop_either(
+async def test_an_unused_id_is_not_trusted_after_a_clean_stop_either(
     world: World,
 ) -> None:
     first = await world.ready()
@@ -255,8 +255,8 @@ async def test_an_id_that_nobody_asked_for_is_not_trusted_after_a_clean_stop_eit
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_epoch_of_the_next_transaction_is_none_that_may_be_forgotten(commit: bool) -> None:
-    """KIP-890: the end of a transaction gives a new epoch too, which somebody else may hold."""
+def test_the_next_transaction_has_no_possibly_lost_epoch(commit: bool) -> None:
+    """KIP-890: the end of a transaction also gives a new epoch, which another producer may hold."""
 
     @in_world()
     async def scenario(world: World) -> None:

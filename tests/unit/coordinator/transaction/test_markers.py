@@ -1,4 +1,4 @@
-"""Markers: repeated until every partition has its own, by whichever coordinator comes next."""
+"""Markers: retried until every partition has one, also by the next coordinator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTITIONS = [("orders", index) for index in range(4)]
 
 
 @in_world()
-async def test_every_partition_is_told(world: World) -> None:
+async def test_every_partition_gets_a_marker(world: World) -> None:
     producer = await world.ready()
     await world.add(producer, *PARTITIONS, version=BUMPING)
     for topic, index in PARTITIONS:
@@ -28,7 +28,7 @@ async def test_every_partition_is_told(world: World) -> None:
 
 
 @in_world()
-async def test_what_fails_is_tried_again_and_nothing_else(world: World) -> None:
+async def test_only_failed_markers_are_retried(world: World) -> None:
     producer = await world.ready()
     await world.add(producer, *PARTITIONS)
     fates = itertools.chain(["ok", "lost", "kept", "ok"], itertools.repeat("ok"))
@@ -40,7 +40,7 @@ async def test_what_fails_is_tried_again_and_nothing_else(world: World) -> None:
 
 
 @in_world()
-async def test_a_partition_that_is_gone_needs_none(world: World) -> None:
+async def test_a_deleted_partition_needs_no_marker(world: World) -> None:
     producer = await world.ready()
     await world.add(producer, *PARTITIONS)
     world.markers.gone = {("orders", 1)}
@@ -133,8 +133,8 @@ async def test_a_writer_that_fails_as_a_whole_is_tried_again(world: World) -> No
 
 
 @in_world()
-async def test_what_an_older_shard_has_under_way_comes_first(world: World) -> None:
-    """The shard is dropped while its marker is on the way: the next transaction has to wait."""
+async def test_markers_of_a_dropped_shard_come_first(world: World) -> None:
+    """The shard is dropped while its marker is in flight: the next transaction has to wait."""
     producer = await world.ready()
     await world.add(producer, ("orders", 0))
     world.markers.partition("orders", 0).append(producer, "one")

@@ -1,10 +1,10 @@
-"""Random histories of transactions against what their producers were told.
+"""Random histories of transactions, checked against the responses of their producers.
 
 Producers of both kinds write records and offsets, die, are fenced and time out, while coordinators
-restart, their logs delay, refuse and lose, and markers get lost on the way. When everything has
-come to rest: what a committed transaction wrote is visible, all of it, once, in its order; of an
-aborted one nothing is; of one whose end nobody was told, all or nothing. Nothing is left open, and
-no producer id and epoch was ever given out twice.
+restart, their logs delay, reject and lose appends, and markers are lost. When all failures have
+stopped, these invariants hold: the records of a committed transaction are visible, each once and in
+order; no record of an aborted one is; of a transaction with an unknown outcome, all records are or
+none. No transaction is open, and no producer id and epoch was given out twice.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ FENCED = {
 
 @dataclass
 class Attempt:
-    """One transaction as its producer knows it."""
+    """A transaction from the view of its producer."""
 
     values: dict[int, list[str]] = field(default_factory=dict)
-    """By partition, those that were acknowledged."""
+    """Acknowledged records by partition."""
     offset: int | None = None
     outcome: str = "open"
-    """`committed`, `aborted`, `unknown`, or `open` if no end was asked for."""
+    """`committed`, `aborted`, `unknown`, or `open` without an EndTxn."""
 
 
 class Given_up(Exception):  # noqa: N801, N818
-    """The producer has been fenced, or has died."""
+    """The producer was fenced or has died."""
 
 
 @dataclass
 class Client:
-    """A producer process: it begins, writes, ends, and now and then dies."""
+    """A producer process that begins and ends transactions, writes, and sometimes dies."""
 
     model: Model
     transactional_id: str
@@ -88,7 +88,7 @@ class Client:
             self.model.count("given up")
 
     async def again(self, ask: Callable[[], object]) -> ErrorCode:
-        """As a client: repeats what may be repeated."""
+        """Send a request, and retry retriable errors as a client does."""
         for _ in range(1000):
             answer = await asyncio.wait_for(ask(), ANSWERED_WITHIN_S)  # type: ignore[arg-type]
             code = getattr(answer, "code", answer)
@@ -97,7 +97,7 @@ class Client:
                 assert code is ErrorCode.NONE or code in FENCED, code
                 return ErrorCode(code)
             await asyncio.sleep(self.model.random.choice((0.02, 0.1, 0.5)))
-        raise AssertionError("told to come again for ever")
+        raise AssertionError("retriable errors for ever")
 
     async def init(self) -> None:
         world = self.model.world
@@ -106,7 +106,8 @@ class Client:
         self.take(Producer(*self.answer[1:]))
 
     def take(self, producer: Producer) -> None:
-        """An identity is given to one producer for one transaction, with KIP-890, or one life."""
+        """Check that each identity has one producer: for a transaction (KIP-890) or its
+        lifetime."""
         self.model.check_new(self.transactional_id, producer)
         self.producer = producer
 
@@ -124,7 +125,7 @@ class Client:
         await self.end(attempt, commit=chance.random() < 0.7)
 
     async def write(self, attempt: Attempt, index: int) -> None:
-        """As a Produce request: verified where the partition knows of no open transaction."""
+        """Write as a Produce request: verify it if the partition has no open transaction."""
         world = self.model.world
         partition = world.markers.partition("orders", index)
         key = ("orders", index)
@@ -143,7 +144,7 @@ class Client:
         attempt.values.setdefault(index, []).append(value)
 
     async def still_verified(self, key: tuple[str, int]) -> bool:
-        """Asked without waiting just before the append, which is what a guard makes sure of."""
+        """Verify without waiting directly before the append."""
         codes = self.model.world.coordinator.verify(
             self.transactional_id, *self.producer, [key], add=False
         )
@@ -183,7 +184,7 @@ class Client:
             response = await world.groups.txn_offset_commit(self.offsets(offset), 5)
             return ErrorCode(response.topics[0].partitions[0].error_code)
 
-        # What may have been written by a try whose fate nobody knows can count with a later end.
+        # Records of an attempt with an unknown outcome may become visible with a later end.
         self.model.possible.add(offset)
         if await self.again(ask) is not ErrorCode.NONE:
             raise Given_up
@@ -215,7 +216,7 @@ class Client:
             )
         )
         if code is not ErrorCode.NONE:
-            # Without KIP-890 a retry may meet the next state; the first try may have counted.
+            # Without KIP-890 a retry may find the next state; the first attempt may have succeeded.
             raise Given_up
         attempt.outcome = "committed" if commit else "aborted"
         self.model.count(attempt.outcome)
@@ -250,7 +251,7 @@ class Model:
         self.given[producer.producer_id] = producer.epoch
 
     async def settle(self) -> None:
-        """Nothing fails any more, and longer than any timeout passes."""
+        """Stop all failures, and wait longer than any timeout."""
         for log in (self.world.log, self.world.group_log):
             log.fate = lambda: "ok"
         self.world.markers.fate = lambda: "ok"
@@ -286,7 +287,8 @@ class Model:
             assert not shown, attempt
 
     async def check_offsets(self) -> None:
-        """The newest offset of a committed transaction, or one whose end nobody was told."""
+        """Return the newest offset of a committed transaction, or of one with an unknown
+        outcome."""
         for partition, _ in enumerate(IDS):
             wanted = OffsetFetchRequestTopics(name="orders", partition_indexes=[partition])
             group = OffsetFetchRequestGroup(group_id="g", topics=[wanted])

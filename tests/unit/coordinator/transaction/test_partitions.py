@@ -1,4 +1,4 @@
-"""Adding partitions, asking whether they were added, and what can be asked about transactions."""
+"""Adding and verifying partitions; describing and listing transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def verify(world: World, producer: Producer, *keys: tuple[str, int], add: 
 
 
 @in_world()
-async def test_kip_890_only_what_was_added_is_verified(world: World) -> None:
+async def test_kip_890_only_added_partitions_are_verified(world: World) -> None:
     producer = await world.ready()
     assert await verify(world, producer, A) == {A: ErrorCode.TRANSACTION_ABORTABLE}
     await world.add(producer, A)
@@ -50,7 +50,7 @@ async def test_an_ended_transaction_verifies_nothing(world: World) -> None:
 
 @in_world()
 async def test_several_may_be_added_at_once(world: World) -> None:
-    """A producer of KIP-890 adds a partition with its first batch, to several at a time."""
+    """A producer with KIP-890 adds partitions with first batches, several at a time."""
     producer = await world.ready()
     world.log.delay_s = lambda: 1.0
     keys = [("orders", index) for index in range(8)]

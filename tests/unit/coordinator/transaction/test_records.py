@@ -63,7 +63,7 @@ def test_the_older_version_is_read() -> None:
     assert decoded == TransactionRecord("id", replace(EMPTY, previous_producer_id=-1))
 
 
-def test_a_tombstone_forgets() -> None:
+def test_a_tombstone_deletes_the_id() -> None:
     key, value = encode_record(TransactionRecord("id", None))
     assert value is None
     assert decode_record(key, None) == TransactionRecord("id", None)
@@ -79,7 +79,7 @@ def test_a_tombstone_forgets() -> None:
         (TransactionState.ONGOING, 4, -1),
     ],
 )
-def test_the_epoch_before_the_end_is_told_from_the_rest(
+def test_the_epoch_before_the_end_is_derived_when_loading(
     state: TransactionState, epoch: int, last: int
 ) -> None:
     written = encode_record(
@@ -104,7 +104,7 @@ def test_malformed_ones_are_refused(key: bytes, value: bytes | None) -> None:
         decode_record(key, value)
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_an_unknown_state_is_rejected() -> None:
     value = TransactionLogValue(transaction_status=9, transaction_partitions=None)
     with pytest.raises(WireError, match="9"):
         decode_record(b"\0\0\0\x02id", b"\0\x01" + encode(value, 1))

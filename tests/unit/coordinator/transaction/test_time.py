@@ -53,7 +53,7 @@ async def test_each_transaction_has_its_own(world: World) -> None:
 
 
 @in_world()
-async def test_the_timeout_goes_on_over_a_restart(world: World) -> None:
+async def test_the_timeout_continues_across_a_restart(world: World) -> None:
     producer = await world.ready(timeout_ms=5_000)
     await world.add(producer)
     await asyncio.sleep(3)

@@ -165,6 +165,16 @@ def test_a_change_is_not_compared_with_an_overridden_default(image: MetadataImag
     assert error is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("key", ["max.connections", "log.cleaner.threads"])
+def test_a_default_of_0_is_refused_where_the_broker_has_a_value_too(
+    image: MetadataImage, key: str
+) -> None:
+    image, error = _alter(image, BROKER, "1", (key, SET, "2"))
+    assert error is ErrorCode.NONE
+    image, error = _alter(image, BROKER, "", (key, SET, "0"))
+    assert error is ErrorCode.INVALID_REQUEST, "the next broker would start with it"
+
+
 def test_a_change_of_a_value_of_the_command_line_is_checked(image: MetadataImage) -> None:
     image = image.apply(ConfigRecord(BROKER, "1", "log.cleaner.threads", "50"))
     static = BrokerConfig({"log.cleaner.threads": "3"}).with_forced({"log.cleaner.threads"})

@@ -61,8 +61,8 @@ def _produce(number: int, topic: str, batch: bytes) -> bytes:
 
 
 class World:
-    def __init__(self, data: Path) -> None:
-        self.broker = SocketlessBroker(data)
+    def __init__(self, data: Path, **settings: str) -> None:
+        self.broker = SocketlessBroker(data, **settings)
 
     async def start(self, **topics: dict[str, str]) -> None:
         await self.broker.start()
@@ -95,9 +95,9 @@ class World:
         return found
 
 
-def _run(data: Path, scenario: Callable[[World], Any]) -> None:
+def _run(data: Path, scenario: Callable[[World], Any], **settings: str) -> None:
     async def run() -> None:
-        world = World(data)
+        world = World(data, **settings)
         await scenario(world)
         await world.broker.stop()
 
@@ -226,6 +226,33 @@ def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None
         assert memory.used == received
 
     _run(tmp_path, scenario)
+
+
+def test_peers_that_go_leave_no_more_slow_batches_behind_than_requests_may_take(
+    tmp_path: Path,
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"})
+        broker, memory = world.broker, world.broker.dispatcher.connections.memory
+        batch = make_batch(6_000, size=100)
+        for number in range(12):
+            world.send(world.connect(), _produce(number, "slow", batch))
+            await asyncio.sleep(0)
+            broker.connection.close()
+            await asyncio.sleep(0)
+            assert memory.used <= memory.limit
+        sock = world.connect()
+        world.send(sock, _produce(99, "slow", batch))
+        _, code, base = (await world.answers(sock, 1))[0]
+        fitting = memory.limit // len(batch)
+        assert code == 0
+        assert base >= fitting * 6_000, "those that fit are appended all the same"
+        broker.connection.close()
+        await asyncio.sleep(0)
+        assert memory.used == 0
+        assert broker.dispatcher.waiting.total == 0
+
+    _run(tmp_path, scenario, queued_max_request_bytes=str(4 << 20))
 
 
 @pytest.mark.parametrize("before", [{"cleanup.policy": "compact"}, {"compression.type": "gzip"}])

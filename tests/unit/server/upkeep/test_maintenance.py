@@ -15,6 +15,7 @@ import pytest
 from coordinator_world import VirtualClock, VirtualLoop
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
+from lakelog.base.shortage import no_space
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
@@ -275,6 +276,30 @@ async def test_whoever_waits_for_a_checkpoint_has_written_what_is_known_by_then(
     broker.tasks.release()
     await asyncio.gather(first, second)
     assert broker.offsets(HIGH_WATERMARKS) == [partition.watermark.offset]
+
+
+class FullDiskJob:
+    def run(self) -> None:
+        raise no_space()
+
+
+@in_broker(replica_high_watermark_checkpoint_interval_ms="1000000")
+async def test_only_a_checkpoint_that_frees_space_takes_the_reserve(broker: Broker) -> None:
+    """A topic of a name that was used before waits for one, too."""
+    freed: list[bool] = []
+
+    async def free_reserve() -> bool:
+        freed.append(True)
+        return False
+
+    broker.shortages.free_reserve = free_reserve  # type: ignore[method-assign]
+    begin = broker.directory.begin_checkpoints
+    broker.directory.begin_checkpoints = lambda *_: FullDiskJob()  # type: ignore[method-assign,assignment,return-value]
+    assert not await broker.maintenance.checkpointed()
+    assert freed == []
+    assert not await broker.maintenance.checkpointed(from_reserve=True)
+    assert freed == [True]
+    broker.directory.begin_checkpoints = begin  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -62,3 +63,51 @@ def checks_made(checks: StoredChecks, needed: list[NeededCheck]) -> int:
     told: list[bool] = []
     checks.run(needed, lambda failures: told.append(not failures))
     return len(told)
+
+
+class FinishedJob:
+    """A `Preparation` that ends as it is told."""
+
+    path = Path("log")
+    start = 0
+    key = "log"
+
+    def __init__(self, failure: OSError | None = None, bug: Exception | None = None) -> None:
+        self.failure = failure
+        self._bug = bug
+
+    def run(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        if self._bug is not None:
+            raise self._bug
+
+    def abandon(self) -> None:
+        pass
+
+
+def test_who_waits_for_a_job_with_a_bug_is_told() -> None:
+    partition = Partition(memory_store().create(), 3, lambda partition: None)
+    checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
+    told: list[ErrorCode] = []
+    for _ in range(2):
+        checks.run(
+            [(partition, FinishedJob(bug=AssertionError("what was found does not fit")))],
+            lambda failures: told.extend(error.code for error in failures.values()),
+        )
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert not partition.is_online
+
+
+def test_a_job_whose_topic_was_deleted_meanwhile_is_no_failure_of_the_device() -> None:
+    partition = Partition(memory_store().create(), 3, lambda partition: None)
+    checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
+    partition.retire()
+    told: list[ErrorCode] = []
+    checks.run(
+        [(partition, FinishedJob(FileNotFoundError("gone")))],
+        lambda failures: told.extend(error.code for error in failures.values()),
+    )
+    assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert partition.offline_reason is None

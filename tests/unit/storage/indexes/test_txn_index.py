@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from counted_work import lines_run
+from lakelog.records.crc import crc32c
 from lakelog.storage.indexes.txn_index import (
     ENTRY_SIZE,
     AbortedTransaction,
@@ -36,3 +38,20 @@ def test_an_entry_whose_marker_was_not_appended_is_cut_off() -> None:
 def test_a_transaction_begins_before_its_marker(first: int, is_sound: bool) -> None:
     entry = AbortedTransaction(7, first, 4, 0)
     assert decode_aborted(encode_aborted([entry]), 0, 10) == ([entry] if is_sound else None)
+
+
+def test_the_checksum_of_a_file_is_continued_with_each_entry() -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA)
+    path = DATA / "0.txnindex"
+    index = TxnIndex([])
+    first, *others = (AbortedTransaction(7, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(300))
+    index.write(disk, path, first)
+    index.keep(first)
+    index.checksum(disk, path)
+    for entry in others:
+        index.write(disk, path, entry)
+        index.keep(entry)
+    told: list[int] = []
+    assert lines_run(lambda: told.append(index.checksum(disk, path))) < 10
+    assert told == [crc32c(disk.read(path))]

@@ -16,9 +16,11 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady, Preparation
+from lakelog.storage.reading.seeking import IndexJob
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.handles import LogSlice
@@ -312,6 +314,10 @@ def test_an_index_out_of_order_is_made_anew(log: Log, disk: ColdDisk) -> None:
 def test_an_abandoned_job_has_read_nothing(log: Log) -> None:
     segment = log.segments[0]
     job_of(log, 17).abandon()
+    loading = job_of(log, 17)
+    loading.run()
+    loading.finish()
+    job_of(log, 17).abandon()
     again = job_of(log, 17)
     assert segment.handle is not None
     assert segment.handle.readers == 1
@@ -332,3 +338,24 @@ def test_others_may_wait(log: Log) -> None:
     found = log.read(17, 20_000, end_offset=log.log_end_offset)
     assert found is not None
     found.release()
+
+
+def test_an_index_that_is_rebuilt_while_its_segment_grows_is_written_as_it_is(
+    tmp_path: Path, disk: ColdDisk
+) -> None:
+    """More entries than are kept in memory before they are written."""
+    log = Store(disk, config=LogConfig(index_interval_bytes=300), path=tmp_path).create()
+    for number in range(400):
+        append(log, make_batch(5, timestamp=NOW + number))
+    segment = log.segments.active
+    segment.distrust_index()
+    job = IndexJob(log.segments, segment)
+    job.run()
+    for number in range(400, 410):
+        append(log, make_batch(5, timestamp=NOW + number))
+    job.finish()
+    segment.write_index()
+    written = IndexFiles(disk, log.folder, segment.base_offset).read()
+    assert list(written.offsets) == list(segment.index.offsets)
+    assert list(written.times) == list(segment.index.times)
+    assert segment.max_timestamp == NOW + 413

@@ -13,6 +13,7 @@ from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.reading import timestamps
+from lakelog.storage.segments.checking import CheckJob
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, append, make_batch, memory_store, newest_record, record_at
 
@@ -152,3 +153,31 @@ def test_only_much_that_is_compressed_is_handed_to_a_thread(
     except StopIteration as stop:
         assert stop.value == (NOW, 0, 3)
     assert any(step is not None for step in steps) == is_work
+
+
+def test_a_check_of_much_that_is_older_than_the_process_is_handed_to_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The newest record came first."""
+    store = memory_store()
+    log = store.create()
+    for number in range(200):
+        append(log, make_batch(size=1_000, timestamp=NOW - number))
+    log = store.restart()
+    run, checked = CheckJob.run, []
+
+    def noting(job: CheckJob) -> None:
+        checked.append(in_thread)
+        run(job)
+
+    monkeypatch.setattr(CheckJob, "run", noting)
+    search, in_thread = log.search_time(None), False
+    with pytest.raises(StopIteration) as end:
+        while True:
+            work = next(search)
+            if work is not None:
+                in_thread = True
+                work()
+                in_thread = False
+    assert end.value.value == (NOW, 0, 3)
+    assert checked == [True]

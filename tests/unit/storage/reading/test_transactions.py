@@ -24,11 +24,12 @@ from lakelog.storage.indexes.txn_index import (
     encode_aborted,
 )
 from lakelog.storage.log import Log
-from lakelog.storage.names import SNAPSHOT, TXN_INDEX
+from lakelog.storage.names import LOG, SNAPSHOT, TXN_INDEX
 from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.producers.verification import Verification
 from lakelog.storage.reading.aborted_check import AbortedJob
 from lakelog.storage.reading.transactions import are_in, holder
+from lakelog.storage.segments.segment import Segment
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
@@ -662,6 +663,32 @@ def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
     assert [entry.last_offset for entry in indexed(log)] == list(range(1, 20, 2))
 
 
+def test_what_a_job_finds_while_compaction_replaces_a_segment_is_not_told() -> None:
+    """Only the last batch of the segment in which an aborted transaction began is left."""
+    store = memory_store()
+    log = store.create()
+    append_in_transaction(log, (1, 0, 0))
+    left = log.segments.active.size
+    append(log, make_batch())
+    log.roll(NOW)
+    append_marker(log, 1, 0, commit=False)
+    log.roll(NOW)
+    expected = indexed(log)
+    log = store.restart()
+    old, segment, _ = log.segments
+    assert segment.txn_index is not None
+    job = AbortedJob(log.segments, log.snapshots, segment, segment.txn_index)
+    last = old.open().file.read_at(left, old.size - left)
+    new = Segment(log.handles, log.folder, old.base_offset, log.config, created_ms=NOW)
+    new.size, new.next_offset, new.sealed = len(last), old.next_offset, True
+    log.segments.replace([old], new, NOW)
+    store.disk.write_atomic(new.path(LOG), last)
+    job.run()
+    job.finish()
+    assert job.failure is None
+    assert indexed(log) == expected
+
+
 def test_an_aborted_transaction_ends_with_a_marker_of_its_own_producer() -> None:
     log = new_log()
     for producer_id in (1, 2):
@@ -676,3 +703,21 @@ def test_an_aborted_transaction_ends_with_a_marker_of_its_own_producer() -> None
     of_the_other, of_no_marker = (entries[0]._replace(last_offset=last) for last in (4, 2))
     assert not are_in(find, segment, [of_the_other])
     assert not are_in(find, segment, [of_no_marker])
+
+
+def test_an_index_that_grew_since_the_start_is_believed_when_it_is_read_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = memory_store()
+    log = store.create()
+    append_in_transaction(log, (1, 0, 0))
+    append_marker(log, 1, 0, commit=False)
+    log = store.restart()
+    append_in_transaction(log, (1, 0, 1))
+    append_marker(log, 1, 0, commit=False)
+    expected = indexed(log)
+    log.roll(NOW)
+    log.segments[0].unload()
+    caplog.clear()
+    assert indexed(log) == expected
+    assert caplog.messages == []

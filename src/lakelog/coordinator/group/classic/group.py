@@ -2,16 +2,16 @@
 
     Empty ──join──▶ PreparingRebalance ──all joined, or time is up──▶ CompletingRebalance
       ▲                 ▲      │                                          │        │
-      └──nobody joined──┼──────┘             join, leave, session expired │        │ the leader's
+      └──no members ────┼──────┘             join, leave, session expired │        │ the leader's
                         ├─────────────────────────────────────────────────┘        │ assignment is
                         └────────── join, leave, session expired ── Stable ◀───────┘ committed
 
-A generation counts from the moment a rebalance is completed; its assignment is what is written
-down. Everything else here is soft: a coordinator that loads the group finds it Stable in its
-last written generation, or Empty, and gives every member a new session.
+A generation begins when a rebalance is completed; the log stores its assignment. Everything else is
+soft state: a coordinator that loads the group finds it Stable in its last written generation, or
+Empty, and gives every member a new session.
 
-Only data and questions about it are here; `rebalance` decides. Sources: KIP-62, KIP-134 (initial
-delay), KIP-345 (static members), KIP-394 (member ids), and Apache Kafka 4.4's behaviour.
+This module contains data and queries; `rebalance` decides. Sources: KIP-62, KIP-134 (initial
+delay), KIP-345 (static members), KIP-394 (member ids), and the behaviour of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ from lakelog.protocol.sync_group import SyncGroupResponse
 
 
 class GroupState(StrEnum):
+    """States by their names in DescribeGroups."""
+
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-    """Only told to clients: a group that does not exist."""
+    """In responses only: the group does not exist."""
 
 
 _NEXT_STATES = {
@@ -91,23 +93,24 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         self.protocol_counts: Counter[str] = Counter()
         self.subscription_bytes = 0
-        """Of all members, as `subscription_size` counts."""
+        """Size of all members' subscriptions, by `subscription_size`."""
         self.memory = GROUP_BYTES
-        """Bytes by estimate, without what was written of it."""
+        """Estimated memory in bytes, without the stored generation."""
         self.account: StateAccount | None = None
-        """That of its shard while it is one of its live groups."""
+        """The shard's account while the group is one of its live groups."""
         self.pending_joins: set[str] = set()
-        """Ids given out (KIP-394) that have not joined yet."""
+        """Member ids that have not joined yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
+        """Members that have not sent SyncGroup in this generation."""
         self.member_added = False
-        """Since the initial delay last began."""
+        """Whether a member has joined since the initial delay last began."""
         self.initial_delay_left_ms = 0
         self.assignment_generation = -1
         """The generation whose assignment is being written."""
 
     @classmethod
     def from_stored(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as a coordinator finds it that has just loaded its last generation."""
+        """Return the group of a stored generation, as a coordinator begins with it."""
         group = cls(group_id)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
@@ -121,6 +124,7 @@ class ClassicGroup:
         return group
 
     def transition(self, state: GroupState, wall_ms: int) -> None:
+        """Change the state, at a time in milliseconds since the epoch."""
         assert state in _NEXT_STATES[self.state], f"{self.state} to {state}"
         self.previous_state = self.state
         self.state = state
@@ -129,6 +133,7 @@ class ClassicGroup:
     # Members
 
     def add(self, member: Member) -> None:
+        """Add a member; the first one leads."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -139,7 +144,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member; the next one leads if it was the leader."""
+        """Remove a member; if it was the leader, the oldest other member leads."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -153,6 +158,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def update_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Replace a member's assignors."""
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
         self._count(member, -1)
@@ -169,7 +175,7 @@ class ClassicGroup:
     def replace_static(
         self, old: Member, new_member_id: str, client_id: str, client_host: str
     ) -> Member:
-        """Gives a static member a new id; the process that held the old one is fenced (KIP-345)."""
+        """Give a static member a new id and fence the process with the old one (KIP-345)."""
         old.answer_join(
             JoinGroupResponse(
                 error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id, protocol_name=None
@@ -194,10 +200,10 @@ class ClassicGroup:
         return member
 
     def validate(self, member_id: str, instance_id: str | None) -> Member:
-        """The member a request speaks for.
+        """Return the member that sent a request.
 
-        Raises `UNKNOWN_MEMBER_ID`, or `FENCED_INSTANCE_ID` if another process has taken over the
-        instance id.
+        Raises `KafkaError(UNKNOWN_MEMBER_ID)`, or `KafkaError(FENCED_INSTANCE_ID)` if another
+        process has the instance id.
         """
         if instance_id is not None:
             current = self.static_members.get(instance_id)
@@ -214,20 +220,23 @@ class ClassicGroup:
 
     @property
     def waiting_to_join(self) -> int:
+        """Number of members that wait for the response to JoinGroup."""
         return sum(member.join_reply is not None for member in self.members.values())
 
     @property
     def all_joined(self) -> bool:
+        """Whether all members wait for JoinGroup, and no member id is pending."""
         return not self.pending_joins and all(
             member.join_reply is not None for member in self.members.values()
         )
 
     @property
     def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these assignors would leave the group one that all support."""
+        """Return whether all members, and one with these assignors, support a common assignor."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -236,7 +245,7 @@ class ClassicGroup:
         )
 
     def selected_protocol(self, instead: Mapping[str, Protocols] | None = None) -> str | None:
-        """The outcome of the vote, with other assignors for the member ids in `instead`."""
+        """Return the result of the vote, with other assignors for the member ids in `instead`."""
         instead = instead or {}
         return select_protocol(
             [
@@ -246,7 +255,7 @@ class ClassicGroup:
         )
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told of everybody."""
+        """Return the members with their subscriptions, for the leader."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -257,7 +266,7 @@ class ClassicGroup:
         ]
 
     def join_response(self, member_id: str) -> JoinGroupResponse:
-        """This generation, as told to one of its members."""
+        """Return the response to JoinGroup of a member of this generation."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -268,6 +277,7 @@ class ClassicGroup:
         )
 
     def sync_response(self, member: Member) -> SyncGroupResponse:
+        """Return the response to SyncGroup of a member of this generation."""
         return SyncGroupResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
@@ -275,12 +285,13 @@ class ClassicGroup:
         )
 
     def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
-        """This generation with the given assignments by member id."""
+        """Return the record of this generation with assignments by member id."""
         return self.record_of(self.members.values(), self.leader_id, assignments)
 
     def record_of(
         self, members: Iterable[Member], leader_id: str | None, assignments: Mapping[str, bytes]
     ) -> GroupRecord:
+        """Return the record of this generation with other members and another leader."""
         return GroupRecord(
             GroupMetadataKey(group=self.group_id),
             GroupMetadataValue(

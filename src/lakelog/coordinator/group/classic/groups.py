@@ -1,4 +1,4 @@
-"""The live classic groups of a shard, which count with the shard's account while they are in it."""
+"""The live classic groups of a shard, with their memory and their number accounted for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog.coordinator.shared_count import ShardCount
 
 
 class ClassicGroups(dict[str, ClassicGroup]):
-    """By group id. Changed by assignment, `del`, `pop` and `clear` only."""
+    """Groups by id; changed by assignment, `del`, `pop` and `clear` only."""
 
     def __init__(self, account: StateAccount, count: ShardCount) -> None:
         super().__init__()

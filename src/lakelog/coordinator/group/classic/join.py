@@ -1,8 +1,9 @@
-"""JoinGroup, versions 0 to 9: entering a classic group.
+"""JoinGroup, versions 0 to 9, for classic groups.
 
-A dynamic member without an id is first given one (v4+, KIP-394). A static member (KIP-345) that
-comes back takes over its place; in a stable group that changes nothing for the others. Everybody
-else causes a rebalance or waits for one; the reply comes when it completes.
+A dynamic member without an id first gets one (version 4 and later, KIP-394). A static member
+(KIP-345) that returns takes over its former place; in a stable group this does not affect other
+members. All other members begin a rebalance or join the one in progress; the reply comes when the
+rebalance completes.
 """
 
 from __future__ import annotations
@@ -25,26 +26,27 @@ from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
+_PROTOCOL_NAME_NULL_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 _NO_MEMORY = (
-    "coordinators have no memory left for it; delete groups that nobody uses or raise "
+    "the memory of the coordinators is exhausted; delete unused groups or raise "
     "lakelog.coordinator.state.max.bytes"
 )
 _FENCED = "another process has joined with its group.instance.id; give each process its own"
 _NAME_IN_ID_MAX = 255
-"""Characters of a client or instance id in a member id, which must fit into a string of Kafka's."""
+"""Characters of a client or instance id in a member id, so that it fits into a Kafka string."""
 
 
 Explain = Callable[[ErrorCode, str], object]
 
 
 def _unexplained(code: ErrorCode, reason: str) -> None:
-    """For tests, and for callers without a log."""
+    """Ignore the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One JoinGroup request, free of the buffer it arrived in."""
+    """One JoinGroup request without references into the receive buffer."""
 
     group_id: str
     member_id: str
@@ -58,7 +60,7 @@ class Join:
     client_host: str
     reply: JoinReply
     explain: Explain = _unexplained
-    """Called with code and reason of a refusal that its code alone does not explain."""
+    """Called with code and reason of a refusal that the error code does not explain."""
 
     @staticmethod
     def of(
@@ -69,6 +71,7 @@ class Join:
         reply: JoinReply,
         explain: Explain = _unexplained,
     ) -> Join:
+        """Return a copy of the request."""
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
             rebalance_timeout_ms = request.session_timeout_ms
@@ -88,22 +91,24 @@ class Join:
         )
 
     def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
+        """Reply with an error code, and return the empty decision."""
         if reason:
             self.explain(code, reason)
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
     def refused(self, code: ErrorCode) -> None:
+        """Reply with an error code and the member's id."""
         self.refuse(code, self.member_id)
 
 
 class Joins:
-    """Decides JoinGroup requests.
+    """Decisions about JoinGroup requests.
 
     Args:
-        again: handles a request once more, from the start.
-        unused: called with a group that has lost an id and may have nothing left.
-        has_memory: whether a group may take so many bytes more.
+        again: decides a request again from the start.
+        unused: called with a group that has lost a pending member id and may be unused now.
+        has_memory: returns whether a group may take this many more bytes.
     """
 
     def __init__(
@@ -125,6 +130,7 @@ class Joins:
         self._has_memory = has_memory
 
     def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Decide one request."""
         reason = self._lacks_room(group, join)
         if reason:
             waited_for = self._pending.remove(group, join.member_id)
@@ -144,7 +150,7 @@ class Joins:
         return self._join_new(now, group, join)
 
     def _lacks_room(self, group: ClassicGroup, join: Join) -> str:
-        """Why the group has no room for what joins; empty if it has."""
+        """Return why the group has no room for the member; empty if it has."""
         if not self._has_room(group, join.member_id):
             return (
                 f"it has {len(group.members)} members, which is group.max.size; use another group "
@@ -236,7 +242,10 @@ class Joins:
         return self._rebalancer.prepare_or_complete(now, group)
 
     def _update(self, group: ClassicGroup, member: Member, join: Join) -> None:
-        """Lets a member wait with what it says of itself now; an older request gives way."""
+        """Park the reply of a member, and update its subscription.
+
+        An older parked request of the member gets REBALANCE_IN_PROGRESS.
+        """
         member.answer_join(
             JoinGroupResponse(
                 error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id
@@ -251,7 +260,7 @@ class Joins:
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
 
-    # Static members that come back
+    # Static members that return
 
     def _take_over(
         self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
@@ -267,7 +276,11 @@ class Joins:
     def _take_over_quietly(
         self, group: ClassicGroup, join: Join, old: Member, member_id: str
     ) -> Decision:
-        """The new id must be durable before anybody learns of it; the generation stays."""
+        """Replace the member id within the generation.
+
+        The new id must be durable before a client sees it: a coordinator that loads the group would
+        otherwise fence the member.
+        """
         generation = group.generation
         heir = replace(old, member_id=member_id, protocols=join.protocols)
         leads = group.leader_id == old.member_id
@@ -301,11 +314,30 @@ class Joins:
 def _unchanged_response(
     group: ClassicGroup, join: Join, member_id: str, leader_before: str
 ) -> JoinGroupResponse:
-    """A returned leader must not assign again: it is told so (v9), or not told that it leads."""
+    """Return a response that keeps a returned leader from assigning again.
+
+    Version 9 has a field for it; in older versions the response names the leader before.
+    """
     response = group.join_response(member_id)
     if join.version >= _SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader_id == member_id
     else:
         response.leader = leader_before
         response.members = []
+    return response
+
+
+def request_size(request: JoinGroupRequest) -> int:
+    """Return the size of the subscription in bytes, before any of it is copied."""
+    protocols = ((each.name, each.metadata) for each in request.protocols)
+    return subscription_size(protocols, request.group_instance_id)
+
+
+def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """Return the response; without a protocol name it is null, before version 7 empty."""
+    name_required = version < _PROTOCOL_NAME_NULL_SINCE
+    if response.error_code:
+        response.protocol_name = "" if name_required else None
+    elif response.protocol_name is None and name_required:
+        response.protocol_name = ""
     return response

@@ -12,6 +12,8 @@ from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, Mem
 
 
 class Leaves:
+    """Decisions about LeaveGroup requests."""
+
     def __init__(self, rebalancer: Rebalancer, pending: PendingMembers) -> None:
         self._rebalancer = rebalancer
         self._pending = pending
@@ -19,7 +21,10 @@ class Leaves:
     def leave(
         self, now: Now, group: ClassicGroup, members: list[MemberIdentity]
     ) -> tuple[Decision, list[MemberResponse]]:
-        """Takes out whoever may be, and says so for each; one rebalance follows for all."""
+        """Remove members; return the decision, and a response with a code for each.
+
+        One rebalance follows for all of them.
+        """
         known = len(group.members)
         responses = [_response(identity, self._leave(group, identity)) for identity in members]
         if len(group.members) < known:
@@ -31,7 +36,7 @@ class Leaves:
         if instance_id is None and self._pending.remove(group, member_id):
             return ErrorCode.NONE
         if not member_id and instance_id is not None:
-            # An administrator who removes a static member knows only its instance id.
+            # An administrator that removes a static member sends only its instance id.
             member_id = group.static_members.get(instance_id, "")
         try:
             member = group.validate(member_id, instance_id)
@@ -50,12 +55,12 @@ def _response(identity: MemberIdentity, code: ErrorCode) -> MemberResponse:
 
 
 def unknown_members(members: list[MemberIdentity]) -> list[MemberResponse]:
-    """The answers of a group that does not exist."""
+    """Return the responses if the group does not exist."""
     return [_response(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in members]
 
 
 def leave_response(responses: list[MemberResponse], version: int) -> LeaveGroupResponse:
-    """Below v3 there is one member, and its code is the response's."""
+    """Return the response; before version 3 it has the code of its only member."""
     if version < 3:
         return LeaveGroupResponse(error_code=responses[0].error_code)
     return LeaveGroupResponse(members=responses)

@@ -1,4 +1,4 @@
-"""One member of a classic group."""
+"""A member of a classic group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lakelog.protocol.sync_group import SyncGroupResponse
 JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 Protocols = tuple[tuple[str, bytes], ...]
-"""Assignors a member supports, the preferred one first, each with its subscription."""
+"""Assignors of a member, the preferred one first, each with the member's subscription."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member that takes part, with whatever reply it waits for."""
+    """A live member, with the replies that it waits for."""
 
     member_id: str
     instance_id: str | None
@@ -29,25 +29,30 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """It has not seen a generation yet."""
+    """Whether it has not been in a generation yet."""
     join_reply: JoinReply | None = None
     sync_reply: SyncReply | None = None
 
     @property
     def expires(self) -> bool:
-        """Whether the end of its session ends its membership. While it waits, it cannot beat."""
+        """Whether a session timeout removes the member.
+
+        A member that waits for a reply sends no heartbeats.
+        """
         return self.is_new or (self.join_reply is None and self.sync_reply is None)
 
     def metadata(self, protocol: str | None) -> bytes:
+        """Return the subscription for an assignor, empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def answer_join(self, response: JoinGroupResponse) -> None:
+        """Reply to the parked JoinGroup, if any."""
         reply, self.join_reply = self.join_reply, None
         if reply is not None:
             reply(response)
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Whether it was waiting."""
+        """Reply to the parked SyncGroup, if any; return whether there was one."""
         reply, self.sync_reply = self.sync_reply, None
         if reply is not None:
             reply(response)
@@ -55,9 +60,10 @@ class Member:
 
 
 def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
-    """The assignor most members prefer among those that all support; on a tie, the first named.
+    """Return the assignor that most members prefer among those that all support.
 
-    `choices` holds each member's assignors in its order of preference.
+    On a tie, return the first one named; None if there is no common assignor. `choices` holds each
+    member's assignors in its order of preference.
     """
     common = set(choices[0]).intersection(*choices[1:]) if choices else set()
     votes = Counter(next(name for name in names if name in common) for names in choices if common)
@@ -65,6 +71,7 @@ def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
 
 
 def member_record(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    """Return a member in the format of the log."""
     return MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -78,6 +85,7 @@ def member_record(member: Member, protocol: str | None, assignment: bytes) -> Me
 
 
 def stored_member(stored: MemberMetadata, protocol: str | None) -> Member:
+    """Return a live member from its stored form."""
     rebalance_timeout_ms = stored.rebalance_timeout
     if rebalance_timeout_ms == -1:
         rebalance_timeout_ms = stored.session_timeout

@@ -1,10 +1,10 @@
-"""Member ids that were given out and have not come back (KIP-394).
+"""Pending members: member ids that clients got and have not joined with yet (KIP-394).
 
-Anyone can ask for ids without end, so there is a bound for all groups of a shard together; the
-oldest goes first, and its owner, if there is one, simply asks again.
+A client can request any number of ids, so there is a limit for all groups of a shard together. At
+the limit the oldest id is dropped; its client, if it still exists, requests another.
 
-A group of which there is nothing but such ids is no group yet: it keeps no other out, and needs its
-room when the first member comes.
+A group that has only pending members does not count as a group. It counts, against the limit of
+groups, when its first member joins.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shared_count import ShardCount
 
 PENDING_MAX = 2000
-"""Ids of one shard."""
+"""Maximum number of pending ids of one shard."""
 PENDING_BYTES_MAX = 1024 * 1024
-"""What those and the ids of their groups may take together: each may have 32 KiB."""
+"""Maximum size of pending ids and their group ids together: each may have 32 KiB."""
 
 
 class PendingMembers:
-    """`group_count` does not count a group of which only ids were given out."""
+    """The pending members of one shard.
+
+    Args:
+        account: the shard's memory.
+        group_count: count of the shard's groups, without those that only have pending members.
+    """
 
     def __init__(
         self, deadlines: Deadlines[TimerKey], account: StateAccount, group_count: ShardCount
@@ -39,9 +44,9 @@ class PendingMembers:
         return len(self._groups)
 
     def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
-        """Returns the group that lost its oldest id to make room, if any did.
+        """Add a pending id; return the group that lost the oldest id to make room, if any.
 
-        An id for which that makes no room is forgotten at once.
+        If there is no room even then, the id is dropped at once.
         """
         loser, size = None, _size(group, member_id)
         if self._groups and not self._has_room(size):
@@ -65,7 +70,7 @@ class PendingMembers:
         return len(self._groups) < PENDING_MAX and self._size + size <= PENDING_BYTES_MAX
 
     def remove(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether it was pending in this group; an id given out for another stays as it is."""
+        """Remove a pending id of this group; return whether there was one."""
         if self._groups.get(member_id) is not group:
             return False
         del self._groups[member_id]
@@ -81,19 +86,21 @@ class PendingMembers:
 
     @property
     def unjoined_count(self) -> int:
-        """Groups that never had a member."""
+        """Number of groups that have only pending members."""
         return len(self._unjoined)
 
     def is_unjoined(self, group: ClassicGroup) -> bool:
+        """Return whether the group has only pending members."""
         return group.group_id in self._unjoined
 
     def joined(self, group: ClassicGroup) -> None:
-        """It has its first member."""
+        """Note that the group has its first member, or no pending member any more."""
         if group.group_id in self._unjoined:
             self._unjoined.discard(group.group_id)
             self._group_count.add(1)
 
     def remove_all(self, group: ClassicGroup) -> None:
+        """Remove all pending members of a group."""
         for member_id in list(group.pending_joins):
             self.remove(group, member_id)
 

@@ -1,7 +1,7 @@
-"""The turns of a classic group's rebalance: who starts it, who it waits for, what ends it.
+"""The steps of a classic group's rebalance: begin, wait for members, complete.
 
-Every method returns what has to be written; the only record a rebalance itself writes is that of a
-group that has become empty. Replies to members are called as soon as they are due.
+Every method returns the decision to write. A rebalance itself writes only the record of a group
+that has become empty. Members get their replies as soon as they are due.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from lakelog.protocol.sync_group import SyncGroupResponse
 
 
 class Rebalancer:
+    """Rebalances of the classic groups of one shard, and their timers."""
+
     def __init__(
         self,
         config: GroupConfig,
@@ -31,18 +33,21 @@ class Rebalancer:
         self._deadlines = deadlines
 
     def renew_session(self, now: Now, group: ClassicGroup, member: Member) -> None:
+        """Begin a member's session timeout again."""
         self.end_session_at(group, member, now.tick_ms + member.session_timeout_ms)
 
     def end_session_at(self, group: ClassicGroup, member: Member, tick_ms: int) -> None:
+        """Set the end of a member's session, on the monotonic clock."""
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self._deadlines.set(key, tick_ms)
 
     def move_session(self, now: Now, group: ClassicGroup, old: Member, new: Member) -> None:
+        """Replace the session of a static member's former id."""
         self._deadlines.cancel(TimerKey(TimerKind.SESSION, group.group_id, old.member_id))
         self.renew_session(now, group, new)
 
     def prepare_or_complete(self, now: Now, group: ClassicGroup) -> Decision:
-        """Starts a rebalance; if one has started, ends it when nobody is missing."""
+        """Begin a rebalance, or complete the one in progress if all members have joined."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return self.prepare(now, group)
         if group.previous_state is GroupState.EMPTY or not group.all_joined:
@@ -50,7 +55,10 @@ class Rebalancer:
         return self.complete_join(now, group)
 
     def prepare(self, now: Now, group: ClassicGroup) -> Decision:
-        """From any state but PreparingRebalance. A group that was empty waits for more members."""
+        """Begin a rebalance, from any state but PreparingRebalance.
+
+        A group that was empty waits for more members (`group.initial.rebalance.delay.ms`).
+        """
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._deadlines.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -70,7 +78,10 @@ class Rebalancer:
         return Result()
 
     def on_join_time_up(self, now: Now, group: ClassicGroup) -> Decision:
-        """The initial delay begins again if members have joined in it (KIP-134), within bounds."""
+        """Complete the join phase, or extend the initial delay if members joined in it (KIP-134).
+
+        The delay ends at the latest after the rebalance timeout.
+        """
         if group.state is not GroupState.PREPARING_REBALANCE:
             return Result()
         left_ms = group.initial_delay_left_ms
@@ -84,7 +95,7 @@ class Rebalancer:
         return Result()
 
     def complete_join(self, now: Now, group: ClassicGroup) -> Decision:
-        """A new generation of those who have joined; static members may be late."""
+        """Begin a new generation with the members that have joined, and with static members."""
         assert group.state is GroupState.PREPARING_REBALANCE
         self._deadlines.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         for member in list(group.members.values()):
@@ -109,7 +120,7 @@ class Rebalancer:
         return Result()
 
     def on_sync_time_up(self, now: Now, group: ClassicGroup) -> Decision:
-        """Drops members that have joined the generation and then fallen silent."""
+        """Remove members that have joined the generation but sent no SyncGroup."""
         late = [group.members[member_id] for member_id in group.pending_syncs]
         if not late:
             return Result()
@@ -118,6 +129,7 @@ class Rebalancer:
         return self.prepare(now, group)
 
     def on_session_end(self, now: Now, group: ClassicGroup, member_id: str) -> Decision:
+        """Remove a member whose session has timed out, unless it waits for a reply."""
         member = group.members.get(member_id)
         if member is None or not member.expires:
             return Result()
@@ -129,7 +141,7 @@ class Rebalancer:
         self.forget(group, member)
 
     def forget(self, group: ClassicGroup, member: Member) -> None:
-        """Takes a member out, and tells it if it waits."""
+        """Remove a member; its parked requests get UNKNOWN_MEMBER_ID."""
         code = ErrorCode.UNKNOWN_MEMBER_ID
         self._deadlines.cancel(TimerKey(TimerKind.SESSION, group.group_id, member.member_id))
         group.remove(member.member_id)
@@ -137,18 +149,19 @@ class Rebalancer:
         member.answer_sync(SyncGroupResponse(error_code=code))
 
     def members_left(self, now: Now, group: ClassicGroup) -> Decision:
-        """Goes on after members, or ids that were given out, are gone."""
+        """Continue after members or pending members have left."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             return self.prepare(now, group)
         return self.pending_left(now, group)
 
     def pending_left(self, now: Now, group: ClassicGroup) -> Decision:
+        """Complete the join phase if it has waited only for pending members that are gone."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
             return self.complete_join(now, group)
         return Result()
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
-        """A member has asked for its assignment."""
+        """Note that a member has sent SyncGroup."""
         group.pending_syncs.discard(member.member_id)
         if not group.pending_syncs:
             self._deadlines.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -156,7 +169,7 @@ class Rebalancer:
     def give_assignments(
         self, now: Now, group: ClassicGroup, assignments: dict[str, bytes]
     ) -> None:
-        """The generation is complete: everybody who asked is told its part."""
+        """Complete the generation: reply to parked SyncGroup requests with the assignment."""
         assert group.assignment_generation == group.generation
         group.transition(GroupState.STABLE, now.wall_ms)
         for member in group.members.values():
@@ -165,7 +178,7 @@ class Rebalancer:
                 self.renew_session(now, group, member)
 
     def reset_assignments(self, now: Now, group: ClassicGroup, code: ErrorCode) -> None:
-        """The generation will not be completed: everybody who asked is told to start over."""
+        """Abandon the generation: reply to parked SyncGroup requests with an error code."""
         for member in group.members.values():
             member.assignment = b""
             if member.answer_sync(SyncGroupResponse(error_code=code)):
@@ -176,7 +189,7 @@ class Rebalancer:
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
-    """Whether a leader has joined; another member takes over from one that has not."""
+    """Return whether any member has joined; a leader that has not joined is replaced."""
     joined = [member for member in group.members.values() if member.join_reply is not None]
     if not joined:
         return False

@@ -1,7 +1,7 @@
 """SyncGroup (versions 0 to 5) and Heartbeat (0 to 4) of classic groups.
 
-The leader's SyncGroup carries the assignment of its generation. It is written down before anybody
-is told: what a member has been given is what a restarted coordinator knows.
+The leader's SyncGroup contains the assignment of its generation. It is committed before any member
+gets it, so a restarted coordinator knows the assignment that members have.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class Syncs:
-    """Decides SyncGroup and Heartbeat requests; both raise `KafkaError` for a refusal."""
+    """Decisions about SyncGroup and Heartbeat requests."""
 
     def __init__(self, rebalancer: Rebalancer, has_memory: Callable[[str, int], bool]) -> None:
-        """`has_memory`: whether a group may take so many bytes more."""
+        """`has_memory` returns whether a group may take this many more bytes."""
         self._rebalancer = rebalancer
         self._has_memory = has_memory
 
     def sync(
         self, now: Now, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply
     ) -> Decision:
+        """Decide SyncGroup.
+
+        Raises `KafkaError` with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        INCONSISTENT_GROUP_PROTOCOL or REBALANCE_IN_PROGRESS.
+        """
         member = _validate(group, request)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -76,12 +81,19 @@ class Syncs:
         return Result([group.record(assignments)], committed, failed)
 
     def _refuse_assignment(self, now: Now, group: ClassicGroup) -> Decision:
-        """There is no room for it: all members find the coordinator and join again, later."""
+        """Abandon the generation because its assignment needs more memory than there is.
+
+        COORDINATOR_NOT_AVAILABLE makes the members find the coordinator and join again.
+        """
         group.assignment_generation = -1
         self._rebalancer.reset_assignments(now, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._rebalancer.prepare(now, group)
 
     def heartbeat(self, now: Now, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+        """Renew the session; return REBALANCE_IN_PROGRESS if the member has to join again.
+
+        Raises `KafkaError` with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
+        """
         member = group.validate(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -95,10 +107,10 @@ def _validate(group: ClassicGroup, request: SyncGroupRequest) -> Member:
     member = group.validate(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    for told, ours in (
+    for sent, ours in (
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol),
     ):
-        if told is not None and ours is not None and told != ours:
+        if sent is not None and ours is not None and sent != ours:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return member

@@ -1,9 +1,9 @@
-"""Members of a consumer group that still speak the classic protocol (KIP-848's migration).
+"""Members of a consumer group that use the classic protocol (online migration of KIP-848).
 
-JoinGroup, SyncGroup, Heartbeat and LeaveGroup as such a member knows them, over the consumer
-group's own steps: its generation is its member epoch, a join is where it says what it owns, and a
-heartbeat tells it to join again when there is a step to take. Nobody leads; the coordinator
-assigns.
+This module serves their JoinGroup, SyncGroup, Heartbeat and LeaveGroup requests with the steps of
+consumer groups. A member's generation is its member epoch. JoinGroup reports the partitions that it
+owns. Heartbeat makes the member join again when it has a step to take. No member leads; the
+coordinator assigns.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from lakelog.wire.errors import WireError
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NO_MIGRATION = (
-    "its members use the consumer protocol, and group.consumer.migration.policy lets no classic "
-    "member in; use another group or change that policy"
+    "its members use the consumer protocol, and group.consumer.migration.policy does "
+    "not allow classic members; use another group or change that policy"
 )
 _NOTHING_IN_COMMON = (
     "it is not of protocol type 'consumer' or shares no assignor with the other classic members; "
@@ -48,7 +48,10 @@ _NOTHING_IN_COMMON = (
 
 
 class ClassicMembers:
-    """Raises `KafkaError` for refusals, except where an API has its own way to say them."""
+    """Decisions about requests of classic members.
+
+    Methods raise `KafkaError`, except where a response has its own form for errors.
+    """
 
     def __init__(self, groups: ConsumerGroups, topics: Topics, random: Random) -> None:
         self._groups = groups
@@ -58,11 +61,12 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
+        """Decide JoinGroup."""
         try:
             return self._join(now, group, join)
         except KafkaError as error:
-            told = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
-            return join.refuse(error.code, told, error.message)
+            member_id = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
+            return join.refuse(error.code, member_id, error.message)
 
     def _join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
         self._check_join(group, join)
@@ -127,7 +131,8 @@ class ClassicMembers:
         *,
         changed: bool,
     ) -> Decision:
-        """The last member of the consumer protocol has come back with the classic one."""
+        """Downgrade the group: its last member of the consumer protocol rejoins as a classic
+        one."""
         rebalances = draft.group.assignment_epoch < draft.group.epoch
         if not rebalances:
             new = self._groups.rebalancer.reconcile(draft, new, owned, changed=changed)
@@ -155,13 +160,18 @@ class ClassicMembers:
     def sync(
         self, now: Now, group: ConsumerGroup, request: SyncGroupRequest, reply: SyncReply
     ) -> Decision:
+        """Decide SyncGroup.
+
+        Raises `KafkaError` with UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        INCONSISTENT_GROUP_PROTOCOL or REBALANCE_IN_PROGRESS.
+        """
         member, classic = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
-        for told, ours in (
+        for sent, ours in (
             (request.protocol_type, CONSUMER),
             (request.protocol_name, classic.protocol),
         ):
-            if told is not None and told != ours:
+            if sent is not None and sent != ours:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         ids = (group.group_id, member.member_id)
         behind = group.assignment_epoch > member.member_epoch
@@ -182,7 +192,7 @@ class ClassicMembers:
         return Result()
 
     def heartbeat(self, now: Now, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-        """REBALANCE_IN_PROGRESS when joining again takes the member a step further."""
+        """Renew the session; return REBALANCE_IN_PROGRESS if the member has a step to take."""
         member, classic = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         self._groups.set_timer(
@@ -212,7 +222,7 @@ class ClassicMembers:
         reply: Callable[[LeaveGroupResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Also how an administrator removes members, of either protocol."""
+        """Decide LeaveGroup; an administrator uses it to remove members of either protocol."""
         leaving: list[str] = []
         responses = [_leave_one(group, identity, leaving) for identity in members]
 
@@ -250,7 +260,7 @@ def _leave_one(
 
 
 def _subscription(join: Join) -> ConsumerProtocolSubscription:
-    """All protocols carry the same one."""
+    """Return the member's subscription, which is the same in all protocols."""
     try:
         return decode_versioned(ConsumerProtocolSubscription, join.protocols[0][1])
     except WireError as error:

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, versions 0 and 1."""
+"""Responses of ConsumerGroupDescribe, versions 0 and 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONSUMER_MEMBER = 1
 def describe_consumer_group(
     group: ConsumerGroup, topics: Topics, default_assignor: str
 ) -> DescribedGroup:
-    """Topics that are gone are left out."""
+    """Return the description of a consumer group, without deleted topics."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -34,6 +34,7 @@ def describe_consumer_group(
 
 
 def consumer_group_not_found(group_id: str, *, is_classic: bool) -> DescribedGroup:
+    """Return GROUP_ID_NOT_FOUND for a group that does not exist or is a classic one."""
     what = "is not a consumer group" if is_classic else "not found"
     return DescribedGroup(
         group_id=group_id,

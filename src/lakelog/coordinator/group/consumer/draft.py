@@ -1,7 +1,7 @@
-"""A consumer group as it will be when what was decided is committed.
+"""Drafts: a consumer group with the records of a decision that is being made.
 
-A decision takes several steps, each of which builds on the one before; they see each other through
-the draft. Nothing of it outlives the decision but its records.
+A decision takes several steps, and each builds on the records of the steps before. The draft
+collects the records and applies them to a copy of the group. Only its records outlive the decision.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from lakelog.wire.schema import Message
 
 
 class Draft:
-    """`group` is `live`, the committed one, until the first record, then a copy.
+    """A consumer group in a decision.
+
+    `live` is the committed group. `group` is `live` until the first record, then a copy.
 
     Args:
-        retires: the classic group that this one takes the place of.
-        records: what is to be written before anything else.
+        retires: the classic group that this group replaces.
+        records: records to write before all others.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class Draft:
 
     @property
     def group_id(self) -> str:
+        """Id of the group."""
         return self.group.group_id
 
     def add(self, key: ConsumerGroupKey, value: Message | None) -> None:
+        """Write a record; None is a tombstone."""
         if self.group is self.live:
             self.group = self.live.copy()
         record = ConsumerGroupRecord(key, value)
@@ -61,26 +65,31 @@ class Draft:
         self.group.replay(record)
 
     def put_member(self, member: ConsumerMember) -> None:
+        """Write a member's subscription."""
         key = ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id)
         self.add(key, member.metadata_value())
 
     def put_assignment(self, member: ConsumerMember) -> None:
+        """Write a member's current assignment and epoch."""
         key = ConsumerGroupCurrentMemberAssignmentKey(
             group_id=self.group_id, member_id=member.member_id
         )
         self.add(key, member.assignment_value())
 
     def put_target(self, member_id: str, target: Target) -> None:
+        """Write a member's target assignment."""
         key = ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=stored_target(target))
         self.add(key, value)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
-        assert epoch >= self.group.epoch, "members would hold an epoch of the future"
+        """Write the group's epoch."""
+        assert epoch >= self.group.epoch, "the group epoch went back"
         key = ConsumerGroupMetadataKey(group_id=self.group_id)
         self.add(key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """Write the epoch of the target assignment and when it was computed."""
         assert self.group.assignment_epoch <= epoch <= self.group.epoch
         key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = ConsumerGroupTargetAssignmentMetadataValue(
@@ -89,7 +98,7 @@ class Draft:
         self.add(key, value)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """None deletes it."""
+        """Write the topics that match a regular expression; None deletes the expression."""
         key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
         if resolved is None:
             self.add(key, None)
@@ -102,16 +111,21 @@ class Draft:
         self.add(key, value)
 
     def delete_partition_metadata(self) -> None:
+        """Delete a record that only older brokers write."""
         self.add(ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None)
 
     def remove_member(self, member_id: str) -> None:
-        """What it has first, so that it is never gone with something in its hands."""
+        """Delete a member, its current assignment first.
+
+        A replay of any prefix of the records then never removes a member that owns partitions.
+        """
         ids = {"group_id": self.group_id, "member_id": member_id}
         self.add(ConsumerGroupCurrentMemberAssignmentKey(**ids), None)
         self.add(ConsumerGroupTargetAssignmentMemberKey(**ids), None)
         self.add(ConsumerGroupMemberMetadataKey(**ids), None)
 
     def delete_group(self) -> None:
+        """Delete the group with all members."""
         for member_id in list(self.group.members):
             self.remove_member(member_id)
         self.add(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)

@@ -1,13 +1,12 @@
-"""A consumer group (KIP-848): what its records say, and nothing else.
+"""A consumer group (KIP-848), built from its records only.
 
-The group's epoch rises whenever what there is to assign changes: members, subscriptions, topics.
-The target assignment follows it, and each member follows the target by itself, giving up before it
-is given. A partition that a member has, or has not given up yet, is in `owners`, and nobody else
-is given it.
+The group epoch rises when members, subscriptions or topics change. A new target assignment follows.
+Each member then reconciles with its target on its own: it revokes partitions before it gets others.
+`owners` contains each partition that a member owns or has not revoked yet; no other member gets it.
 
     Empty ──▶ Assigning ──the target is in the group's epoch──▶ Reconciling ──all members──▶ Stable
 
-Only `replay` changes a group; `consumer_draft` is how a decision sees what it will write.
+Only `replay` changes a group. A decision applies its records to a copy (`draft`).
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ _REGEX_BYTES = 512
 
 
 class ConsumerGroupState(StrEnum):
+    """States by their names in ConsumerGroupDescribe."""
+
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
@@ -43,7 +44,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that matched, in which version of the metadata, and when that was looked at."""
+    """Matching topics, the version of the metadata, and the time of the search."""
 
     topics: frozenset[str]
     version: int
@@ -51,6 +52,8 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
+    """The durable state of one group."""
+
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 0
@@ -64,16 +67,17 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.name_counts: Counter[str] = Counter()
-        """How many members subscribe to a topic by its name."""
+        """Number of members that subscribe to a topic by name."""
         self.regex_counts: Counter[str] = Counter()
         self.subscription_bytes = 0
-        """Of all members."""
+        """Size of all members' subscriptions."""
         self.memory = GROUP_BYTES
-        """Bytes by estimate."""
+        """Estimated memory in bytes."""
         self.refresh_due = True
-        """Whether to look, at the next heartbeat, if the topics are still what they were."""
+        """Whether the next heartbeat has to compare the topics with the metadata hash."""
 
     def copy(self) -> ConsumerGroup:
+        """Return a copy that can be changed independently."""
         copy = ConsumerGroup(self.group_id)
         for name, value in vars(self).items():
             setattr(copy, name, value.copy() if isinstance(value, dict) else value)
@@ -83,6 +87,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
+        """The state, derived from epochs and members."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -91,33 +96,36 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE if all(reconciled) else ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the member with an instance id, or None."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
+        """Return whether no member owns the partition."""
         return (topic_id, partition) not in self.owners
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Subscribed to by name or by regular expression."""
+        """Return the topics that a member subscribes to by name or regular expression."""
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def subscribed_topics(self) -> set[str]:
-        """Of all members."""
+        """Return the topics that any member subscribes to."""
         return set(self.name_counts).union(*(each.topics for each in self.regexes.values()))
 
     def classic_members(self) -> list[ConsumerMember]:
+        """Return the members that use the classic protocol."""
         return [member for member in self.members.values() if member.classic is not None]
 
     def preferred_assignor(self, default: str) -> str:
-        """The one most members name; the first of its name on a tie."""
+        """Return the assignor that most members name; on a tie, the first in alphabetical order."""
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
         return min(counts, key=lambda name: (-counts[name], name), default=default)
 
     # Replay
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Applies any record of this group. One that deletes what does not exist is nothing."""
+        """Apply a record of this group; a tombstone of something unknown has no effect."""
         key, value = record
         match key:
             case ConsumerGroupMemberMetadataKey():
@@ -194,7 +202,7 @@ class ConsumerGroup:
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         self.memory += 0 if new is None else new.memory
         self.memory -= 0 if old is None else old.memory
-        if old is None or new is None or not old.says_as(new):
+        if old is None or new is None or not old.has_subscription_of(new):
             for member, sign in ((old, -1), (new, 1)):
                 self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
         nothing: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""The consumer groups of a shard: which there are, how a change of one is made, and its timers.
+"""The consumer groups of a shard: their changes and timers.
 
-Every change goes through `finish` (or `fence`, which may end the group as such): its records are
-written as one, and only then do replies and timers follow from them.
+Every change passes `finish`, or `fence`, which may downgrade the group. The records of a change are
+written as one batch; replies and timers follow when they are committed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKi
 
 
 class ConsumerGroups:
-    """Args:
-    classic: the shard's live classic groups; one whose place is taken is removed from it.
+    """The consumer groups of one shard.
+
+    Args:
+        classic: the shard's live classic groups; an upgraded group is removed from them.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class ConsumerGroups:
     # Durable state
 
     def replay(self, record: ConsumerGroupRecord) -> None:
+        """Apply a committed record."""
         group_id = record.key.group_id
         group = self.by_id.get(group_id)
         if group is None:
@@ -108,13 +111,14 @@ class ConsumerGroups:
             self._account.note(group_id, -group.memory)
 
     def loaded(self, now: Now) -> None:
+        """Begin to serve: start the timers of all members."""
         self.rebalancer.regexes.new_topics_version = self._topics.version()
         for group in self.by_id.values():
             for member in group.members.values():
                 self.arm(now, group.group_id, member)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
-        """Groups that read these topics look at them with their next heartbeat."""
+        """Have groups that subscribe to these topics compare them at the next heartbeat."""
         if are_new:
             self.rebalancer.regexes.new_topics_version = self._topics.version()
         for group in self.by_id.values():
@@ -124,10 +128,12 @@ class ConsumerGroups:
     # Settings
 
     def session_timeout_ms(self, group_id: str) -> int:
+        """Return the session timeout of a group in milliseconds."""
         own = self._overrides(group_id)
         return own.get("consumer.session.timeout.ms", self.config.session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return the heartbeat interval of a group in milliseconds."""
         own = self._overrides(group_id)
         return own.get("consumer.heartbeat.interval.ms", self.config.heartbeat_interval_ms)
 
@@ -138,7 +144,7 @@ class ConsumerGroups:
     # Changes
 
     def get(self, group_id: str) -> ConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND."""
+        """Return a consumer group. Raises `KafkaError(GROUP_ID_NOT_FOUND)`."""
         group = self.by_id.get(group_id)
         if group is None:
             what = "is not a consumer group" if group_id in self._classic else "not found"
@@ -146,9 +152,10 @@ class ConsumerGroups:
         return group
 
     def open(self, group_id: str, *, creates: bool) -> Draft:
-        """A draft of the group, made or converted if need be.
+        """Return a draft of the group; if `creates`, create it or upgrade a classic group.
 
-        Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED if there are too many groups.
+        Raises `KafkaError(GROUP_ID_NOT_FOUND)` if the group does not exist or cannot be upgraded,
+        and `KafkaError(GROUP_MAX_SIZE_REACHED)` if there are too many groups.
         """
         group = self.by_id.get(group_id)
         if group is not None or not creates:
@@ -177,7 +184,7 @@ class ConsumerGroups:
         raise cannot_upgrade(classic.group_id, reason)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED unless the member is in the group already."""
+        """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if a new member exceeds the group's limit."""
         known = member_id in group.members or group.static_member(instance_id) is not None
         if not known and len(group.members) >= self.config.members_max:
             raise KafkaError(
@@ -189,9 +196,9 @@ class ConsumerGroups:
     def check_subscription(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED if all members together would say too much.
+        """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if the subscriptions exceed the group's limit.
 
-        To be followed by `check_memory`, when it is drafted what the group would be.
+        The caller calls `check_memory` once the draft is complete.
         """
         check_subscriptions(
             group.subscription_bytes,
@@ -201,14 +208,15 @@ class ConsumerGroups:
         )
 
     def check_memory(self, draft: Draft) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED if there is no room for what the group would take."""
+        """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if the draft needs more memory than there
+        is."""
         retired = 0 if draft.retires is None else draft.retires.memory
         more = draft.group.memory - draft.live.memory - retired
         if not self._has_memory(draft.group_id, more):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
 
     def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:
-        """Writes what was drafted, if anything, and then calls one of the two."""
+        """Return the decision that writes the draft and then calls `committed` or `failed`."""
 
         def on_commit(now: Now) -> None:
             if draft.retires is not None:
@@ -223,8 +231,10 @@ class ConsumerGroups:
         return self._changes.change(draft.group_id, decision)
 
     def _retire(self, now: Now, classic: ClassicGroup) -> None:
-        """Ends a classic group that has become a consumer group: whoever waits has to join again,
-        and whoever was given an id may still come with it."""
+        """Remove a classic group that has become a consumer group.
+
+        Its parked requests get REBALANCE_IN_PROGRESS, so that the members join again.
+        """
         group_id = classic.group_id
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
             self._deadlines.cancel(TimerKey(kind, group_id))
@@ -240,7 +250,7 @@ class ConsumerGroups:
         for each in group.members.values() if group is not None else ():
             self.arm(now, group_id, each)
 
-    # Members that go
+    # Members that leave
 
     def fence(
         self,
@@ -250,7 +260,7 @@ class ConsumerGroups:
         committed: Committed,
         failed: Failed,
     ) -> Decision:
-        """Takes members out; if none of the consumer protocol is left, the group changes back."""
+        """Remove members; downgrade the group if no member of the consumer protocol is left."""
         staying = [each for each in group.members.values() if each.member_id not in leaving]
         if staying and self.may_downgrade(staying):
             return self.downgrade(now, Draft(group), leaving, committed, failed, rebalances=True)
@@ -264,6 +274,7 @@ class ConsumerGroups:
         return self.finish(draft, on_commit, failed)
 
     def may_downgrade(self, staying: Collection[ConsumerMember]) -> bool:
+        """Return whether a group of these members may become a classic group."""
         return (
             self.config.migration.downgrades
             and len(staying) <= self._classic_members_max
@@ -280,10 +291,10 @@ class ConsumerGroups:
         *,
         rebalances: bool,
     ) -> Decision:
-        """Makes a classic group of the draft, without the members that leave.
+        """Replace the group by a classic one, without the members that leave.
 
         Args:
-            rebalances: whether its members have to join again, for the assignment is not theirs.
+            rebalances: whether the members have to join again because the assignment is outdated.
         """
         group_id = draft.group_id
         members = set(draft.group.members) | set(draft.live.members)
@@ -309,10 +320,11 @@ class ConsumerGroups:
     def arm(
         self, now: Now, group_id: str, member: ConsumerMember, *, progressed: bool = True
     ) -> None:
-        """Sets a member's timers by what it is now.
+        """Set a member's timers by its state.
 
         Args:
-            progressed: whether its assignment has changed, so that it has all its time again.
+            progressed: whether its assignment has changed, so that the rebalance timeout begins
+                again.
         """
         session_ms = self.session_timeout_ms(group_id)
         if member.classic is not None:
@@ -327,25 +339,28 @@ class ConsumerGroups:
     def set_timer(
         self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
     ) -> None:
+        """Set a member's timer, in milliseconds from now."""
         self._deadlines.set(TimerKey(kind, group_id, member_id), now.tick_ms + after_ms)
 
     def set_timer_once(
         self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
     ) -> None:
-        """Unless it is set."""
+        """Set a member's timer, unless it is set."""
         if TimerKey(kind, group_id, member_id) not in self._deadlines:
             self.set_timer(now, kind, group_id, member_id, after_ms)
 
     def cancel_timer(self, kind: TimerKind, group_id: str, member_id: str) -> None:
+        """Cancel a member's timer."""
         self._deadlines.cancel(TimerKey(kind, group_id, member_id))
 
     def disarm(self, group_id: str, member_ids: Collection[str]) -> None:
+        """Cancel all timers of these members."""
         for member_id in member_ids:
             for kind in _MEMBER_TIMERS:
                 self.cancel_timer(kind, group_id, member_id)
 
     def on_timer(self, now: Now, group: ConsumerGroup, key: TimerKey) -> Decision:
-        """A member has been silent, or has not done what it was to, for too long."""
+        """Remove a member that has missed its session or rebalance timeout."""
         member = group.members.get(key.member_id)
         if member is None:
             return Result()
@@ -360,7 +375,7 @@ class ConsumerGroups:
         decision = self.fence(now, group, [key.member_id], expired, _nothing)
 
         def failed(now: Now, code: ErrorCode) -> Decision | None:
-            """The member is still there, so its time is still up."""
+            """Retry soon: the member is still in the group."""
             self.set_timer(now, key.kind, key.group_id, key.member_id, _RETRY_MS)
             return decision.failed(now, code) if decision.failed is not None else None
 

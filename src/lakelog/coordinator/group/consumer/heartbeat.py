@@ -1,7 +1,8 @@
-"""ConsumerGroupHeartbeat, versions 0 and 1: all that a member of the consumer protocol does.
+"""ConsumerGroupHeartbeat, versions 0 and 1: the only request of the consumer protocol.
 
-A heartbeat joins the group, changes a subscription, reports what the member has and learns what it
-is to have; -1 and -2 as the epoch leave the group. Refusals are `KafkaError`s with Kafka's texts.
+With a heartbeat a member joins the group, changes its subscription, reports the partitions that it
+owns, and gets its assignment. The epochs -1 and -2 leave the group. Errors are `KafkaError`s with
+the messages of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from lakelog.runtime.api import Random
 
 _OWN_MEMBER_ID_SINCE = 1
 _BLANK = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's `String.trim` takes off."""
+"""Characters that Java's `String.trim` removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """One request with what only its connection knows."""
+    """One request, with what its connection knows of the client."""
 
     request: ConsumerGroupHeartbeatRequest
     version: int
@@ -52,7 +53,10 @@ class ConsumerHeartbeat:
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]
 ) -> None:
-    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could accept."""
+    """Check what does not depend on the group.
+
+    Raises `KafkaError` with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_text(request.member_id, "MemberId can't be empty.")
@@ -97,13 +101,19 @@ def _check(condition: object, text: str) -> None:
 
 
 class ConsumerHeartbeats:
-    """Decides heartbeats that `check_request` has passed."""
+    """Decisions about heartbeats that have passed `check_request`."""
 
     def __init__(self, groups: ConsumerGroups, random: Random) -> None:
         self._groups = groups
         self._random = random
 
     def heartbeat(self, now: Now, beat: ConsumerHeartbeat) -> Decision:
+        """Decide one heartbeat.
+
+        Raises `KafkaError` with GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID or
+        INVALID_REGULAR_EXPRESSION.
+        """
         request = beat.request
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(now, beat)
@@ -112,7 +122,7 @@ class ConsumerHeartbeats:
         owned = _owned(request)
         old = self._member(draft, request, owned)
         new = _updated(old, beat)
-        grows = not new.says_as(old)
+        grows = not new.has_subscription_of(old)
         if grows:
             self._groups.check_subscription(draft.group, old, new)
         rebalancer = self._groups.rebalancer
@@ -133,7 +143,7 @@ class ConsumerHeartbeats:
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, old: ConsumerMember, new: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
-        """The assignment is told when it has changed, and to whoever says everything itself."""
+        """Return the response; it has the assignment if that changed or the request was full."""
         response = ConsumerGroupHeartbeatResponse(
             member_id=new.member_id,
             member_epoch=new.member_epoch,
@@ -151,7 +161,7 @@ class ConsumerHeartbeats:
             response.assignment = _assignment(new.assigned)
         return response
 
-    # Who speaks
+    # The member that sent the request
 
     def _member(
         self, draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Owned | None
@@ -218,14 +228,16 @@ class ConsumerHeartbeats:
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:
+    """Return the error for a member id that the group does not have."""
     text = f"Member {member_id} is not a member of group {group.group_id}."
     return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
 def fenced_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member with this instance id, if it is this one.
+    """Return the member with this instance id and member id.
 
-    Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has taken its place.
+    Raises `KafkaError(UNKNOWN_MEMBER_ID)`, or `KafkaError(FENCED_INSTANCE_ID)` if another process
+    has the instance id.
     """
     member = group.static_member(instance_id)
     if member is None:
@@ -240,10 +252,10 @@ def fenced_static_member(group: ConsumerGroup, member_id: str, instance_id: str)
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """Raises FENCED_MEMBER_EPOCH for any epoch but the member's own.
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
-    The one before is its own too while all it has is still assigned to it: the answer that told it
-    of the new one may have been lost.
+    The previous epoch is valid, too, while the member owns only partitions that are assigned to it:
+    the response with the new epoch may have been lost.
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
@@ -274,7 +286,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def _updated(old: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """With what the request says; what it leaves out has not changed."""
+    """Return the member with the fields of the request; omitted fields keep their values."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

@@ -1,9 +1,9 @@
-"""A member of a consumer group, as its records describe it; never changed, only replaced.
+"""A member of a consumer group, built from its records; immutable.
 
-Stable ◀──────── nothing to give up, nothing missing ─────────┐
+Stable ◀──────── nothing to revoke, nothing missing ──────────┐
   │ the target assignment changed                             │
-  ├──▶ UnrevokedPartitions: it still has what others are to get, and keeps its epoch
-  └──▶ UnreleasedPartitions: it is in the new epoch, but others still have what it is to get
+  ├──▶ UnrevokedPartitions: it owns partitions of others' targets, and keeps its epoch
+  └──▶ UnreleasedPartitions: it is in the new epoch, but others own partitions of its target
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from lakelog.coordinator.group.memory import protocols_bytes
 from lakelog.coordinator.group.subscription_size import protocols_size, topic_names_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
-"""By topic id and partition, the epoch in which it was assigned."""
+"""The epoch in which each partition was assigned, by topic id and partition."""
 Target = Mapping[bytes, frozenset[int]]
 """Partitions by topic id."""
 
 _MEMBER_BYTES = 1536
 _NAME_BYTES = 128
-"""Of a topic that a member subscribes to, beside its name."""
+"""A topic that a member subscribes to, without its name."""
 _HELD_BYTES = 224
-"""Of a partition that a member has: in its assignment and among the owners."""
+"""A partition that a member owns: in its assignment and among the group's owners."""
 _TARGET_TOPIC_BYTES = 384
 _TARGET_BYTES = 64
 
@@ -44,35 +44,40 @@ LEAVE_STATIC_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """As it is written."""
+    """States by their numbers in the log."""
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
     UNRELEASED_PARTITIONS = 3
     UNKNOWN = 127
-    """Written by a newer version: the member has to begin anew."""
+    """Written by a newer version: the member has to rejoin."""
 
     @classmethod
     def of(cls, number: int) -> MemberState:
+        """Return the state with a number of the log, `UNKNOWN` for a number of a newer version."""
         return cls(number) if number in cls.__members__.values() else cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What there is to know of a member that speaks the classic protocol."""
+    """Additional state of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
 
     @property
     def protocol(self) -> str:
-        """The one it is told that the group uses: none matters, the coordinator assigns."""
+        """The assignor in responses to the member; it has no effect, the coordinator assigns."""
         return self.protocols[0][0]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """`member_epoch` 0 has not been given anything yet; -2 is a static member that is away."""
+    """One member.
+
+    `member_epoch` is 0 before the first assignment, and -2 for a static member that has left and
+    may return.
+    """
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -88,19 +93,19 @@ class ConsumerMember:
     assignor: str | None = None
     assigned: Epochs = field(default_factory=dict)
     pending: Epochs = field(default_factory=dict)
-    """What it must give up."""
+    """Partitions that the member has to revoke."""
     classic: ClassicSide | None = None
 
     @property
     def subscription_bytes(self) -> int:
-        """What it says of itself; of the names, characters."""
+        """Size of its subscription; names count in characters."""
         classic = 0 if self.classic is None else protocols_size(self.classic.protocols)
         names = len(self.instance_id or "") + len(self.rack_id or "")
         return topic_names_size(self.topics) + len(self.regex) + names + classic
 
     @property
     def memory(self) -> int:
-        """Bytes by estimate, with its places among the owners."""
+        """Estimated memory in bytes, with its entries among the group's owners."""
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host)
         held = sum(len(each) for part in (self.assigned, self.pending) for each in part.values())
         subscription = sum(map(text_bytes, self.topics)) + text_bytes(self.regex)
@@ -114,50 +119,55 @@ class ConsumerMember:
             + _HELD_BYTES * held
         )
 
-    def says_as(self, other: ConsumerMember) -> bool:
-        """Whether nothing was said since, only assigned."""
-        return self._said == other._said
+    def has_subscription_of(self, other: ConsumerMember) -> bool:
+        """Return whether both have the same subscription."""
+        return self._subscription == other._subscription
 
     @property
-    def _said(self) -> tuple[object, ...]:
+    def _subscription(self) -> tuple[object, ...]:
         return (self.topics, self.regex, self.classic, self.instance_id, self.rack_id)
 
     def is_reconciled(self, epoch: int) -> bool:
+        """Return whether the member has its target assignment of an epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def held(self) -> Iterable[tuple[bytes, int]]:
-        """Every partition that nobody else may have."""
+        """Yield every partition that no other member may own."""
         for partitions in (self.assigned, self.pending):
             for topic_id, epochs in partitions.items():
                 for partition in epochs:
                     yield topic_id, partition
 
     def held_since(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it was assigned; None if it does not have it."""
+        """Return the epoch in which a partition was assigned, None if the member has it not."""
         for partitions in (self.assigned, self.pending):
             if (epoch := partitions.get(topic_id, {}).get(partition)) is not None:
                 return epoch
         return None
 
     def gone(self) -> ConsumerMember:
-        """Without its assignment: what is left when that has been deleted."""
+        """Return the member without an assignment, after the tombstone of that."""
         return replace(
             self, member_epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}, pending={}
         )
 
     def away(self) -> ConsumerMember:
-        """A static member that has left and will be back. Its next epochs have nothing to do with
-        those before, so commits of before are no longer told by their epoch."""
+        """Return a static member that has left and may return.
+
+        Its next epochs do not continue the earlier ones, so earlier commits can no longer be
+        validated by epoch.
+        """
         assigned = {topic: dict.fromkeys(each, 0) for topic, each in self.assigned.items()}
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending={})
 
     def renamed(self, member_id: str) -> ConsumerMember:
-        """The same static member in another process."""
+        """Return the same static member for another process."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_epoch=0)
 
     # Records
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        """Return the record of the member's subscription."""
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -171,6 +181,7 @@ class ConsumerMember:
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """Return the member with a stored subscription."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -185,6 +196,7 @@ class ConsumerMember:
         )
 
     def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        """Return the record of the member's assignment."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_epoch,
@@ -194,6 +206,7 @@ class ConsumerMember:
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        """Return the member with a stored assignment."""
         return replace(
             self,
             member_epoch=value.member_epoch,
@@ -205,6 +218,7 @@ class ConsumerMember:
 
 
 def stored_target(target: Target) -> list[TopicPartition]:
+    """Return a target assignment in the format of the log."""
     return [
         TopicPartition(topic_id=topic_id, partitions=sorted(target[topic_id]))
         for topic_id in sorted(target)
@@ -212,7 +226,7 @@ def stored_target(target: Target) -> list[TopicPartition]:
 
 
 def target_bytes(target: Target | None) -> int:
-    """Bytes by estimate."""
+    """Return the estimated memory of a target assignment in bytes."""
     if target is None:
         return 0
     return sum(_TARGET_TOPIC_BYTES + _TARGET_BYTES * len(each) for each in target.values())
@@ -230,7 +244,10 @@ def _stored_epochs(epochs: Epochs) -> list[TopicPartitions]:
 
 
 def _epochs(stored: list[TopicPartitions], member_epoch: int) -> Epochs:
-    """Older brokers wrote no epochs: the member's own is the latest they can be."""
+    """Return assignment epochs; a record of an older broker has none.
+
+    The member's epoch is the latest that they can be.
+    """
     result: dict[bytes, dict[int, int]] = {}
     for topic in stored:
         epochs = topic.assignment_epochs

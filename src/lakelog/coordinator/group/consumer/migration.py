@@ -1,11 +1,11 @@
-"""A group that changes its protocol while it runs (KIP-848, `group.consumer.migration.policy`).
+"""Online migration between the protocols (KIP-848, `group.consumer.migration.policy`).
 
-Upward, a classic group becomes a consumer group when the first member of the consumer protocol
-joins; its members stay in it with what they have, each still speaking the classic protocol.
-Downward, a consumer group becomes a classic one when the last member of the consumer protocol has
-gone. Both are one batch of records: no crash leaves half a group.
+A classic group is upgraded to a consumer group when the first member of the consumer protocol
+joins. Its members stay with their assignment and continue to use the classic protocol. A consumer
+group is downgraded to a classic group when its last member of the consumer protocol has left. Each
+migration is one batch of records, so no crash leaves half a group.
 
-Only the conversions are here; who decides, and when, is in `consumer_groups`.
+This module converts groups; `groups` decides when.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ CONSUMER = "consumer"
 
 
 def classic_tombstone(group_id: str) -> GroupRecord:
+    """Return the record that deletes a classic group."""
     return GroupRecord(GroupMetadataKey(group=group_id), None)
 
 
 def consumer_tombstones(group: ConsumerGroup) -> Draft:
-    """Deletes the group with everything in it."""
+    """Return a draft that deletes the group with all members."""
     draft = Draft(group)
     draft.delete_group()
     return draft
 
 
 def upgraded(classic: ClassicGroup, topics: Topics) -> Draft:
-    """A consumer group with the members and the assignment of a classic one, in its generation.
+    """Return a consumer group with the members and the assignment of a classic one.
 
-    Raises GROUP_ID_NOT_FOUND if what the members said to each other cannot be read, or would be
-    lost.
+    Its epoch is the classic group's generation. Raises `KafkaError(GROUP_ID_NOT_FOUND)` if a
+    subscription or an assignment is malformed, or has user data that would be lost.
     """
     draft = Draft(
         ConsumerGroup(classic.group_id),
@@ -87,6 +88,7 @@ def _upgraded_member(classic: ClassicGroup, member: Member, topics: Topics) -> C
 
 
 def subscription_of(classic: ClassicGroup, member: Member) -> ConsumerProtocolSubscription:
+    """Return a classic member's subscription. Raises `KafkaError` if it is malformed."""
     try:
         return decode_versioned(ConsumerProtocolSubscription, member.metadata(classic.protocol))
     except WireError as error:
@@ -119,6 +121,7 @@ def _assigned(classic: ClassicGroup, member: Member, topics: Topics) -> dict[byt
 
 
 def cannot_upgrade(group_id: str, reason: str) -> KafkaError:
+    """Return the error for a classic group that cannot be upgraded."""
     text = f"Cannot upgrade classic group {group_id} to consumer group because {reason}"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
@@ -126,7 +129,10 @@ def cannot_upgrade(group_id: str, reason: str) -> KafkaError:
 def downgraded(
     group: ConsumerGroup, leaving: Collection[str], topics: Topics, wall_ms: int
 ) -> ClassicGroup:
-    """A classic group, in the group's epoch, of the members that stay; all must be classic."""
+    """Return a classic group of the members that stay, all of which use the classic protocol.
+
+    Its generation is the consumer group's epoch.
+    """
     classic = ClassicGroup(group.group_id)
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER
@@ -156,6 +162,7 @@ def _downgraded_member(member: ConsumerMember) -> Member:
 
 
 def classic_record(classic: ClassicGroup) -> GroupRecord:
+    """Return the record of a classic group with its assignment."""
     assignments = {each.member_id: each.assignment for each in classic.members.values()}
     return classic.record(assignments)
 
@@ -163,7 +170,7 @@ def classic_record(classic: ClassicGroup) -> GroupRecord:
 def encode_assignment(
     subscription: bytes, partitions: Mapping[bytes, Iterable[int]], topics: Topics
 ) -> bytes:
-    """As a classic member reads it, in the version of its own subscription."""
+    """Return an assignment for a classic member, in the version of its subscription."""
     named = [
         TopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
         for topic_id in partitions

@@ -1,7 +1,7 @@
-"""Who may commit and fetch the offsets of a consumer group (KIP-848, KIP-1251).
+"""Checks of commits and fetches of a consumer group's offsets (KIP-848, KIP-1251).
 
-A member speaks for its own epoch. A commit of an older one is taken as well, for partitions that
-the member has had ever since: the answer that told it of the new epoch may be on its way.
+A member has to send its own epoch. A commit with an older epoch is accepted for partitions that the
+member has owned since then: the response with the new epoch may still be on its way.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ def check_consumer_commit(
     *,
     version: int | None,
 ) -> None:
-    """Raises `KafkaError` unless these partitions, by topic id, may be committed.
+    """Raise `KafkaError` unless the sender may commit offsets of these partitions.
 
     Args:
-        version: of OffsetCommit; None for an offset in a transaction, which asks less of who sends
-            it (KIP-447).
+        partitions: topic id and partition.
+        version: version of OffsetCommit; None for an offset in a transaction, which may come
+            without a member id (KIP-447).
+
+    Raises UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
     """
     if epoch < 0 and not group.members:
         return
@@ -54,7 +57,11 @@ def check_consumer_commit(
 
 
 def check_consumer_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Raises `KafkaError`; whoever gives neither id nor epoch may always fetch."""
+    """Raise `KafkaError` unless the sender may fetch offsets.
+
+    A client that sends neither member id nor epoch may always fetch. Raises UNKNOWN_MEMBER_ID,
+    STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
+    """
     if member_id is None and epoch < 0:
         return
     member = _member(group, member_id or "")
@@ -65,7 +72,12 @@ def check_consumer_fetch(group: ConsumerGroup, member_id: str | None, epoch: int
 def commit_partitions(
     topics: Topics, named: Iterable[tuple[str, bytes, Iterable[int]]], *, by_id: bool
 ) -> list[tuple[bytes, int]]:
-    """By topic id, from name, id and partitions; topics there are not have none."""
+    """Return topic ids and partitions of a commit, without topics that do not exist.
+
+    Args:
+        named: name, topic id and partitions of each topic.
+        by_id: whether the topic ids count, not the names.
+    """
     found: list[tuple[bytes, int]] = []
     for name, topic_id, partitions in named:
         known = topic_id if by_id else topics.topic_id(name)

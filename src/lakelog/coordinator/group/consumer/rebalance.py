@@ -1,7 +1,7 @@
-"""The steps of a consumer group's decisions: subscribe, assign, reconcile, or take members out.
+"""The steps of a consumer group's decisions: subscribe, assign, reconcile, remove members.
 
-Each works on a draft, and sees what the one before has written there. Sources: KIP-848, KIP-1101
-(hash of the topics), KIP-1263 (assignment interval), and Apache Kafka 4.4's behaviour.
+Each step works on a draft with the records of the steps before. Sources: KIP-848, KIP-1101 (hash of
+the topics), KIP-1263 (assignment interval), and the behaviour of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from lakelog.coordinator.shard import Now
 
 
 class ConsumerRebalancer:
-    """`interval_ms` is the shortest time between two target assignments of a group."""
+    """The steps for the groups of one shard.
+
+    Args:
+        interval_ms: returns the shortest time between two target assignments of a group.
+    """
 
     def __init__(
         self, config: ConsumerConfig, topics: Topics, interval_ms: Callable[[str], int]
@@ -38,13 +42,14 @@ class ConsumerRebalancer:
 
     @property
     def default_assignor(self) -> str:
+        """The assignor of groups whose members name none."""
         return self._config.assignors[0]
 
     def subscribe(self, draft: Draft, now: Now, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Writes what a member says of itself, and raises the group's epoch if that, or the topics
-        themselves, change what there is to assign.
+        """Write a member's subscription; raise the group epoch if it or the topics have changed.
 
-        Returns whether the member's subscription has changed. Raises INVALID_REGULAR_EXPRESSION.
+        Returns whether the member's subscription has changed. Raises
+        `KafkaError(INVALID_REGULAR_EXPRESSION)`.
         """
         votes = new.assignor != old.assignor
         before = draft.group.preferred_assignor(self.default_assignor) if votes else None
@@ -68,7 +73,7 @@ class ConsumerRebalancer:
             draft.delete_partition_metadata()
 
     def assign(self, draft: Draft, now: Now) -> None:
-        """Makes the target assignment of the group's epoch, unless the last one is too recent."""
+        """Compute the target assignment of the group's epoch, unless the last one is recent."""
         group = draft.group
         if not self.may_assign(group, now):
             return
@@ -78,7 +83,7 @@ class ConsumerRebalancer:
         draft.put_target_epoch(group.epoch, now.wall_ms)
 
     def may_assign(self, group: ConsumerGroup, now: Now) -> bool:
-        """Whether there is a new target assignment to make, and it is time for it."""
+        """Return whether a new target assignment is needed, and the last one is not recent."""
         age_ms = now.wall_ms - group.assignment_timestamp_ms
         is_recent = 0 <= age_ms < self._interval_ms(group.group_id)
         is_recent = is_recent and group.assignment_timestamp_ms != 0
@@ -108,7 +113,7 @@ class ConsumerRebalancer:
     def reconcile(
         self, draft: Draft, member: ConsumerMember, owned: Owned | None, *, changed: bool
     ) -> ConsumerMember:
-        """Takes a member a step towards its target; `changed` is what `subscribe` returned."""
+        """Move a member one step towards its target; `changed` is the result of `subscribe`."""
         group = draft.group
         if not changed and member.is_reconciled(group.assignment_epoch):
             return member
@@ -124,7 +129,7 @@ class ConsumerRebalancer:
         return updated
 
     def replace(self, draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Gives a static member's place, and all that it has, to its new process."""
+        """Replace a static member by its new process, with its assignment and target."""
         new = old.renamed(member_id)
         target = draft.group.target.get(old.member_id, {})
         draft.remove_member(old.member_id)
@@ -134,14 +139,14 @@ class ConsumerRebalancer:
         return new
 
     def remove(self, draft: Draft, member_ids: Iterable[str]) -> None:
-        """Takes members out, and what only they had subscribed to."""
+        """Remove members, and regular expressions that no other member has."""
         for member_id in member_ids:
             draft.remove_member(member_id)
         forget_unused(draft)
         found = metadata_hash(draft.group.subscribed_topics(), self._topics)
         draft.put_epoch(draft.group.epoch + 1, found)
         if not draft.group.members:
-            # Nobody is left to wait for: whoever joins next is assigned at once.
+            # No member is left whose partitions could be in use: the next one is assigned at once.
             draft.put_target_epoch(draft.group.epoch, 0)
 
 

@@ -1,10 +1,10 @@
-"""How a member comes to its target assignment: what it gives up, and then what it is given.
+"""Reconciles a member with its target assignment: it revokes partitions, then it gets others.
 
-A member is told to give up first, and stays in its epoch until it no longer reports what it was to
-give up. Then it goes to the target's epoch and is given whatever of its target is free; for the
-rest it waits. So no partition ever has two owners, and nobody waits for the whole group.
+A member has to revoke first, and keeps its epoch until it no longer reports the revoked partitions.
+Then it gets the target's epoch and the free partitions of its target; it waits for the others. So
+no partition ever has two owners, and no member waits for the whole group.
 
-Sources: KIP-848, and Apache Kafka 4.4's behaviour.
+Sources: KIP-848, and the behaviour of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Epochs, MemberState, Target
 
 Owned = Mapping[bytes, Set[int]]
-"""What a member says it has, by topic id."""
+"""Partitions that a member reports as its own, by topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a member is to go.
+    """The target of one member.
 
     Attributes:
-        subscribed: ids of the topics it subscribes to now; it is given nothing else.
-        is_free: whether nobody has a partition.
+        epoch: epoch of the target assignment.
+        target: partitions by topic id.
+        subscribed: ids of the topics that the member subscribes to; it gets no others.
+        is_free: returns whether no member owns a partition.
     """
 
     epoch: int
@@ -37,17 +39,19 @@ class Goal:
 def reconcile(
     member: ConsumerMember, goal: Goal, owned: Owned | None, *, subscription_changed: bool
 ) -> ConsumerMember:
-    """The member a step further, or as it is if it cannot take one.
+    """Return the member after its next step, or unchanged if it has to wait.
 
     Args:
-        owned: None if the member has not said.
+        owned: partitions that the member reports, None if it reports none in this request.
 
-    Raises FENCED_MEMBER_EPOCH for a state of a newer version, unless the member has nothing.
+    Raises `KafkaError(FENCED_MEMBER_EPOCH)` for a state that a newer version wrote, unless the
+    member owns nothing.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            "The member's state is unknown here: it must give up its partitions and join again.",
+            "The member's state was written by a newer version: it must abandon its partitions and "
+            "rejoin.",
         )
     has_arrived = member.is_reconciled(goal.epoch)
     is_giving_up = member.state is MemberState.UNREVOKED_PARTITIONS and _has(owned, member.pending)
@@ -91,8 +95,10 @@ def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> Consume
 
 
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal, owned: Owned | None) -> ConsumerMember:
-    """A member that has given up a subscription must not be left with its partitions until the
-    next target assignment is made."""
+    """Revoke partitions of topics that the member no longer subscribes to.
+
+    The next target assignment may be computed much later (KIP-1263).
+    """
     kept = _select(member.assigned, lambda topic, _: topic in goal.subscribed)
     dropped = _select(member.assigned, lambda topic, _: topic not in goal.subscribed)
     if not dropped:
@@ -107,7 +113,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal, owned: Owned | None) 
 
 
 def _has(owned: Owned | None, partitions: Epochs) -> bool:
-    """Whether the member has any of them; one that has not said may have all."""
+    """Return whether the member may own any of the partitions; without a report it may own all."""
     if owned is None:
         return True
     return any(

@@ -2,12 +2,12 @@
 
 Key types 3 to 8 and 16; every value has version 0 and is flexible. A group is
 
-    3   its epoch, and a hash of the topics it reads (KIP-1101)
-    4   the topics it read; only older brokers write it, and it is deleted when met
-    5   a member: who it is and what it subscribes to
-    6   the epoch of the target assignment, and when it was made (KIP-1263)
-    7   a member's share of the target assignment
-    8   what a member has been given, and what it must give up
+    3   its epoch, and a hash of the topics that it subscribes to (KIP-1101)
+    4   these topics; only older brokers write it, and this broker deletes it
+    5   a member: its ids and its subscription
+    6   the epoch of the target assignment, and when it was computed (KIP-1263)
+    7   a member's part of the target assignment
+    8   a member's assignment, and the partitions that it has to revoke
     16  the topics that match a regular expression
 
 Sources: the schemas of the same names in the jar kafka-group-coordinator 4.4.0.
@@ -72,7 +72,7 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """Of a member that speaks the classic protocol."""
+    """Additional fields of a member that uses the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -90,7 +90,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     classic_member_metadata: ClassicMemberMetadata | None = struct(
         ClassicMemberMetadata, nullable="0+", tag=0
     )
-    """Null is written, and not the default."""
+    """Null is written explicitly."""
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
@@ -100,7 +100,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0)
-    """Milliseconds since the epoch; 0: the next assignment need not wait."""
+    """Milliseconds since the epoch; 0 means that the next assignment need not wait."""
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0"):
@@ -126,8 +126,8 @@ class TopicPartitions(Struct):
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
     assignment_epochs: list[int] | None = array(int32, nullable="0+", tag=0)
-    """When each partition was assigned to the member (KIP-1251); as many as there are of those, or
-    none if an older broker wrote it."""
+    """The epoch in which each partition was assigned (KIP-1251), one for each partition; null in
+    records of older brokers."""
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
@@ -146,7 +146,7 @@ class ConsumerGroupRegularExpressionKey(Message, versions="0"):
 class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     topics: list[str] = array(string)
     version: int = int64()
-    """Of the metadata in which these topics matched."""
+    """Version of the metadata with these topics."""
     timestamp: int = int64()
 
 
@@ -175,7 +175,7 @@ CONSUMER_GROUP_KEY_TYPES = {key: kind for kind, (key, _) in CONSUMER_GROUP_RECOR
 
 
 class ConsumerGroupRecord(NamedTuple):
-    """`value` is of the class that belongs to the key's, or null: the key is deleted."""
+    """A record; `value` has the class that belongs to the key's class, or is None, a tombstone."""
 
     key: ConsumerGroupKey
     value: Message | None

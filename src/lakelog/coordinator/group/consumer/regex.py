@@ -1,7 +1,7 @@
-"""Subscription by regular expression, in RE2's syntax and with RE2 itself.
+"""Subscription by regular expression, with RE2 and its syntax.
 
-RE2 takes time that is linear in the length of the name, whatever the expression: one member cannot
-stop the broker with one of its own making. `re` could.
+RE2 matches in time linear in the length of the name, for any expression. So no member can block the
+broker with an expression, as would be possible with `re`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 
 
 def check_regex(text: str) -> None:
-    """Raises INVALID_REGULAR_EXPRESSION."""
+    """Raise `KafkaError(INVALID_REGULAR_EXPRESSION)` unless RE2 can compile the expression."""
     re2, options = _re2()
     try:
         re2.compile(text, options)
@@ -28,9 +28,10 @@ def check_regex(text: str) -> None:
 
 
 def matching(text: str, topics: Iterable[str]) -> frozenset[str]:
-    """The topics whose whole name matches; none for an expression that RE2 does not take.
+    """Return the topics whose whole name matches; none for a malformed expression.
 
-    Through a set of one: a single expression's own methods build spans, and take ten times as long.
+    The set has one expression: the methods of a single expression build spans and take ten times as
+    long.
     """
     re2, options = _re2()
     pattern = re2.Set.FullMatchSet(options)
@@ -43,7 +44,7 @@ def matching(text: str, topics: Iterable[str]) -> frozenset[str]:
 
 
 def _re2() -> tuple[Any, Any]:
-    import re2  # not before it is needed: most brokers never need it
+    import re2  # most brokers never need it, and its import takes time
 
     options = re2.Options()
     options.log_errors = False

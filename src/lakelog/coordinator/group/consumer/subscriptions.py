@@ -1,4 +1,4 @@
-"""What the members of a consumer group subscribe to, seen against the topics there are."""
+"""The subscriptions of a consumer group's members, resolved against the existing topics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lakelog.coordinator.shard import Now
 _COUNT = Format(">i")
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Expressions are not looked at again before, however many topics come and go."""
+"""Shortest time between two searches for matching topics, however often topics change."""
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """Differs when the topics or their partitions do; 0 for no topics.
+    """Return a hash of topics and their partition counts; 0 if no topic exists (KIP-1101).
 
-    Kafka keeps an XXH3 there. Only equality is ever looked at, so a log that another broker wrote
-    costs each group one rebalance, not its state.
+    Kafka uses XXH3. Hashes are compared for equality only, so a log that another broker wrote costs
+    each group one rebalance, not its state.
     """
     digest = hashlib.blake2b(digest_size=8)
     found = False
@@ -36,28 +36,29 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
 
 def subscribed_ids(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> set[bytes]:
-    """Ids of the topics there are."""
+    """Return the ids of existing topics that a member subscribes to."""
     ids = (topics.topic_id(name) for name in group.topics_of(member))
     return {topic_id for topic_id in ids if topic_id is not None}
 
 
 class Regexes:
-    """Keeps the topics that match a group's regular expressions.
+    """The topics that match the regular expressions of groups.
 
-    Kafka looks for them in the background and tells the members later; here it is done at once,
-    which spares every join by expression a heartbeat interval.
+    Kafka resolves an expression in the background and assigns later. Here the heartbeat resolves
+    it, which saves a member that joins by expression one heartbeat interval.
     """
 
     def __init__(self, topics: Topics, refresh_interval_ms: int) -> None:
         self._topics = topics
         self._refresh_interval_ms = refresh_interval_ms
         self.new_topics_version = 0
-        """Of the metadata in which the newest topic came into being."""
+        """Version of the metadata in which the newest topic was created."""
 
     def update(self, draft: Draft, now: Now, old_regex: str, new_regex: str) -> bool:
-        """Follows the change of one member's expression, and looks at all again if it is time.
+        """Apply the change of a member's expression, and resolve all expressions that are due.
 
-        Returns whether the group's topics may have changed. Raises INVALID_REGULAR_EXPRESSION.
+        Returns whether the group's topics may have changed. Raises
+        `KafkaError(INVALID_REGULAR_EXPRESSION)`.
         """
         changed = old_regex != new_regex
         if changed and new_regex and new_regex not in draft.group.regexes:
@@ -88,6 +89,6 @@ class Regexes:
 
 
 def forget_unused(draft: Draft) -> None:
-    """Deletes expressions that no member has any more."""
+    """Delete expressions that no member has any more."""
     for regex in [each for each in draft.group.regexes if each not in draft.group.regex_counts]:
         draft.put_regex(regex, None)

@@ -1,11 +1,11 @@
-"""Offsets and groups that are not needed any more: looked for at intervals, and deleted.
+"""Deletes expired offsets and empty groups at intervals (`offsets.retention.check.interval.ms`).
 
-`expiry` says what may go. A group goes with the last of its offsets, if nobody is in it.
+`expiry` decides which offsets have expired. A group without members is deleted with its last
+offset.
 """
 
 from __future__ import annotations
 
-from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.deletion import group_tombstones
@@ -17,20 +17,24 @@ from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result
 
 _PAUSE_MS = 10_000
-"""Between two looks, however much room is asked for."""
+"""Shortest time between two checks, when groups wait for room."""
 
 
 class Cleanup:
+    """The periodic check of one shard."""
+
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def schedule(self, now: Now) -> None:
+        """Set the timer of the next check."""
         interval_ms = self._state.config.offsets_retention_check_ms
         self._state.next_expiry_ms = now.tick_ms + min(interval_ms, _PAUSE_MS)
         self._state.expires_soon = False
         self._state.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def expire(self, now: Now) -> list[Decision]:
+        """Return the decisions that delete expired offsets and empty groups."""
         self.schedule(now)
         state = self._state
         group_ids = state.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
@@ -41,7 +45,7 @@ class Cleanup:
         def decide(now: Now) -> Decision:
             return self._expire_group(now, group_id)
 
-        return self._state.changes.enter(now, group_id, decide, _nobody_to_tell, exclusive=True)
+        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
 
     def _expire_group(self, now: Now, group_id: str) -> Decision:
         state = self._state
@@ -69,7 +73,3 @@ def _is_idle(group: AnyGroup | None) -> bool:
     if isinstance(group, ConsumerGroup):
         return not group.members
     return group is None or (group.state is GroupState.EMPTY and not group.pending_joins)
-
-
-def _nobody_to_tell(_: ErrorCode) -> None:
-    pass

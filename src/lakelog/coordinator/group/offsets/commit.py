@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 10: which commits are accepted, and their records."""
+"""OffsetCommit, versions 2 to 10: checks the sender and plans the records."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ _TIME_MAX = (1 << 63) - 1
 def check_commit(
     group: ClassicGroup | None, known: bool, request: OffsetCommitRequest, version: int
 ) -> None:
-    """Whether a commit may be taken from whoever sends it; raises `KafkaError` if not.
+    """Raise `KafkaError` unless the sender may commit offsets.
+
+    A request with generation -1 and without a member id comes from a simple consumer. It manages
+    its own assignment, and may commit only to a group without members.
 
     Args:
-        group: None if no member has ever joined it here.
-        known: whether there are committed offsets.
+        group: None if the group never had members.
+        known: whether the group has committed offsets.
 
-    A generation of -1 without a member id is a simple consumer's: it manages its own assignment
-    and may only use a group without members.
+    Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
+    REBALANCE_IN_PROGRESS.
     """
     generation = request.generation_id_or_member_epoch
     if group is None and not known and generation >= 0:
@@ -56,10 +59,10 @@ def plan_commit(
     metadata_max: int,
     now_ms: int,
 ) -> tuple[list[OffsetRecord], list[OffsetCommitResponseTopic]]:
-    """The records of those offsets that can be committed, and the answer for all.
+    """Return the records of the valid offsets, and the response for all.
 
     Args:
-        metadata_max: UTF-16 code units of the text kept with an offset.
+        metadata_max: maximum length of an offset's metadata in UTF-16 code units.
         now_ms: milliseconds since the epoch.
     """
     records: list[OffsetRecord] = []
@@ -100,7 +103,7 @@ def _value(
         value.leader_epoch = partition.committed_leader_epoch
         value.topic_id = topic_id
     else:
-        # The only version with a time to expire (v1) has neither epoch nor topic id.
+        # Version 1 is the only one with an expiry time; it has neither epoch nor topic id.
         value.expire_timestamp = min(now_ms + retention_ms, _TIME_MAX)
     return value
 
@@ -110,7 +113,7 @@ def _utf16_length(text: str) -> int:
 
 
 def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> list[OffsetCommitResponseTopic]:
-    """The same code for every partition."""
+    """Return a response with the same code for every partition."""
     return [
         OffsetCommitResponseTopic(
             name=topic.name,

@@ -1,9 +1,9 @@
-"""Which committed offsets have been kept long enough (KIP-211, KAFKA-13636).
+"""Decides which committed offsets have expired (KIP-211, KAFKA-13636).
 
-They stay while a group has members that may need them: an offset expires when its group has been
-empty for the retention time, when no member of a stable group subscribes to its topic, or, for
-simple consumers, when that much time has passed since the commit. A commit that named its own time
-(OffsetCommit v2 to v4) expires then instead, but never under a group that is in use.
+Offsets stay while members may need them. An offset expires when its group has been empty for the
+retention time. In a stable group it expires after the retention time if no member subscribes to its
+topic. Without a group (simple consumers) it expires after the retention time. A commit with its own
+expiry time (OffsetCommit versions 2 to 4) expires at that time instead, unless its group is in use.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def expired_offsets(
     now_ms: int,
     retention_ms: int,
 ) -> list[OffsetCommitKey]:
-    """Args:
-    group: None if it has offsets only.
-    now_ms: milliseconds since the epoch.
+    """Return the keys of a group's expired offsets.
+
+    Args:
+        group: None if the group has offsets only.
+        now_ms: milliseconds since the epoch.
     """
     rule = _rule(group)
     if rule is None:
@@ -53,7 +55,10 @@ def _expires_at(value: OffsetCommitValue, kept_since_ms: int, retention_ms: int)
 def _rule(
     group: ClassicGroup | ConsumerGroup | None,
 ) -> tuple[KeptSince, frozenset[str]] | None:
-    """From when the time counts, and for which topics it does not; None if nothing expires."""
+    """Return when the retention time begins, and the topics whose offsets do not expire.
+
+    None means that no offset expires.
+    """
     if isinstance(group, ConsumerGroup):
         return lambda value: value.commit_timestamp, frozenset(group.subscribed_topics())
     if group is None or group.state is GroupState.EMPTY:
@@ -66,7 +71,7 @@ def _rule(
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """None if a subscription cannot be read: then nobody knows what is in use."""
+    """Return the topics that members subscribe to, None if a subscription is malformed."""
     topics: set[str] = set()
     for member in group.members.values():
         try:

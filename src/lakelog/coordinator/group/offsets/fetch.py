@@ -1,8 +1,8 @@
-"""OffsetFetch, versions 1 to 10: one group in the older form, several from v8.
+"""OffsetFetch, versions 1 to 10: one group before version 8, several since.
 
-A partition without a commit is answered with offset -1 and no error, and so is a group that does
-not exist. With `require_stable` a partition whose offset may be replaced by a transaction that is
-still open is answered UNSTABLE_OFFSET_COMMIT (KIP-447).
+A partition without a committed offset gets offset -1 without an error, and so does a group that
+does not exist. With `require_stable`, a partition with an offset in an open transaction gets
+UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ def fetch_offsets(
     table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
 ) -> OffsetFetchResponse:
-    """Args:
-    table_of: the offsets of a group's partition; raises `KafkaError` where there are none, or
-        none for whoever asks.
+    """Return the response to OffsetFetch.
+
+    Args:
+        table_of: returns the offsets of a group's partition; raises `KafkaError` if this broker
+            does not coordinate the group, or the sender may not fetch its offsets.
     """
     if version >= _GROUPS_SINCE:
         groups = [
@@ -83,7 +85,7 @@ def _fetch_group(
 def _mark_unstable(
     table: OffsetTable, group_id: str, answers: list[OffsetFetchResponseTopics], topics: Topics
 ) -> None:
-    """Takes back what an open transaction may replace."""
+    """Replace offsets that an open transaction may replace by UNSTABLE_OFFSET_COMMIT."""
     if group_id not in table.pending:
         return
     for topic in answers:
@@ -99,7 +101,7 @@ def _mark_unstable(
 def _all_topics(
     table: OffsetTable, group_id: str, topics: Topics
 ) -> list[OffsetFetchResponseTopics]:
-    """Every offset of the group, but those of topics that are gone."""
+    """Return every offset of the group, except those of deleted topics."""
     answers = []
     for name in table.of_group(group_id):
         topic_id = topics.topic_id(name)
@@ -162,7 +164,10 @@ def _older_response(
     wanted: Iterable[OffsetFetchRequestTopics] | None,
     version: int,
 ) -> OffsetFetchResponse:
-    """Before v8 there is one group; before v2 its error has no place but the partitions."""
+    """Return the response for one group (before version 8).
+
+    Before version 2 the response has no error code of its own; each partition gets it.
+    """
     answers = group.topics
     if group.error_code and version < 2:
         code = ErrorCode(group.error_code)

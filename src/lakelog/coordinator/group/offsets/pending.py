@@ -1,8 +1,8 @@
 """Offsets of open transactions.
 
-They are in the log from TxnOffsetCommit on, and the transaction's commit marker makes them count.
-Until then the partition's offset is unstable (KIP-447). An offset committed later in the log than a
-pending one replaces it, whichever way the pending one's transaction ends.
+TxnOffsetCommit writes them to the log; the transaction's commit marker makes them valid. Until then
+the partition's offset is unstable (KIP-447). An offset that was committed later in the log
+overtakes a pending one: it stays, whether the pending offset's transaction commits or aborts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OffsetKey = tuple[str, str, int]
 class _Pending:
     record: OffsetRecord
     serial: int
-    """Of its place in the log."""
+    """Number that rises with the position in the log."""
     is_overtaken: bool = False
 
 
@@ -45,9 +45,11 @@ class PendingOffsets:
         return group_id in self._groups
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction has an offset for the partition."""
         return (group_id, topic, partition) in self._keys
 
     def add(self, record: OffsetRecord, producer_id: int) -> None:
+        """Add an offset of a producer's open transaction."""
         key = _key(record.key)
         offsets = self._producers.setdefault(producer_id, {})
         if key not in offsets:
@@ -60,11 +62,11 @@ class PendingOffsets:
         offsets[key] = _Pending(record, self._serial)
 
     def of_group(self, group_id: str) -> list[tuple[str, int]]:
-        """Topics and partitions."""
+        """Return topics and partitions with pending offsets of a group."""
         return [(topic, partition) for group, topic, partition in self._keys if group == group_id]
 
     def overtake(self, key: OffsetCommitKey) -> None:
-        """This offset has been committed otherwise, later than all that are pending."""
+        """Note a later commit of the offset, without a transaction."""
         self._overtake(_key(key), self._serial + 1)
 
     def _overtake(self, key: OffsetKey, serial: int) -> None:
@@ -73,7 +75,7 @@ class PendingOffsets:
             pending.is_overtaken |= pending.serial < serial
 
     def end(self, producer_id: int, *, commit: bool) -> list[OffsetRecord]:
-        """Forgets what is pending of a producer; returns what is to be applied."""
+        """End a producer's transaction; return the offsets that become valid."""
         applied = []
         for key, pending in self._producers.pop(producer_id, {}).items():
             self._account.note(key[0], -pending_offset_bytes(*pending.record))

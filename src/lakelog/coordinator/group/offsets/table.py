@@ -1,7 +1,7 @@
 """Committed offsets by group, topic and partition.
 
-An offset is kept with the id of its topic. One that was committed to a deleted topic is never
-returned for a new topic of the same name, even if its tombstone was lost with a crash.
+An offset is stored with the id of its topic. So an offset of a deleted topic is never returned for
+a new topic of the same name, even if a crash has lost the offset's tombstone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PartitionOffsets = dict[int, OffsetCommitValue]
 
 
 class OffsetTable:
-    """Committed offsets by group, topic and partition."""
+    """The committed offsets of one shard."""
 
     def __init__(self, account: StateAccount, group_count: ShardCount) -> None:
         self._account = account
@@ -29,9 +29,10 @@ class OffsetTable:
         self.pending = PendingOffsets(account)
         self.newcomers: dict[str, int] = {}
         """Groups that have not committed again after `NEWCOMER_MS`, with the time of their first
-        commit known here, milliseconds since the epoch."""
+        known commit in milliseconds since the epoch."""
 
     def replay(self, record: OffsetRecord) -> None:
+        """Apply a committed offset or tombstone that is not part of a transaction."""
         self.pending.overtake(record.key)
         self._apply(record)
 
@@ -64,7 +65,7 @@ class OffsetTable:
             del self.newcomers[group_id]
 
     def growth(self, records: Iterable[OffsetRecord]) -> int:
-        """Bytes that these records would add."""
+        """Return the bytes of memory that these records would add."""
         return sum(
             offset_bytes(key, value)
             - offset_bytes(key, self.of_group(key.group).get(key.topic, {}).get(key.partition))
@@ -72,6 +73,7 @@ class OffsetTable:
         )
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """Apply or drop the pending offsets of a producer."""
         for record in self.pending.end(producer_id, commit=commit):
             self._apply(record)
 
@@ -79,27 +81,32 @@ class OffsetTable:
         return group_id in self._groups
 
     def __len__(self) -> int:
-        """Groups."""
+        """Number of groups with committed offsets."""
         return len(self._groups)
 
     @property
     def group_ids(self) -> list[str]:
+        """Ids of the groups with committed offsets."""
         return list(self._groups)
 
     def of_group(self, group_id: str) -> dict[str, PartitionOffsets]:
-        """By topic and partition; not to be changed."""
+        """Return a group's offsets by topic and partition; the caller must not change them."""
         return self._groups.get(group_id, {})
 
     def find(
         self, group_id: str, topic: str, topic_id: bytes, partition: int
     ) -> OffsetCommitValue | None:
-        """The offset committed to this very topic; an unknown id (all zero) matches any."""
+        """Return the offset committed to the topic with this id, or None.
+
+        The zero id, on either side, matches any id.
+        """
         value = self.of_group(group_id).get(topic, {}).get(partition)
         if value is None or not same_topic(value.topic_id, topic_id):
             return None
         return value
 
     def of_topic(self, topic: str, topic_id: bytes) -> Iterator[OffsetCommitKey]:
+        """Yield the keys of all offsets committed to a topic."""
         for group_id, topics in self._groups.items():
             for partition, value in topics.get(topic, {}).items():
                 if same_topic(value.topic_id, topic_id):
@@ -107,8 +114,10 @@ class OffsetTable:
 
 
 def same_topic(one: bytes, other: bytes) -> bool:
+    """Return whether two topic ids are equal, or one of them is the zero id."""
     return ZERO_UUID in (one, other) or one == other
 
 
 def tombstones(keys: Iterable[OffsetCommitKey]) -> list[OffsetRecord]:
+    """Return a tombstone for each key."""
     return [OffsetRecord(key, None) for key in keys]

@@ -28,10 +28,16 @@ _NEWER_CODES_SINCE = 6
 def check_txn_commit(
     group: ClassicGroup | None, known: bool, request: TxnOffsetCommitRequest, version: int
 ) -> None:
-    """Whether a commit may be taken from whoever sends it; raises `KafkaError` if not.
+    """Raise `KafkaError` unless the sender may commit offsets with its transaction.
 
-    A client that names neither a member nor a generation, as those before KIP-447, is not checked:
-    its producer's epoch is all that fences it.
+    A client that sends neither member id nor generation, as clients before KIP-447 do, is not
+    checked: only the epoch of its producer fences it.
+
+    Args:
+        group: None if the group never had members.
+        known: whether the group has committed or pending offsets.
+
+    Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
     """
     generation = request.generation_id_or_member_epoch
     if group is None and not known and generation >= 0:
@@ -49,7 +55,7 @@ def check_txn_commit(
 
 
 def older_code(code: ErrorCode, version: int) -> ErrorCode:
-    """A member's stale epoch is an illegal generation to clients that know no epochs."""
+    """Return ILLEGAL_GENERATION for STALE_MEMBER_EPOCH in versions that have no member epochs."""
     stale = code is ErrorCode.STALE_MEMBER_EPOCH
     return ErrorCode.ILLEGAL_GENERATION if stale and version < _NEWER_CODES_SINCE else code
 
@@ -57,7 +63,7 @@ def older_code(code: ErrorCode, version: int) -> ErrorCode:
 def as_offset_commit(
     request: TxnOffsetCommitRequest, version: int
 ) -> tuple[OffsetCommitRequest, int]:
-    """The same offsets as an OffsetCommit, and its version."""
+    """Return an OffsetCommit request with the same offsets, and its version."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic.name,
@@ -80,6 +86,7 @@ def as_offset_commit(
 
 
 def as_txn_response(topics: list[OffsetCommitResponseTopic]) -> TxnOffsetCommitResponse:
+    """Return the response to TxnOffsetCommit with the codes of an OffsetCommit."""
     answers = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,
@@ -97,7 +104,7 @@ def as_txn_response(topics: list[OffsetCommitResponseTopic]) -> TxnOffsetCommitR
 
 
 def refuse_txn_commit(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same code for every partition."""
+    """Return a response with the same code for every partition."""
     answers = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,

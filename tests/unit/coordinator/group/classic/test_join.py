@@ -79,7 +79,7 @@ async def test_requests_that_no_group_can_take(world: World) -> None:
 
 
 @in_world()
-async def test_errors_carry_a_protocol_name_where_null_cannot_be_said(world: World) -> None:
+async def test_errors_have_an_empty_protocol_name_before_it_is_nullable(world: World) -> None:
     for version, name in ((6, ""), (7, None)):
         refused = await join(world, "stranger", version=version)
         assert refused.protocol_name == name
@@ -110,7 +110,7 @@ async def test_a_third_member_starts_a_rebalance_that_all_must_join(world: World
 
 
 @in_world()
-async def test_who_does_not_rejoin_in_time_is_dropped(world: World) -> None:
+async def test_a_member_that_does_not_rejoin_in_time_is_removed(world: World) -> None:
     leader, follower = await form(world, 2)
     newcomer = join(world, await new_id(world))
     again = join(world, follower.member_id)
@@ -140,7 +140,7 @@ async def test_a_member_whose_session_ends_during_a_rebalance_is_not_waited_for(
 
 
 @in_world()
-async def test_rejoining_unchanged_tells_a_follower_what_is(world: World) -> None:
+async def test_a_follower_that_rejoins_unchanged_gets_the_current_generation(world: World) -> None:
     leader, follower = await form(world, 2)
     again = await join(world, follower.member_id)
     assert (again.error_code, again.generation_id) == (0, leader.generation_id)
@@ -167,7 +167,7 @@ async def test_a_changed_subscription_wants_a_rebalance(world: World) -> None:
 
 
 @in_world()
-async def test_a_repeated_join_takes_the_place_of_the_first(world: World) -> None:
+async def test_a_repeated_join_replaces_the_first(world: World) -> None:
     leader, _follower = await form(world, 2)
     first = join(world, leader.member_id)
     second = join(world, leader.member_id)
@@ -192,7 +192,7 @@ async def test_an_empty_group_waits_for_more_members(world: World) -> None:
     assert [reply.done() for reply in replies] == [False] * 3
     joined = [await reply for reply in replies]
     assert {each.generation_id for each in joined} == {1}
-    # Members came in the first two delays of 3 s, nobody in the third.
+    # Members joined in the first two delays of 3 s, none in the third.
     assert world.clock.monotonic() - started == pytest.approx(9, abs=0.01)
 
 
@@ -229,7 +229,7 @@ async def test_one_member_waits_the_delay_once(world: World) -> None:
 
 
 @in_world(members_max=2)
-async def test_a_full_group_takes_nobody_else(world: World) -> None:
+async def test_a_full_group_rejects_new_members(world: World) -> None:
     leader, follower = await form(world, 2)
     refused = await join(world)
     assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -240,7 +240,7 @@ async def test_a_full_group_takes_nobody_else(world: World) -> None:
 
 @in_world(members_max=3, initial_rebalance_delay_ms=3000)
 async def test_the_slower_of_too_many_is_refused(world: World) -> None:
-    """Ids are given out freely; who comes first gets in."""
+    """Member ids are unlimited; the members that join first get in."""
     ids = [await new_id(world) for _ in range(4)]
     replies = [join(world, member_id) for member_id in ids]
     codes = [(await reply).error_code for reply in replies]
@@ -248,8 +248,8 @@ async def test_the_slower_of_too_many_is_refused(world: World) -> None:
 
 
 @in_world(members_max=3)
-async def test_who_does_not_rejoin_leaves_its_place_to_another(world: World) -> None:
-    """As in Kafka, those who wait count during a rebalance, not those who may come back."""
+async def test_a_member_that_does_not_rejoin_makes_room_for_another(world: World) -> None:
+    """As in Kafka, parked members count during a rebalance, not members that may rejoin."""
     ids = [await new_id(world) for _ in range(4)]
     replies = [join(world, member_id) for member_id in ids]
     joined = [await reply for reply in replies]
@@ -259,7 +259,7 @@ async def test_who_does_not_rejoin_leaves_its_place_to_another(world: World) -> 
 
 @in_world(members_max=2)
 async def test_a_rebalance_does_not_wait_for_whom_it_has_refused(world: World) -> None:
-    """The id was given out while there was room, and is all that the rebalance still waits for."""
+    """The pending member got its id while there was room; the rebalance waits only for it."""
     (first,) = await form(world, 1)
     second_id, third_id = await new_id(world), await new_id(world)
     waiting = [join(world, first.member_id), join(world, second_id)]
@@ -287,7 +287,7 @@ async def test_an_id_of_one_group_is_unknown_in_another(world: World) -> None:
 
 
 @in_world()
-async def test_a_rebalance_waits_for_ids_that_were_given_out(world: World) -> None:
+async def test_a_rebalance_waits_for_pending_members(world: World) -> None:
     leader, follower = await form(world, 2)
     member_id = await new_id(world)
     again = join(world, leader.member_id)
@@ -336,7 +336,7 @@ async def test_a_flood_of_long_names_is_bounded_by_its_bytes(world: World) -> No
 
 @in_world()
 async def test_a_flood_of_first_joins_costs_nothing(world: World) -> None:
-    """KIP-394. Half of them to one group, half each to another."""
+    """KIP-394; half of the ids are in one group, the others in a group each."""
     shard = world.coordinator._host.shard(0)
     codes = set()
     request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
@@ -360,7 +360,7 @@ async def test_a_flood_of_first_joins_costs_nothing(world: World) -> None:
     await asyncio.sleep(11)
     assert shard.state.classic == {}
     assert len(shard.state.pending) == 0
-    assert len(shard.state.deadlines) == 1, "the look for expired offsets alone"
+    assert len(shard.state.deadlines) == 1, "only the check for expired offsets"
     assert world.log.appends == 0
 
 
@@ -374,7 +374,7 @@ async def test_a_member_displaced_by_a_flood_of_ids_asks_again(world: World) -> 
 
 
 @in_world()
-async def test_a_generation_is_never_given_twice_over_restarts(world: World) -> None:
+async def test_no_generation_is_used_twice_across_restarts(world: World) -> None:
     generations = []
     for _ in range(3):
         (joined,) = await form(world, 1)
@@ -397,7 +397,7 @@ async def test_a_group_over_a_lowered_limit_rebalances_after_loading(world: Worl
 
 
 @in_world()
-async def test_a_newcomer_interrupts_a_generation_without_assignment(world: World) -> None:
+async def test_a_new_member_interrupts_a_generation_without_assignment(world: World) -> None:
     leader = await join(world, await new_id(world))
     second_id = await new_id(world)
     waiting = sync(world, leader, {}, generation_id=leader.generation_id)
@@ -421,7 +421,7 @@ async def test_long_names_of_clients_and_instances_make_member_ids_that_fit(worl
 
 
 @in_world(members_max=1)
-async def test_why_a_join_is_refused_is_told(world: World) -> None:
+async def test_a_refused_join_is_logged_with_the_reason(world: World) -> None:
     told: list[JoinRefusal] = []
     world.coordinator._join_refused = told.append
     await form(world, 1)
@@ -434,11 +434,11 @@ async def test_why_a_join_is_refused_is_told(world: World) -> None:
         ("hasty", ErrorCode.INVALID_SESSION_TIMEOUT),
     ]
     assert "which is group.max.size; use another group" in told[0].reason
-    assert "session.timeout.ms=1 is not within" in told[1].reason
+    assert "session.timeout.ms=1 is not between" in told[1].reason
 
 
 @in_world()
-async def test_a_member_whose_place_was_taken_is_told_by_the_log(world: World) -> None:
+async def test_a_fenced_member_is_logged_with_the_reason(world: World) -> None:
     told: list[JoinRefusal] = []
     world.coordinator._join_refused = told.append
     first = await join(world, instance_id="printer")
@@ -456,7 +456,7 @@ async def test_a_member_whose_place_was_taken_is_told_by_the_log(world: World) -
 async def test_a_new_member_does_not_wait_longer_than_the_limit_for_new_members(
     world: World,
 ) -> None:
-    """Its client may be gone, and would be a member of the generation that begins then."""
+    """Its client may no longer exist, but would be a member of the next generation."""
     patient = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
     (leader,) = await form(world, 1, **patient)
     newcomer = join(world, await new_id(world), **patient)

@@ -28,7 +28,7 @@ def test_below_v3_one_member_leaves(version: int) -> None:
 
 
 @in_world()
-async def test_several_leave_at_once_and_one_rebalance_follows(world: World) -> None:
+async def test_one_rebalance_follows_when_several_members_leave_at_once(world: World) -> None:
     one, two, three = await form(world, 3)
     response = await leave(
         world, (one.member_id, None), ("stranger", None), (two.member_id, None), ("", "nobody")
@@ -67,7 +67,7 @@ async def test_leaving_a_group_that_is_not_there(world: World) -> None:
 
 
 @in_world()
-async def test_who_waits_and_leaves_is_answered(world: World) -> None:
+async def test_a_parked_join_is_answered_when_its_member_leaves(world: World) -> None:
     leader, _ = await form(world, 2)
     waiting = join(world, leader.member_id)
     await leave(world, (leader.member_id, None))
@@ -78,7 +78,7 @@ async def test_who_waits_and_leaves_is_answered(world: World) -> None:
 
 
 @in_world()
-async def test_a_static_member_comes_back_without_a_rebalance(world: World) -> None:
+async def test_a_static_member_returns_without_a_rebalance(world: World) -> None:
     """KIP-345."""
     first = await join(world, instance_id="a")
     assert first.error_code == 0, "it needs no second join for an id"
@@ -96,7 +96,7 @@ async def test_a_static_member_comes_back_without_a_rebalance(world: World) -> N
 
 
 @in_world()
-async def test_before_v9_a_returned_leader_is_not_told_that_it_leads(world: World) -> None:
+async def test_before_v9_a_returned_leader_does_not_appear_as_the_leader(world: World) -> None:
     first = await join(world, instance_id="a", version=8)
     await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
     again = await join(world, instance_id="a", version=8)
@@ -106,7 +106,7 @@ async def test_before_v9_a_returned_leader_is_not_told_that_it_leads(world: Worl
 
 @in_world()
 async def test_the_process_that_was_replaced_is_fenced(world: World) -> None:
-    """KIP-345: 82."""
+    """KIP-345: FENCED_INSTANCE_ID (82)."""
     first = await join(world, instance_id="a")
     await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
     again = await join(world, instance_id="a")

@@ -1,4 +1,4 @@
-"""Members of classic groups as the log has them."""
+"""Members of classic groups in the format of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMBER = Member(
 
 @pytest.mark.parametrize("timeout_ms", [20_000, -1])
 def test_without_a_rebalance_timeout_the_session_timeout_counts(timeout_ms: int) -> None:
-    """Records of version 0 have none."""
+    """Records of version 0 have no rebalance timeout."""
     record = member_record(MEMBER, "range", b"assignment")
     record.rebalance_timeout = timeout_ms
     member = stored_member(record, "range")

@@ -1,4 +1,4 @@
-"""Groups under random members, time, restarts and a log that delays, refuses and loses."""
+"""Classic groups under random members, timeouts, restarts and log failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 80
 GROUPS = ("one", "two")
 PARTITIONS = 8
 ANSWERED_WITHIN_S = 120
-"""More than any rebalance, sync and append together may take here."""
+"""Upper bound of a rebalance, a sync and an append together."""
 
 TIMEOUTS = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 9_000}
 EXPECTED = {
@@ -42,7 +42,7 @@ EXPECTED = {
 
 @dataclass
 class Client:
-    """A process that follows the protocol as far as it is let."""
+    """A client process that follows the protocol."""
 
     group: str
     instance_id: str | None
@@ -57,13 +57,13 @@ class Client:
 
 @dataclass
 class Model:
-    """What the members were told, and what has to hold of it."""
+    """The responses of all members, and the invariants between them."""
 
     world: World
     random: random.Random
     clients: list[Client] = field(default_factory=list)
     generations: dict[str, int] = field(default_factory=dict)
-    """The highest that anybody was given an assignment in; before that, it is not durable."""
+    """The highest generation with an assignment; earlier generations are not durable."""
     owners: dict[tuple[str, int, int], str] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
     possible: dict[tuple[str, int], set[int]] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Model:
         return {each: bytes(range(i, PARTITIONS, len(order))) for i, each in enumerate(order)}
 
     def own(self, client: Client, joined: JoinGroupResponse, partition: int) -> None:
-        """A static member that comes back keeps what it had under its new id."""
+        """A static member that returns keeps its assignment under its new id."""
         key = (client.group, joined.generation_id, partition)
         owner = client.instance_id or joined.member_id
         assert self.owners.setdefault(key, owner) == owner, f"two owners of {key}"
@@ -191,7 +191,7 @@ class Model:
             self.count("committed")
 
     async def check_offsets(self) -> None:
-        """What was acknowledged is there, or a later one whose fate nobody was told."""
+        """Check that each acknowledged offset exists, or a later one with an unknown outcome."""
         for group in GROUPS:
             found = await committed(self.world, group)
             for partition in range(PARTITIONS):
@@ -200,11 +200,11 @@ class Model:
                 may_be = self.possible.get(key, set()) | {self.acknowledged.get(key)}
                 assert offset in may_be, key
 
-    # The world
+    # Restarts and steps
 
     @property
     def hosted(self) -> bool:
-        """Whether no partition has been dropped to be loaded again."""
+        """Whether all partitions are loaded."""
         return len(self.world.coordinator._host.active_shards()) == self.world.config.partitions
 
     async def restart(self) -> None:
@@ -240,7 +240,7 @@ class Model:
         return self.commit
 
     async def settle(self) -> None:
-        """Nothing fails any more: everything asked is answered, and nobody waits."""
+        """Stop all failures; then every request is answered and no member waits."""
         self.world.log.fate = lambda: "ok"
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=2 * ANSWERED_WITHIN_S)

@@ -14,7 +14,7 @@ REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 async def _two_joined(world: World) -> tuple[JoinGroupResponse, JoinGroupResponse]:
-    """A generation of two whose assignment is still to come; the leader is the first."""
+    """Return a generation of two without an assignment; the first member leads."""
     one, other = await form(world, 2)
     again = join(world, one.member_id)
     joined = [await join(world, other.member_id), await again]
@@ -35,7 +35,7 @@ async def test_followers_wait_for_the_leaders_assignment(world: World) -> None:
 
 
 @in_world()
-async def test_a_late_follower_is_given_its_part_at_once(world: World) -> None:
+async def test_a_late_follower_gets_its_assignment_at_once(world: World) -> None:
     leader, follower = await _two_joined(world)
     await sync(world, leader, {follower.member_id: b"b"})
     assert bytes((await sync(world, follower)).assignment) == b"b"
@@ -43,7 +43,7 @@ async def test_a_late_follower_is_given_its_part_at_once(world: World) -> None:
 
 
 @in_world()
-async def test_nobody_is_told_before_the_assignment_is_written(world: World) -> None:
+async def test_no_member_gets_an_assignment_before_it_is_committed(world: World) -> None:
     leader, follower = await _two_joined(world)
     world.log.delay_s = lambda: 3.0
     replies = [sync(world, follower), sync(world, leader, {follower.member_id: b"b"})]
@@ -63,7 +63,7 @@ async def test_an_assignment_that_is_not_written_starts_over(world: World) -> No
 
 
 @in_world()
-async def test_what_a_sync_must_say(world: World) -> None:
+async def test_sync_group_checks_generation_member_and_protocol(world: World) -> None:
     (joined,) = await form(world, 1)
     for changes, code in (
         ({}, 0),
@@ -90,7 +90,7 @@ async def test_a_sync_during_the_join_phase_is_sent_to_join(world: World) -> Non
 
 
 @in_world()
-async def test_a_new_rebalance_interrupts_those_who_wait(world: World) -> None:
+async def test_a_new_rebalance_interrupts_parked_requests(world: World) -> None:
     leader, follower = await _two_joined(world)
     waiting = sync(world, follower)
     assert (await leave(world, (leader.member_id, None))).members[0].error_code == 0
@@ -138,7 +138,7 @@ async def test_a_member_that_never_syncs_is_dropped_from_a_stable_group(world: W
 
 
 @in_world()
-async def test_a_repeated_sync_takes_the_place_of_the_first(world: World) -> None:
+async def test_a_repeated_sync_replaces_the_first(world: World) -> None:
     _, follower = await _two_joined(world)
     first, second = sync(world, follower), sync(world, follower)
     assert (await first).error_code == REBALANCING
@@ -155,7 +155,7 @@ async def test_the_assignment_is_known_after_a_restart(world: World) -> None:
 
 
 @in_world()
-async def test_an_assignment_of_a_past_generation_is_given_to_nobody(world: World) -> None:
+async def test_no_member_gets_the_assignment_of_a_past_generation(world: World) -> None:
     leader, follower = await _two_joined(world)
     world.log.delay_s = lambda: 3.0
     late = sync(world, leader, {leader.member_id: b"old", follower.member_id: b"old"})
@@ -229,7 +229,7 @@ async def test_while_loading_a_heartbeat_asks_nothing_of_a_member(world: World) 
 
 
 @in_world()
-async def test_a_session_begins_anew_after_loading(world: World) -> None:
+async def test_a_new_session_begins_after_loading(world: World) -> None:
     (joined,) = await form(world, 1)
     await asyncio.sleep(9)
     await world.restart()
@@ -240,7 +240,7 @@ async def test_a_session_begins_anew_after_loading(world: World) -> None:
 
 
 @in_world()
-async def test_a_member_that_died_while_nobody_coordinated_expires(world: World) -> None:
+async def test_a_member_that_died_while_no_broker_coordinated_expires(world: World) -> None:
     (joined,) = await form(world, 1)
     await world.restart()
     await asyncio.sleep(10.1)
@@ -248,7 +248,7 @@ async def test_a_member_that_died_while_nobody_coordinated_expires(world: World)
 
 
 @in_world()
-async def test_a_member_id_that_was_given_out_is_no_member_yet(world: World) -> None:
+async def test_a_pending_member_is_no_member(world: World) -> None:
     (joined,) = await form(world, 1)
     member_id = await new_id(world)
     pending = JoinGroupResponse(generation_id=joined.generation_id, member_id=member_id)

@@ -20,7 +20,7 @@ ORDERS = b"o" * 16
 
 
 @in_world(consumer=AT_ONCE)
-async def test_the_first_member_is_given_everything(world: World) -> None:
+async def test_the_first_member_gets_all_partitions(world: World) -> None:
     one = Consumer(world, "one")
     response = await one.beat()
     assert (response.error_code, response.member_id, response.member_epoch) == (0, "one", 1)
@@ -45,7 +45,7 @@ async def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> 
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_member_is_given_what_another_has_given_up(world: World) -> None:
+async def test_a_member_gets_partitions_after_another_has_revoked_them(world: World) -> None:
     one, two = Consumer(world, "one"), Consumer(world, "two")
     await one.beat()
     response = await two.beat()
@@ -56,7 +56,7 @@ async def test_a_member_is_given_what_another_has_given_up(world: World) -> None
     keeps = set(response.assignment.topic_partitions[0].partitions)
     assert keeps < before
     assert (await two.beat()).member_epoch == 2
-    assert two.owned == {}, "one has not said yet that it gave anything up"
+    assert two.owned == {}, "one has not reported that it revoked partitions"
     one.take(response)
     assert (await one.beat()).member_epoch == 2
     await two.beat()
@@ -65,7 +65,7 @@ async def test_a_member_is_given_what_another_has_given_up(world: World) -> None
 
 
 @in_world(consumer=AT_ONCE)
-async def test_everybody_converges_and_is_described(world: World) -> None:
+async def test_all_members_converge_and_are_described(world: World) -> None:
     members = [Consumer(world, f"m{i}", topics=["orders", "clicks"]) for i in range(3)]
     await settle(*members)
     assert sorted(sum(map(len, each.owned.values())) for each in members) == [3, 3, 4]
@@ -104,7 +104,7 @@ async def test_members_that_leave_leave_their_partitions(world: World) -> None:
 
 @in_world(consumer=AT_ONCE)
 async def test_a_stale_or_greater_epoch_is_fenced(world: World) -> None:
-    """KIP-848: 110; a commit of such a member is 113 (`test_consumer_offsets`)."""
+    """KIP-848: FENCED_MEMBER_EPOCH (110); its commit gets 113 (`test_offset_access`)."""
     one, two = Consumer(world, "one"), Consumer(world, "two")
     await settle(one, two)
     await Consumer(world, "three").beat()
@@ -131,7 +131,7 @@ async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(world:
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_member_that_joins_again_is_told_all_it_has(world: World) -> None:
+async def test_a_member_that_rejoins_gets_its_whole_assignment(world: World) -> None:
     one = Consumer(world, "one")
     await one.beat()
     one.epoch, one.owned = 0, {}
@@ -193,7 +193,7 @@ async def test_a_member_that_does_not_give_up_in_time_is_dropped(world: World) -
 
 
 @in_world(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
-async def test_a_full_group_takes_nobody_else(world: World) -> None:
+async def test_a_full_group_rejects_new_members(world: World) -> None:
     one = Consumer(world, "one")
     await one.beat()
     response = await Consumer(world, "two").ask()
@@ -257,12 +257,12 @@ async def test_a_static_member_that_is_away_for_a_while_keeps_its_partitions(wor
     back = Consumer(world, "one-again", instance_id="a")
     await back.beat()
     assert back.of() == had
-    assert group_of(world).epoch == epoch, "nobody else need know"
+    assert group_of(world).epoch == epoch, "other members are not affected"
     assert (await one.ask(member_epoch=epoch)).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
 @in_world(consumer=AT_ONCE)
-async def test_an_instance_id_in_use_is_not_given_away(world: World) -> None:
+async def test_an_instance_id_in_use_cannot_be_taken_over(world: World) -> None:
     await Consumer(world, "one", instance_id="a").beat()
     response = await Consumer(world, "two", instance_id="a").ask()
     assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
@@ -295,7 +295,7 @@ async def test_a_static_member_speaks_for_its_instance_only(world: World) -> Non
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_subscription_that_ends_takes_its_partitions(world: World) -> None:
+async def test_partitions_of_a_dropped_subscription_are_revoked(world: World) -> None:
     one = Consumer(world, "one", topics=["orders", "clicks"])
     await settle(one)
     one.topics = ["clicks"]
@@ -307,7 +307,7 @@ async def test_a_subscription_that_ends_takes_its_partitions(world: World) -> No
 
 
 @in_world(consumer=AT_ONCE)
-async def test_topics_that_come_grow_and_go_are_followed(world: World) -> None:
+async def test_groups_follow_created_extended_and_deleted_topics(world: World) -> None:
     one = Consumer(world, "one", topics=["orders", "later"])
     await settle(one)
     world.topics.topics["later"] = (b"l" * 16, 1)
@@ -337,7 +337,7 @@ async def test_an_expression_is_matched_against_whole_names(world: World) -> Non
     world.topics.changes += 1
     world.coordinator.on_topics_changed({"oranges"}, are_new=True)
     await one.beat()
-    assert one.of("oranges") == set(), "expressions are not looked at again at once"
+    assert one.of("oranges") == set(), "expressions are not resolved again at once"
     await asyncio.sleep(11)
     await settle(one)
     assert one.of("oranges") == {0, 1}
@@ -386,7 +386,7 @@ async def test_assignments_are_made_at_intervals(world: World) -> None:
 
 
 @in_world(consumer=AT_ONCE)
-async def test_joins_at_once_are_decided_one_after_the_other(world: World) -> None:
+async def test_concurrent_joins_are_decided_one_after_the_other(world: World) -> None:
     world.log.delay_s = lambda: 0.5
     members = [Consumer(world, f"m{i}") for i in range(4)]
     for response, member in zip(
@@ -410,7 +410,7 @@ async def test_a_join_that_cannot_be_written_did_not_happen(world: World) -> Non
 
 
 @in_world(consumer=AT_ONCE)
-async def test_what_waits_is_answered_when_the_coordinator_goes(world: World) -> None:
+async def test_waiting_requests_are_answered_when_the_coordinator_closes(world: World) -> None:
     world.log.delay_s = lambda: 5.0
     one, two = Consumer(world, "one"), Consumer(world, "two")
     asked = [one.ask(), two.ask()]
@@ -444,7 +444,7 @@ async def test_the_error_of_a_long_expression_can_be_encoded(world: World) -> No
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_member_that_died_while_nobody_coordinated_expires(world: World) -> None:
+async def test_a_member_that_died_while_no_broker_coordinated_expires(world: World) -> None:
     one, two = Consumer(world, "one"), Consumer(world, "two")
     await settle(one, two)
     await world.restart()

@@ -1,4 +1,4 @@
-"""Groups that change their protocol while they run, and members of both in one (KIP-848)."""
+"""Online migration between the protocols, and groups with members of both (KIP-848)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 
 @dataclass
 class Classic:
-    """A process that speaks the classic protocol, with eager or cooperative rebalances."""
+    """A client process of the classic protocol, with eager or cooperative rebalances."""
 
     world: World
     member_id: str = ""
@@ -56,7 +56,7 @@ class Classic:
         )
 
     async def join(self) -> int:
-        """Joins, and collects what it is given."""
+        """Join, and store the assignment."""
         response = await self.ask_to_join()
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -75,7 +75,7 @@ class Classic:
         return code
 
     async def beat(self) -> int:
-        """A heartbeat; joins again if it is told to."""
+        """Send a heartbeat; rejoin on REBALANCE_IN_PROGRESS."""
         code = await heartbeat(self.world, self.joined, instance_id=self.instance_id)
         return await self.join() if code == ErrorCode.REBALANCE_IN_PROGRESS else code
 
@@ -85,7 +85,7 @@ def classic_of(world: World) -> ClassicGroup:
 
 
 async def classic_group(world: World, *members: Classic) -> None:
-    """A stable classic group; the first member leads and shares `orders` out."""
+    """Return a stable classic group; the first member leads and assigns `orders`."""
     for member in members:
         if member.instance_id is None:
             member.member_id = await new_id(world)
@@ -116,18 +116,18 @@ async def converge(*members: Any, rounds: int = 10) -> None:
 
 
 def partitions(*members: Any) -> list[int]:
-    """All that these have, each counted as often as somebody has it."""
+    """Return the partitions of these members, each as often as it is owned."""
     found: list[int] = []
     for member in members:
         found += member.of() if isinstance(member, Consumer) else member.owned.get("orders", [])
     return sorted(found)
 
 
-# Up
+# Upgrades
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_consumer_that_joins_a_classic_group_takes_it_along(world: World) -> None:
+async def test_a_consumer_that_joins_a_classic_group_upgrades_it(world: World) -> None:
     old = [Classic(world), Classic(world)]
     await classic_group(world, *old)
     generation = old[0].joined.generation_id
@@ -147,7 +147,7 @@ async def test_a_consumer_that_joins_a_classic_group_takes_it_along(world: World
 
 
 @in_world(consumer=AT_ONCE)
-async def test_cooperative_members_keep_what_they_may(world: World) -> None:
+async def test_cooperative_members_keep_partitions_of_their_target(world: World) -> None:
     old = Classic(world, cooperative=True)
     await classic_group(world, old)
     new = Consumer(world, "new")
@@ -220,7 +220,7 @@ def test_which_groups_may_go_up(policy: MigrationPolicy, protocol_type: str, cod
 
 
 @in_world(consumer=AT_ONCE)
-async def test_what_cannot_be_read_keeps_a_group_as_it_is(world: World) -> None:
+async def test_a_malformed_subscription_prevents_an_upgrade(world: World) -> None:
     member_id = await new_id(world)
     joined = await join(world, member_id, protocols=(("range", b""),))
     await sync(world, joined, {member_id: b""})
@@ -239,7 +239,7 @@ async def test_an_empty_classic_group_gives_way(world: World) -> None:
     assert world.coordinator._host.shard(0).state.classic == {}
 
 
-# Down
+# Downgrades
 
 
 @in_world(consumer=AT_ONCE)
@@ -296,7 +296,7 @@ async def test_a_group_that_may_not_go_back_stays_and_shares_out_again(world: Wo
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_static_consumer_that_returns_as_a_classic_one_takes_the_group_back(
+async def test_a_static_consumer_that_returns_as_a_classic_one_downgrades_the_group(
     world: World,
 ) -> None:
     consumer = Consumer(world, "new", instance_id="a")
@@ -434,7 +434,7 @@ async def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group(world:
     assert snapshot(world) == {}
 
 
-# How it shows
+# Descriptions
 
 
 @in_world(consumer=AT_ONCE)

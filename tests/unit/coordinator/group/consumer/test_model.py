@@ -1,16 +1,15 @@
-"""Consumer groups under random members, a bad network, restarts and a log that fails (KIP-848).
+"""Consumer groups under random members, a bad network, restarts and log failures (KIP-848).
 
-A client has one heartbeat under way, as over one connection: it may get lost on the way there or
-back, be delivered twice, or take long. What has to hold, at every moment:
+A client has one heartbeat in flight, as over one connection. The heartbeat may be lost on the way
+there or back, be delivered twice, or take long. These invariants hold at every moment:
 
-- no partition is held by two members: what one has, and what it has not said it gave up, is its
-  own; and no client in the group believes to have more than that;
-- epochs of the group, of its assignment and of each member only grow;
-- memory is what the log says: a restart changes nothing.
+- No partition is held by two members. A member holds its assignment and the partitions that it has
+  not reported as revoked; no client in the group believes to own more.
+- Epochs of the group, of its assignment and of each member never go back.
+- Memory equals the log: a restart changes nothing.
 
-And in the end, when everything works again, whoever is there has a fair share of all. The same
-holds where some members speak the classic protocol, and the group changes its own with who comes
-and goes.
+In the end all failures stop, and the members share all partitions evenly. The same holds where some
+members use the classic protocol, and the group migrates as members join and leave.
 """
 
 from __future__ import annotations

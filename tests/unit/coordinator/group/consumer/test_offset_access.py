@@ -1,4 +1,4 @@
-"""Who may commit and fetch a consumer group's offsets: KIP-848, KIP-1251."""
+"""Checks of commits and fetches of a consumer group's offsets: KIP-848, KIP-1251."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_kip_848_a_stale_epoch_commits_nothing(world: World) -> None:
 
 
 @in_world(consumer=AT_ONCE)
-async def test_kip_1251_an_older_epoch_commits_what_the_member_has_had_since(world: World) -> None:
+async def test_kip_1251_an_older_epoch_commits_partitions_owned_since_then(world: World) -> None:
     one, two = Consumer(world, "one"), Consumer(world, "two")
     await one.beat()
     before = one.epoch
@@ -90,7 +90,7 @@ async def test_commits_by_topic_id(world: World) -> None:
 
 
 @in_world(consumer=AT_ONCE)
-async def test_a_classic_member_is_told_in_its_own_words(world: World) -> None:
+async def test_a_classic_member_gets_error_codes_of_the_classic_protocol(world: World) -> None:
     await Consumer(world, "one").beat()
     data = (("range", subscription(["orders"])),)
     member_id = (await join(world, "", protocols=data)).member_id

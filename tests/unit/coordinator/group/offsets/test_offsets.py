@@ -48,7 +48,7 @@ def test_every_version_that_names_topics_commits(version: int) -> None:
 
 
 @in_world()
-async def test_who_may_commit(world: World) -> None:
+async def test_offset_commit_checks_member_and_generation(world: World) -> None:
     (joined,) = await form(world, 1)
     for changes, code in (
         ({"generation_id_or_member_epoch": joined.generation_id + 1}, ErrorCode.ILLEGAL_GENERATION),
@@ -100,7 +100,7 @@ async def test_a_simple_consumer_commits_to_a_group_without_members(world: World
 
 
 @in_world(offset_metadata_max=4)
-async def test_what_cannot_be_committed_is_refused_by_itself(world: World) -> None:
+async def test_each_invalid_offset_is_rejected_on_its_own(world: World) -> None:
     codes = await commit_codes(
         world, {ORDERS: 1, ("orders", 8): 1, ("orders", -1): 1, ("nowhere", 0): 1}
     )
@@ -152,7 +152,7 @@ async def test_acknowledged_offsets_survive_a_restart(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_the_older_form_asks_for_one_group(version: int) -> None:
+def test_before_v8_offset_fetch_has_one_group(version: int) -> None:
     async def scenario(world: World) -> None:
         await commit_codes(world, {ORDERS: 7}, metadata="m")
         topics = [

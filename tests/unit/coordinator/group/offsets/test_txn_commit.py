@@ -1,4 +1,4 @@
-"""Offsets committed with a transaction: pending until the marker, fenced as KIP-447 says."""
+"""Offsets committed with a transaction: pending until the marker, fenced by KIP-447."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ async def test_a_marker_that_is_refused_changes_nothing(world: World) -> None:
     assert await end(world, commit=True) == ErrorCode.NOT_COORDINATOR
 
 
-def test_nothing_is_left_of_what_has_ended() -> None:
+def test_no_pending_offset_is_left_after_the_end() -> None:
     pending = PendingOffsets(StateAccount(StateBudget()))
     for partition in range(3):
         key = OffsetCommitKey(group="g", topic="t", partition=partition)
