@@ -679,7 +679,7 @@ def test_what_a_job_finds_while_compaction_replaces_a_segment_is_not_told() -> N
     assert segment.txn_index is not None
     job = AbortedJob(log.segments, log.snapshots, segment, segment.txn_index)
     last = old.open().file.read_at(left, old.size - left)
-    new = Segment(log.handles, log.folder, old.base_offset, log.config, created_ms=NOW)
+    new = Segment(old._handles, old.folder, old.base_offset, log.config, created_ms=NOW)
     new.size, new.next_offset, new.sealed = len(last), old.next_offset, True
     log.segments.replace([old], new, NOW)
     store.disk.write_atomic(new.path(LOG), last)
