@@ -55,7 +55,7 @@ class Flushes:
         return self.recovery_point < end_offset or bool(self.segments.unsynced)
 
     def begin(self, end_offset: int, stable_offset: int) -> FlushJob:
-        """Return what has to be synced for `end_offset`, also what jobs under way have yet to sync.
+        """Return a job that syncs all before `end_offset`, and what other jobs have not synced yet.
 
         Raises `OSError` or `CorruptLog` and then claims nothing: the next flush begins with the
         same files.
@@ -148,7 +148,7 @@ class FlushJob:
     flushes: Flushes
     end_offset: int
     stable_offset: int
-    """The last stable offset at the start: what it depends on is before `end_offset`."""
+    """The last stable offset at the start; the markers that decided it are before `end_offset`."""
     generation: int
     """`SegmentList.generation` at the start: after a truncation the job proves nothing."""
     handles: list[Handle]

@@ -101,7 +101,7 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
-        self._known = False  # whether it has been read what is known of each log
+        self._known = False  # whether the checkpoints have been read
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()

@@ -32,7 +32,7 @@ class Ownership:
         self.clean = False
         """Whether the last process that used the folder stopped cleanly."""
         self.cached = False
-        """Whether the page cache has what that process wrote."""
+        """Whether the page cache still has all that that process wrote."""
 
     @property
     def meta(self) -> MetaProperties:

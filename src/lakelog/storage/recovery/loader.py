@@ -133,7 +133,7 @@ class LogLoader:
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:
-            self._disk.sync_dir(folder)  # or a power failure restores what was set aside
+            self._disk.sync_dir(folder)  # or a power failure restores these files
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,
