@@ -1,8 +1,9 @@
 """A metadata store with the failures of a remote store, repeatable from a seed.
 
-It wraps a real store. Results may be late, unknown or an error, but the log contains only entries of
-the inner store. An append with an unknown outcome was dropped, was done, or will be done some turns
-of the loop later. Watchers are called late, and some calls report more changes than there are.
+It wraps a real store. Results may be late, unknown or an error, but the log contains only entries
+of the inner store. An append with an unknown outcome was dropped, was done, or will be done some
+turns of the loop later. Watchers are called late, and some calls report more changes than there
+are.
 """
 
 from __future__ import annotations
