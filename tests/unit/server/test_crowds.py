@@ -21,7 +21,7 @@ from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
 CROWD = 1_500
 TAKES_S = 0.0001
 WAIT_S_MAX = 0.01
-"""Of a good client, for one response: two turns of the loop and what it takes to begin them."""
+"""Seconds of a good client's response: two turns of the loop and their overhead."""
 Member = tuple[FakeWorld, Sink, Connection]
 
 

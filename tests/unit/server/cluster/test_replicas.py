@@ -41,7 +41,7 @@ PAYMENTS = b"p" * 16
 
 
 class Node:
-    """A broker's replicas over one disk; `restart` is what a new process would see."""
+    """A broker's replicas over one disk; `restart` returns a new process over the disk."""
 
     def __init__(self, disk: MemoryDisk, image: MetadataImage) -> None:
         self.disk = disk
@@ -143,7 +143,7 @@ def test_a_topic_made_again_is_another(node: Node) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_topic_made_again_is_not_held_to_what_was_durable_before(
+def test_a_recreated_topic_is_not_compared_with_old_recovery_points(
     node: Node, at_once: bool
 ) -> None:
     node.apply(topic("orders", ORDERS, 1))
@@ -296,7 +296,7 @@ def test_a_topic_is_made_before_it_is_seen_and_removed_after(node: Node, named: 
     assert node.names() == []
 
 
-def test_a_stop_leaves_what_has_not_been_made_to_the_next_start(node: Node) -> None:
+def test_a_stop_leaves_missing_logs_to_the_next_start(node: Node) -> None:
     async def scenario() -> None:
         making = asyncio.ensure_future(node.follow(topic("orders", ORDERS, 40)))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What a connection makes of requests, however they arrive, and of peers that misbehave."""
+"""Requests of a connection, in portions of any size, and peers that misbehave."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered()
         assert len(connection.received.buffer) <= 64 * 1024
 
 
-def test_memory_grows_with_what_is_received_not_with_what_is_announced() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_declared_length() -> None:
     world, _, connection = connect()
     world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
     world.run()
@@ -119,7 +119,7 @@ def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
     assert len(sink.requests) == 3
 
 
-def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
+def test_a_large_request_behind_a_waiting_one_is_still_received() -> None:
     world, sink, _ = connect()
     sink.wait = True
     big = request(2, PRODUCE, size=1 << 20)
@@ -159,7 +159,7 @@ def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     assert not connection.closed
 
 
-def test_closing_releases_slices_and_abandons_what_waits() -> None:
+def test_closing_releases_slices_and_abandons_waiting_requests() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
     sink.slices[request(1)] = found
@@ -206,7 +206,7 @@ def test_a_violation_closes_the_connection() -> None:
 
 
 @pytest.mark.parametrize("kind", [MemoryError, RecursionError])
-def test_what_a_request_or_its_answer_raises_ends_the_connection(
+def test_an_exception_of_a_request_or_its_response_ends_the_connection(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -316,7 +316,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: bool) -> None:
+def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool) -> None:
     """Each of the slow sends 2 KiB/s, which is enough while there is memory for all."""
     memory = RequestMemory(limit=1 << 20)
     slow = [connect(memory=memory) for _ in range(5)]
@@ -346,7 +346,7 @@ def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: 
     assert not good.closed
 
 
-def test_a_fast_large_request_is_not_closed_for_those_who_wait() -> None:
+def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
     memory = RequestMemory(limit=1 << 20)
     large_world, sink, large = connect(memory=memory)
     other_world, _, other = connect(memory=memory)
@@ -422,7 +422,7 @@ def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most
     assert world.readable is not None
 
 
-def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
+def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
     world, sink, connection = connect()
     slow_world, slow_sink, slow = connect()
     clock = FakeClock()
@@ -461,7 +461,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     assert registry.closings.expired == 1
 
 
-def test_responses_that_nobody_reads_have_a_limit_together() -> None:
+def test_unread_responses_share_one_limit() -> None:
     crowd = [connect() for _ in range(4)]
     unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
     connections = [connection for _, _, connection in crowd]
@@ -517,7 +517,7 @@ def test_a_short_rest_keeps_no_large_buffer() -> None:
 def registry_of(
     clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
 ) -> ConnectionRegistry:
-    """What a sweep looks at."""
+    """The connections of a sweep."""
     tasks: Any = None
     registry = ConnectionRegistry(clock, tasks, memory or RequestMemory(0))
     for connection in connections:

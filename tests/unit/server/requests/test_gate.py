@@ -51,7 +51,7 @@ def frame(message: Any, version: int) -> bytes:
 
 
 class World:
-    """A broker without sockets, and what a way of answering needs of it."""
+    """A broker without sockets, and the steps of a way to answer."""
 
     def __init__(self, data: Path) -> None:
         self.broker = SocketlessBroker(data)
@@ -70,7 +70,7 @@ class World:
         self.broker.connect()
 
     async def answered(self, frames: bytes) -> bytes:
-        """What comes back, at once or later."""
+        """Return the response, which comes at once or later."""
         self.broker.socket.was_sent.clear()
         answer = self.broker.ask(frames)
         if not answer:
@@ -404,7 +404,7 @@ async def _take_offline(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["produce, known", "fetch, known"])
 @pytest.mark.parametrize("change", [_change_broker, _change_topic, _delete_topic, _take_offline])
-def test_what_a_connection_has_learned_does_not_outlive_a_change(
+def test_a_learned_request_does_not_outlive_a_change(
     tmp_path: Path, change: Callable[[World], Awaitable[None]], name: str
 ) -> None:
     async def scenario(world: World) -> None:
