@@ -29,18 +29,20 @@ class _Begun(NamedTuple):
 
 
 class ConnectionSweep:
-    """`run` is called every few seconds."""
+    """`run` is called every few seconds, and calls `release` for every connection."""
 
     def __init__(
         self,
         connections: ConnectionRegistry,
         config: Callable[[], BrokerConfig],
         clock: Clock,
+        release: Callable[[Connection], object],
     ) -> None:
         self._connections = connections
         self._closings = connections.closings
         self._config = config
         self._clock = clock
+        self._release = release
         self._begun: dict[Connection, _Begun] = {}
         self._relief = MemoryRelief(connections, connections.memory, connections.closings)
 
@@ -49,6 +51,7 @@ class ConnectionSweep:
         idle_s = self._config().get_int("connections.max.idle.ms") / 1000
         begun, self._begun = self._begun, {}
         for connection in list(self._connections):
+            self._release(connection)
             silent_s = now - connection.last_active
             if 0 < idle_s < silent_s and not connection.is_waiting:
                 self._closings.expired += 1

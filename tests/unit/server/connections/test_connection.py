@@ -27,6 +27,7 @@ from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.gate import Gate
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -295,7 +296,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock)
+    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock, Gate().release)
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -324,7 +325,7 @@ def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool
     clock = FakeClock()
     registry = registry_of(clock, *(c for _, _, c in slow), good, memory=memory)
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for world, _, connection in slow:
         connection.last_active = clock.now
         world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
@@ -352,7 +353,9 @@ def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
     other_world, _, other = connect(memory=memory)
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry_of(clock, large, other, memory=memory), lambda: config, clock)
+    sweep = ConnectionSweep(
+        registry_of(clock, large, other, memory=memory), lambda: config, clock, Gate().release
+    )
     large.last_active = other.last_active = clock.now
     large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
     body = (8 << 20) - 4
@@ -377,7 +380,7 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     crowd = [connect(memory=memory) for _ in range(64)]
     good_world, sink, good = connect(memory=memory)
     registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for size in (60_000, 10_000):
         for world, _, connection in crowd:
             connection.last_active = clock.now
@@ -427,7 +430,9 @@ def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
     slow_world, slow_sink, slow = connect()
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry_of(clock, connection, slow), lambda: config, clock)
+    sweep = ConnectionSweep(
+        registry_of(clock, connection, slow), lambda: config, clock, Gate().release
+    )
     world.room = slow_world.room = 0
     for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
@@ -448,7 +453,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
     (_, _, silent), (_, _, waits) = connect(), connect()
     registry = registry_of(clock, silent, waits)
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for connection in (silent, waits):
         connection.last_active = clock.now
     waits.expect(Reply(waits, pipelined=False))

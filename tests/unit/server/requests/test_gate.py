@@ -416,6 +416,20 @@ def test_a_learned_request_does_not_outlive_a_change(
     run(tmp_path / "data", scenario)
 
 
+def test_an_idle_connection_does_not_keep_a_deleted_partition(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        WAYS["produce, known"].prepare(world)
+        connection = world.broker.connection
+        world.broker.dispatcher.connections.add(connection)
+        world.broker.server._maintenance._sweep()
+        assert connection.repeat is not None, "it is admitted"
+        await _delete_topic(world)
+        world.broker.server._maintenance._sweep()
+        assert connection.repeat is None
+
+    run(tmp_path / "data", scenario)
+
+
 def _is_decoded(world: World, frames: bytes) -> bool:
     with called() as names:
         world.broker.ask(frames)
