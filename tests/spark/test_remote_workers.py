@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER_HOST = "127.0.0.2"
-"""An address of this host which is not the one that a session with local workers is given."""
+"""Return an address of this host that is not the one of sessions with local workers."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Hint(NamedTuple):
 
 
 class Source:
-    """The functions of one module, whom they call, and the hints that they raise."""
+    """The functions of one module, the functions they call, and the hints they raise."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
