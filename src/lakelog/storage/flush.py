@@ -118,6 +118,7 @@ class Flushes:
 
         It does not after a truncation: what the job synced may have been cut off since.
         """
+        assert job.done
         job.release()
         self._jobs.remove(job)
         if job.generation != self.segments.generation or self.broken:
@@ -163,6 +164,8 @@ class FlushJob:
         After an `OSError` it is unknown what is durable, and the job must not be repeated. Only
         when `lacks_descriptors` is true of it may `Flushes.put_off` be called.
         """
+        assert not self.done
+        assert not self.failed, "another sync would report success for pages that are lost"
         with self.flushes.syncing:
             try:
                 self._sync()

@@ -344,6 +344,7 @@ class LogDirectory:
     def add_log(self, log: Log) -> None:
         """Take a log into use that `make_log` has created."""
         key = log.topic, log.partition
+        assert key not in self.logs
         self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
         self.logs[key] = log

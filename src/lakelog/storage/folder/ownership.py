@@ -79,6 +79,7 @@ class Ownership:
 
     def claim_clean(self) -> None:
         """Mark a clean stop, durably. Raises `OSError`."""
+        assert self._lock is not None
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def disclaim_clean(self) -> None:

@@ -139,8 +139,11 @@ class LogReader:
         if not may_wait:
             check_end_of_reads(segments, segment, position)
         end = min(segment.end_of_reads(position), stable_offset)
-        ask = partial(aborted_in, segments, self._snapshots)
-        aborted = (lambda segment: wait_for(partial(ask, segment))) if may_wait else ask
+
+        def aborted(one: Segment) -> list[AbortedTransaction]:
+            ask = partial(aborted_in, segments, self._snapshots, one)
+            return wait_for(ask) if may_wait else ask()
+
         return collect_aborted(segments[number:], offset, end, aborted)
 
 

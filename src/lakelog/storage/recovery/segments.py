@@ -84,6 +84,7 @@ def recover_segment(
         return None
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
+    assert 0 <= valid < end
     _keep_aside(segment, valid, end)
     segment.cut_at(valid)
     segment.note_checked()
