@@ -150,7 +150,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
             if unchanged is None or size != unchanged.size:
                 return 0, start
             found = unchanged.unpack(view, start)
-            answered = None if found is None else self._read(partition, size, *found, None)
+            answered = (
+                None if found is None else self._read(partition, size, found[0], found[1], None)
+            )
         return (0, start) if answered is None else (answered, end)
 
     def _read(
