@@ -188,9 +188,8 @@ def test_what_connections_have_learned_is_revoked_by_changes_of_known_partitions
     assert not revokes(*topic("orders", ORDERS, 2)), "nobody can know them yet"
     assert not revokes(*topic("payments", PAYMENTS, 1))
     assert revokes(ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"))
-    partition = PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)
-    assert revokes(partition), "another leader epoch"
-    assert not revokes(partition), "the same one"
+    assert revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)), "another leader epoch"
+    assert not revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 2)), "the same one"
     assert revokes(TopicRemoved(ORDERS))
     before = node.revoked
     node.partitions.find("payments", 0).take_offline("as told")

@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.server.appends.transaction_verification import TopicPartition, told
+from lakelog.server.appends.transaction_verification import TopicPartition, rejection
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
 from lakelog.storage.folder.directory import LogDirectory
@@ -227,4 +227,4 @@ def test_a_request_that_holds_no_batch_is_answered() -> None:
 def test_each_version_gets_an_error_that_it_knows(
     code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
-    assert told(code, version).code is expected
+    assert rejection(code, version).code is expected

@@ -222,10 +222,10 @@ WAYS = {
         lambda world: _known(world, world.produce(), sampled=True),
         "repeats.produce.ProduceRepeat._append_one",
     ),
-    "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._refuse"),
+    "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._reject"),
     "produce, by a flush": Way(_by_flush, "handlers.produce._acknowledge_later.<locals>.settle"),
     "produce, slow": Way(_slow, "handlers.produce._append_slowly"),
-    "produce, verified by its coordinator": Way(_transactional, "handlers.produce._ask"),
+    "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
     "fetch, decoded": Way(lambda world: world.fetch(), "handlers.fetch.handle"),
     "fetch, known": Way(_fetch_known, "repeats.fetch.FetchRepeat._read"),
     "fetch, known, large": Way(
