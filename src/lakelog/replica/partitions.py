@@ -109,7 +109,7 @@ class Partitions:
         return (
             every,
             [entry.watermark.offset for entry in every],
-            [log.recovery_point for log in logs],
+            [log.flushes.recovery_point for log in logs],
             [log.log_start_offset for log in logs],
         )
 
