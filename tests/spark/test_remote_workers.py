@@ -75,7 +75,7 @@ def test_remote_workers_need_what_they_can_reach(
     assert (status, err.splitlines()) == (
         0,
         [
-            f"workers of {master} may be on other hosts, which do not reach a broker at 127.0.0.1",
+            f"workers of {master} may be on other hosts, which cannot reach a broker at 127.0.0.1",
             f"{topic}: 6 records in the table",
         ],
     )
