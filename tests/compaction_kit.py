@@ -24,7 +24,7 @@ LIMITS = CleanerLimits(
 
 
 def answers(log: Log, job: CompactionJob) -> Iterator[CleanedGroup | CompactionDone]:
-    """What a helper says, through the form in which it says it."""
+    """Answers of a helper, encoded and decoded."""
     job = CompactionJob.decode(job.encode())
     for answer in compact(log.segments.disk, job, lambda size: None):
         decoded = decode_answer(encode_answer(answer))
@@ -40,7 +40,7 @@ def swap_in(log: Log, group: CleanedGroup, now_ms: int) -> None:
 
 
 class Cleaner:
-    """Compacts the one log of a `Store`; `cleaned` is what the checkpoint would say."""
+    """Compact the one log of a `Store`; `cleaned` is the cleaner's checkpoint."""
 
     def __init__(self, store: Store, limits: CleanerLimits = LIMITS) -> None:
         self.store = store
@@ -72,7 +72,7 @@ class Cleaner:
 
 
 def headers(log: Log) -> list[BatchHeader]:
-    """Of every batch in the files, whatever the log's start."""
+    """Headers of all batches in the files, also before the log's start."""
     found = []
     for segment in log.segments:
         data = segment.open().file.read_at(0, segment.size)

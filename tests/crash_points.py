@@ -53,7 +53,7 @@ OPERATIONS = (
 
 
 class Point(NamedTuple):
-    """A call of a workload: its number, and what it belongs to."""
+    """A call of a workload: its number, and the step that makes it."""
 
     workload: str
     call: int
@@ -79,7 +79,7 @@ def operation_of(kind: Operation, path: Path) -> str:
 
 
 class SweptDisk(MemoryDisk):
-    """Tells of each call that changes or syncs something, before it is done."""
+    """Reports each call that changes or syncs something, before it is done."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock, names_in_order=False)
@@ -122,7 +122,7 @@ def contents_of(disk: MemoryDisk) -> int:
 
 @dataclass
 class History:
-    """What was acknowledged, and what may be there besides."""
+    """Acknowledged records, and others that may exist."""
 
     batches: list[bytes] = field(default_factory=list)
     pending: bytearray | None = None
@@ -151,7 +151,7 @@ class History:
         self.durable = min(self.durable, end)
 
     def check(self, log: Log, *, power: bool) -> None:
-        """Whether a log that was recovered is one that may be."""
+        """Check that a recovered log is a permitted one."""
         allowed = list(self.batches)
         if self.pending is not None:
             allowed.append(bytes(self.pending))
@@ -172,7 +172,7 @@ class History:
 
 
 def check_derived(store: Store) -> None:
-    """What is derived from the log is what the log alone would give."""
+    """Check that derived files and state equal those derived from the log alone."""
     log = store.log
     for batch in read_batches(log):
         header = read_header(batch)
@@ -195,7 +195,7 @@ def check_derived(store: Store) -> None:
 
 
 def producer_states(log: Log) -> dict[int, tuple[object, ...]]:
-    """What a snapshot keeps: of the batches the last, and one time for batches and markers."""
+    """The state in a snapshot: the last batch, and one time for batches and markers."""
     return {
         producer: (
             entry.epoch,
@@ -226,7 +226,7 @@ class Workload:
         self._disk = SweptDisk(self._clock)
         self._epoch = 3
         self._seen: set[Hashable] = set()
-        """What has been left by a call, with what was promised then, needs no second look."""
+        """The same disk with the same promises is checked once."""
 
     def run(self, *, every: int = 1) -> Counter[Point]:
         """Sweeps every so many of its calls; how many disks were looked at for each."""
@@ -273,7 +273,7 @@ class Workload:
             error.add_note(f"{self.name}: {what}")
             raise
 
-    # What it does
+    # Steps
 
     def _lead(self, log: Log) -> None:
         self._partition = Partition(log, self._epoch, lambda _: None)
@@ -361,7 +361,7 @@ class Workload:
         log.delete_old_segments(NOW)
 
     def _delete_records(self) -> None:
-        """What a client asks for, up to the last record; it is answered after the checkpoint."""
+        """DeleteRecords up to the last record; answered after the checkpoint."""
         history = self.history
         before = self._rng.randint(self._log.log_start_offset, self._partition.watermark.offset)
         history.start = max(history.start, before)
@@ -378,7 +378,7 @@ class Workload:
 
 @dataclass
 class CompactedHistory(History):
-    """Of keys and their values; compaction may have taken what has a newer value."""
+    """Keys and their values; compaction may have dropped values with a newer one."""
 
     records: list[Record] = field(default_factory=list)
 

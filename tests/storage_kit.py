@@ -1,4 +1,4 @@
-"""What the storage tests share: batches, logs on a disk in memory, and ways to look at them."""
+"""Shared by the storage tests: batches, logs on a disk in memory, and ways to read them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def newest_record(log: Log) -> TimestampOffset | None:
 
 
 def at_once(search: Search) -> TimestampOffset | None:
-    """Return what is found, after all steps of a search."""
+    """Return the result of a search, after all its steps."""
     try:
         work = next(search)
         while True:

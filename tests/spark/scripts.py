@@ -18,13 +18,13 @@ _HEADING = re.compile(r"^Read it with (\w+):\n\n", re.MULTILINE)
 
 
 def printed_scripts(output: str) -> dict[str, str]:
-    """Reader to script, from what the command has written."""
+    """Return the script of each reader, from the output of the command."""
     _, *found = _HEADING.split(output)
     return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def run_script(text: str, home: Path, environment: Mapping[str, str] | None = None) -> str:
-    """What it prints, in a new Python whose DuckDB need not download its extensions."""
+    """Return the output of a script, run with DuckDB's extensions installed."""
     _provide_extensions(home)
     activated = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     settings = {"HOME": str(home), "PATH": activated, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -41,7 +41,7 @@ def run_script(text: str, home: Path, environment: Mapping[str, str] | None = No
 
 
 def _provide_extensions(home: Path) -> None:
-    """Where DuckDB keeps what it has downloaded."""
+    """Return the folder where DuckDB stores downloaded extensions."""
     with duckdb.connect() as connection:
         [(platform,)] = connection.execute("PRAGMA platform").fetchall()
     target = home / ".duckdb" / "extensions" / f"v{duckdb.__version__}" / platform

@@ -49,5 +49,5 @@ class Sync:
         self._process.terminate()
 
     def interrupt(self) -> None:
-        """What ^C does: every process of the group is told."""
+        """Send SIGINT to the process group, as ^C does."""
         os.killpg(self._process.pid, signal.SIGINT)

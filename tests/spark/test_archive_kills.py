@@ -1,8 +1,8 @@
 """The archive is exact although its processes are killed at the worst moments.
 
-Each round adds records, arms a fault, and lets a driver archive them. At the moment of the kill the
-next driver, which was warmed up beforehand, is let go: the predecessor's Java lives on for seconds,
-or for good if only a Python worker died and it starts its query again, so both are at work on the
+Each round adds records, arms a fault, and lets a driver archive the records. At the moment of the
+kill the next driver starts, which was warmed up before. The Java process of its predecessor lives
+for seconds, or stays if only a Python worker died and the query restarts. Both then write to the
 same table.
 """
 
@@ -104,7 +104,7 @@ class Faults:
         self._put(point, victim)
 
     def _put(self, name: str, content: str) -> None:
-        """At once as a whole: those whose Java has died but lives on may be looking for it."""
+        """Create the file atomically, because processes of a dying driver may look for it."""
         unseen = self.folder / f"unseen-{name}"
         unseen.write_text(content)
         unseen.rename(self.folder / name)

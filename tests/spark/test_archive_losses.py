@@ -1,6 +1,6 @@
-"""`lakelog table sync` where table and log part: it says so, and goes on as its options say.
+"""`lakelog table sync` after table and log diverge: it reports that, and continues as options say.
 
-What each step must have said and archived is compared with the topic as it is.
+Each step compares the output and the table with the topic.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
     assert place.sync("--skip-lost") == (6, 6)
     assert place.values() == numbered(4, 10, 4)
 
-    # The log loses its tail and grows beyond what is archived.
+    # The log loses its tail and grows beyond the end of the archive.
     lose_tail(place.broker, TOPIC, 0, batches_kept=7)
     place.produce(100, 108)
     said = place.refused()
@@ -115,7 +115,7 @@ def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
     kept = place.table.metadata.refs[tag].snapshot_id
     assert place.values(kept) == numbered(4, 10, 4)
 
-    # Somebody rolls the table back to that.
+    # Another program rolls the table back to this snapshot.
     table = place.table
     before = table.snapshots()[-1].parent_snapshot_id
     assert before is not None

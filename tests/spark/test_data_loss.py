@@ -1,4 +1,4 @@
-"""What a query says or does when records go away before it has read them, or while it does."""
+"""Errors and warnings of queries when records are lost before or during a read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_stream_that_a_restart_of_the_broker_does_not_harm_has_no_batch(
 
 
 def test_a_planned_batch_notices_a_cut_before_it_is_read(broker: BrokerProcess) -> None:
-    """The offsets of the plan are those of the old log; the new one is not read for it."""
+    """The plan has offsets of the old log, so the task must not read the new one."""
     query = StreamQuery(broker.bootstrap, "t")
     strict, tolerant = (BatchQuery(broker.bootstrap, "t", **how) for how in ({}, ACCEPTED))
     lose_tail(broker, "t", 0, batches_kept=5)
@@ -157,7 +157,7 @@ def test_records_that_are_deleted_during_a_read(
 def test_a_tail_that_is_cut_during_a_read(
     broker: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without new records after it. Nobody waits for the end of the range to come back."""
+    """A log that lost its tail and got no new records: the read must not wait for them."""
     with Admin(broker.bootstrap) as admin:
         admin.topics.create("large", partitions=1)
     with Producer(broker.bootstrap) as producer:

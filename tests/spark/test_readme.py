@@ -1,8 +1,8 @@
-"""README's lines, run as they are written, in a copy of the checkout.
+"""Runs the commands of README unchanged, in a copy of the checkout.
 
-Two things differ from what a reader does. The port may be taken here, so another stands in its
-place. And pip must not download: dependencies come from the environment that runs the tests, by
-PYTHONPATH, which does not bring its lakelog along; that one is installed from the copy.
+There are two differences. The port may be in use, so another port replaces it. And pip must not
+download: dependencies come from the environment of the tests by PYTHONPATH, without its lakelog,
+which is installed from the copy.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER_HOST = "127.0.0.2"
-"""An address of this host which is not the one that a session with local workers is given."""
+"""Return an address of this host that is not the one of sessions with local workers."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def test_remote_workers_need_what_they_can_reach(
     assert (status, err.splitlines()) == (
         0,
         [
-            f"workers of {master} may be on other hosts, which do not reach a broker at 127.0.0.1",
+            f"workers of {master} may be on other hosts, which cannot reach a broker at 127.0.0.1",
             f"{topic}: 6 records in the table",
         ],
     )

@@ -1,4 +1,4 @@
-"""What readers and the archive do once retention has removed what they still wanted."""
+"""Readers and the archive after retention removed records that they have not read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lose_everything(bootstrap: str, topic: str) -> None:
 
 @pytest.fixture
 def trimmed(bootstrap: str, make_topic: MakeTopic) -> str:
-    """A topic whose partitions hold [10, 15) of what were [0, 15)."""
+    """Return a topic whose partitions hold the offsets [10, 15) of [0, 15)."""
     topic = make_topic(30)
     lose_everything(bootstrap, topic)
     produce(bootstrap, topic, range(30, 45))

@@ -163,7 +163,7 @@ def test_a_topic_created_anew_is_noticed(
 def test_aborted_records_are_never_seen(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Nor those of a transaction that is still open, unless they are asked for."""
+    """Records of open transactions are not read either, except with read_uncommitted."""
     topic = make_topic(partitions=1)
     with open_transaction(bootstrap, topic) as producer:
         uncommitted = {"subscribe": topic, "kafka.isolation.level": "read_uncommitted"}

@@ -256,7 +256,7 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     assert shell.refusal("group", "reset", group, "--to", "+77")[:2] == (1, "LL0107")
     assert shell.one("group", "describe", group)["lag"] == 0
     cut = shell.run("group", "reset", group, "--shift-by", "-77")
-    assert f"{topic}-0: the log ends the shift at 0" in cut.stderr.decode()
+    assert f"{topic}-0: the shift ends at the limit of the log, 0" in cut.stderr.decode()
     planned = shell.one("group", "reset", group, "--to", "+1")
     assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
     assert shell.out(*words, "-e") == b""

@@ -211,7 +211,7 @@ def test_records_that_are_left_are_read_after_retention_has_passed_the_group(
     shell.out("topic", "delete-records", topic, "--before", "5", "--yes")
     done = shell.run("consume", topic, "-g", topic, "-o", "end", "-e")
     assert (done.returncode, done.stdout) == (0, b"5\n6\n7\n8\n9\n")
-    assert f"{topic}-0: offset 2 is not in the log; reading goes on at 5" in done.stderr.decode()
+    assert f"{topic}-0: offset 2 is not in the log; reading continues at 5" in done.stderr.decode()
 
 
 def test_a_member_started_again_does_not_skip_what_came_meanwhile(

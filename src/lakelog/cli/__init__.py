@@ -1,6 +1,9 @@
-"""The `lakelog` command: one module per noun, imported only when the noun is used.
+"""The `lakelog` command line.
 
-stdout carries data, stderr all other output. Commands are plain functions that return data;
-`render.py` prints it. `failures.py` turns exceptions into errors and exit statuses. Read `main.py`
-first.
+- `commands/`: the commands, one module per noun.
+- `records/`: records as input and output of `produce` and `consume`.
+- This folder: what several commands share, such as options, positions, output and errors.
+
+stdout carries data, stderr all other output. `failures.py` turns exceptions into errors and exit
+statuses. Read `main.py` first.
 """

@@ -35,7 +35,7 @@ def pages() -> dict[str, str]:
     """Return the text of every page by its name (`stored_help.page_name`)."""
     found: dict[str, str] = {}
     for noun in COMMANDS:
-        app = import_module(f"lakelog.cli.{noun}").app
+        app = import_module(f"lakelog.cli.commands.{noun}").app
         commands = dict(commands_of(app))
         found[page_name(noun)] = _overview(noun, app, commands) if commands else _page(noun, app)
         for name, command in commands.items():

@@ -119,7 +119,7 @@ def _run_noun(name: str, tokens: list[str]) -> int:
             return run_broker(plain)
     from cyclopts.exceptions import CycloptsError
 
-    app = import_module(f"lakelog.cli.{name}").app
+    app = import_module(f"lakelog.cli.commands.{name}").app
     try:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except CycloptsError as error:

@@ -1,7 +1,8 @@
-"""One connection's conversation, without the connection.
+"""The protocol of one connection, without I/O: encodes requests and decodes responses.
 
-Requests become buffers and take a place in a queue; answers must come back in that order, which
-the protocol promises and a broken peer may not keep. Versions are the newest that both sides know.
+Requests wait for their responses in a queue. Kafka's protocol guarantees that responses come in the
+order of the requests; this module rejects a peer that breaks the order. It uses the newest version
+of each API that both sides support.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Pending(NamedTuple):
 
 
 class Dialogue:
-    """Encodes requests, decodes answers, knows what is still to come."""
+    """Encodes requests, decodes responses, and keeps the requests in flight."""
 
     def __init__(self, client_id: str, software_version: str) -> None:
         self._client_id = client_id
@@ -40,18 +41,21 @@ class Dialogue:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer yet."""
+        """The number of requests without a response."""
         return len(self._pending)
 
     def hello(self, version: int = _FIRST_VERSION) -> list[Buffer]:
-        """The request that must come first: which versions does the broker understand?"""
+        """Return the first request of a connection (ApiVersions)."""
         request = ApiVersionsRequest(
             client_software_name="lakelog", client_software_version=self._software_version
         )
         return self._encode(APIS[API_VERSIONS], version, request, answered=True)
 
     def welcome(self, frame: Buffer) -> int | None:
-        """Takes the answer to `hello`. A number is the version to say hello again in (KIP-511)."""
+        """Process the response to `hello`; return the version for another `hello` (KIP-511).
+
+        Raises `ProtocolError`.
+        """
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
             response = self._decode(self._pending.popleft()._replace(version=0), frame)
         else:
@@ -66,27 +70,32 @@ class Dialogue:
         return None
 
     def version(self, api: Api, newest: int | None = None) -> int:
-        """The newest version both sides know, at most `newest`. `UnsupportedError` if none."""
+        """Return the newest common version, at most `newest`. Raises `UnsupportedError`."""
         low, high = self._versions.get(api.key, (1, 0))
         best = min(high, api.max_version if newest is None else min(newest, api.max_version))
         if best < max(low, api.min_version):
             ours = f"{api.min_version} to {api.max_version}"
-            raise UnsupportedError(f"{api.name}: the broker has {low} to {high}, needed is {ours}")
+            raise UnsupportedError(
+                f"{api.name}: the broker supports {low} to {high}, this client {ours}"
+            )
         return best
 
     def ask(
         self, request: Message, newest: int | None = None, *, answered: bool = True
     ) -> tuple[int, list[Buffer]]:
-        """Correlation id and frame of a request. Without an answer to come, nothing is awaited."""
+        """Return correlation id and frame of a request.
+
+        answered: whether a response will come (not for Produce with acks=0).
+        """
         api = api_for(type(request))
         version = self.version(api, newest)
         frame = self._encode(api, version, request, answered=answered)
         return self._last_id(), frame
 
     def answer(self, frame: Buffer) -> tuple[int, Message]:
-        """Correlation id and message of the next answer. `ProtocolError` if it is not that."""
+        """Return correlation id and message of the next response. Raises `ProtocolError`."""
         if not self._pending:
-            raise ProtocolError("an answer to no question")
+            raise ProtocolError("a response without a request")
         pending = self._pending.popleft()
         return pending.correlation_id, self._decode(pending, frame)
 
@@ -109,7 +118,7 @@ class Dialogue:
             raise ProtocolError(f"{api.name} v{version}: {error}") from error
         if correlation_id != pending.correlation_id:
             wanted = pending.correlation_id
-            raise ProtocolError(f"{api.name}: answer {correlation_id} came instead of {wanted}")
+            raise ProtocolError(f"{api.name}: response {correlation_id} instead of {wanted}")
         result: Any = message
         assert isinstance(result, Message)
         return result

@@ -194,8 +194,12 @@ class Server:
 
     def _make_maintenance(self) -> Maintenance:
         environment = self._environment
-        connections = self._dispatcher.connections
-        sweep = ConnectionSweep(connections, lambda: self.broker.config, environment.clock)
+        sweep = ConnectionSweep(
+            self._dispatcher.connections,
+            lambda: self.broker.config,
+            environment.clock,
+            self.broker.gate.release,
+        )
         return Maintenance(
             self._partitions,
             self._directory,

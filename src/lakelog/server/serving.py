@@ -78,7 +78,7 @@ async def _serve(options: ServeOptions) -> None:
             gc.freeze()
             options.ready(server.ready_info)
             loop.call_soon(_import_next, iter(_NEEDED_LATER))
-            loop.call_later(_SETTLED_S, _keep_what_there_is)
+            loop.call_later(_SETTLED_S, _freeze_objects)
             await stopping.wait()
             await _stop(server, clock)
     finally:
@@ -93,7 +93,7 @@ def _import_next(names: Iterator[str]) -> None:
         asyncio.get_running_loop().call_soon(_import_next, names)
 
 
-def _keep_what_there_is() -> None:
+def _freeze_objects() -> None:
     """Collect garbage, and exclude the remaining objects from all later collections.
 
     A collection that visits the modules and all logs blocks the loop for tens of milliseconds.

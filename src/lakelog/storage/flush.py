@@ -55,7 +55,7 @@ class Flushes:
         return self.recovery_point < end_offset or bool(self.segments.unsynced)
 
     def begin(self, end_offset: int, stable_offset: int) -> FlushJob:
-        """Return what has to be synced for `end_offset`, also what jobs under way have yet to sync.
+        """Return a job that syncs all before `end_offset`, and what other jobs have not synced yet.
 
         Raises `OSError` or `CorruptLog` and then claims nothing: the next flush begins with the
         same files.
@@ -118,6 +118,7 @@ class Flushes:
 
         It does not after a truncation: what the job synced may have been cut off since.
         """
+        assert job.done
         job.release()
         self._jobs.remove(job)
         if job.generation != self.segments.generation or self.broken:
@@ -148,7 +149,7 @@ class FlushJob:
     flushes: Flushes
     end_offset: int
     stable_offset: int
-    """The last stable offset at the start: what it depends on is before `end_offset`."""
+    """The last stable offset at the start; the markers that decided it are before `end_offset`."""
     generation: int
     """`SegmentList.generation` at the start: after a truncation the job proves nothing."""
     handles: list[Handle]
@@ -163,6 +164,8 @@ class FlushJob:
         After an `OSError` it is unknown what is durable, and the job must not be repeated. Only
         when `lacks_descriptors` is true of it may `Flushes.put_off` be called.
         """
+        assert not self.done
+        assert not self.failed, "another sync would report success for pages that are lost"
         with self.flushes.syncing:
             try:
                 self._sync()

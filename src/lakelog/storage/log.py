@@ -4,7 +4,7 @@
 rest, and know nothing of it:
 
     segments        the files (`segments.segment_list`)
-    flushes         what of them is durable (`flush`)
+    flushes         how far they are durable (`flush`)
     producers       idempotent producers and transactions (`producers.state`), with `snapshots`
     leader_epochs   where each leader epoch began (`epochs`)
     reader          reads by offset (`reading.reader`)
@@ -390,7 +390,7 @@ class Log:
         """Seal the active segment and begin the next one at the log's end.
 
         Return the segment that is active then, which is the present one if it is empty. Raises
-        `CorruptLog` or `OSError`; the present segment then goes on, unless the log is `broken`.
+        `CorruptLog` or `OSError`; the present segment then continues, unless the log is `broken`.
         """
         segments, config, base = self.segments, self._config, self.log_end_offset
         old = segments.active
@@ -440,7 +440,7 @@ class Log:
     ) -> list[AbortedTransaction]:
         """Return aborted transactions with records in what `read` found from `offset` on.
 
-        What was read ends at or before the last stable offset. Sorted by first offset. Raises as
+        The read ended at or before the last stable offset. Sorted by first offset. Raises as
         `LogReader.aborted_transactions`.
         """
         if not self.segments.has_aborted:

@@ -38,7 +38,7 @@ class Preparation(Protocol):
         """Give up what the job holds; called by the log's owner, instead of `run`."""
 
 
-class NotReady(Exception):  # noqa: N818 - what is to be done first
+class NotReady(Exception):  # noqa: N818 - a request, not an error
     """Run `job`, then call `job.finish`, then repeat the call."""
 
     def __init__(self, job: Preparation) -> None:

@@ -1,9 +1,9 @@
 """Kills at named points of the archive, for the tests that put this folder on PYTHONPATH.
 
-A fault is a file in the folder that LAKELOG_TEST_FAULTS names: its name is the point, its content
-the victim. Whichever process comes by first takes it (by renaming it) and carries it out, so it
-happens once; who cannot gives it back, and only one that is carried out counts as taken. The
-product knows nothing of this: its functions are wrapped as they are imported.
+A fault is a file in the folder LAKELOG_TEST_FAULTS: its name is the point, its content the victim.
+The first process that reaches the point claims the file by renaming it and carries out the fault,
+so a fault happens once. A process that cannot carry it out returns the file. The product has no
+code for faults: its functions are wrapped when they are imported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _jvm() -> int | None:
 
 
 def _driver() -> int | None:
-    """Java's parent, unless that is dead and somebody else took the orphan in."""
+    """Return Java's parent, unless the driver is dead and another process adopted Java."""
     jvm = _jvm()
     if jvm is None:
         return None

@@ -16,7 +16,7 @@ def commands() -> dict[str, App]:
     """Each command by its words: `serve`, `topic list`."""
     found: dict[str, App] = {}
     for noun in COMMANDS:
-        app = import_module(f"lakelog.cli.{noun}").app
+        app = import_module(f"lakelog.cli.commands.{noun}").app
         nested = {f"{noun} {name}": command for name, command in commands_of(app)}
         found |= nested or {noun: app}
     return found

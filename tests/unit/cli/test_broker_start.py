@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.cli import dev
 from lakelog.cli.broker_start import (
     BrokerArguments,
     advertised,
@@ -17,6 +16,7 @@ from lakelog.cli.broker_start import (
     parse_plainly,
     run_broker,
 )
+from lakelog.cli.commands import dev
 from lakelog.cli.failures import CliError
 
 
@@ -132,7 +132,7 @@ def test_an_address_in_use_has_a_code_and_the_option_of_its_command(
         given = {"listen": "127.0.0.1:0", **words} if command == "serve" else words
         for name, value in given.items():
             tokens += [f"--{name}", value.format(taken=port)]
-        app = import_module(f"lakelog.cli.{command}").app
+        app = import_module(f"lakelog.cli.commands.{command}").app
         with pytest.raises(CliError) as caught:
             app(tokens, exit_on_error=False, print_error=False)
     assert (caught.value.code, caught.value.hint) == ("LL0702", hint)

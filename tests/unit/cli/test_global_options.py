@@ -51,7 +51,7 @@ def test_the_options_that_may_stand_first_are_accepted_where_help_says(
     first = ["-q", "-v", "-vv", "--debug"]
     if words not in WITHOUT_BROKER:
         first += ["-b", "127.0.0.1:1", "--timeout", "1s"]
-    app = import_module(f"lakelog.cli.{words.split()[0]}").app
+    app = import_module(f"lakelog.cli.commands.{words.split()[0]}").app
     command = commands()[words]
     needed = [argument for argument in arguments_of(command) if argument.required]
     values = [value for each in needed for value in _value(each.names[0])]

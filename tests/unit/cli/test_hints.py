@@ -33,7 +33,7 @@ class Hint(NamedTuple):
 
 
 class Source:
-    """The functions of one module, whom they call, and the hints that they raise."""
+    """The functions of one module, the functions they call, and the hints they raise."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
@@ -80,7 +80,7 @@ def _constants(node: ast.AST) -> str:
     )
 
 
-SOURCES = {path.stem: Source(path) for path in FOLDER.glob("*.py")}
+SOURCES = {path.stem: Source(path) for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
 HINTS = [
     hint
     for source in SOURCES.values()

@@ -1,6 +1,6 @@
-"""What the start of a command imports: that is nearly all of its time.
+"""The imports at the start of a command, which take nearly all of its time.
 
-Counted in modules, not in seconds, so that a busy machine fails nothing.
+The tests count modules, not seconds, so that they do not fail on a busy machine.
 """
 
 from __future__ import annotations

@@ -85,15 +85,15 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
     assert dialogue.in_flight == 0
 
 
-def test_the_answer_to_another_question_is_refused() -> None:
+def test_a_response_to_another_request_is_rejected() -> None:
     dialogue = hello()
     correlation_id, _ = dialogue.ask(MetadataRequest(topics=[]))
-    with pytest.raises(ProtocolError, match="came instead"):
+    with pytest.raises(ProtocolError, match=r"response \d+ instead of"):
         dialogue.answer(frame(3, 12, correlation_id + 1, MetadataResponse()))
 
 
-def test_an_answer_to_no_question_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="no question"):
+def test_a_response_without_a_request_is_rejected() -> None:
+    with pytest.raises(ProtocolError, match="a response without a request"):
         hello().answer(frame(3, 12, 0, MetadataResponse()))
 
 

@@ -1,4 +1,4 @@
-"""What a reader of committed records leaves out, and where it stands then."""
+"""Records that a reader of committed records skips, and its position afterwards."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_marker_that_cannot_be_read_is_an_error() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_logs_agree_with_the_outcome_of_each_transaction(seed: int) -> None:
-    """Whatever the answer begins and ends with."""
+    """For any first and last batch of the response."""
     rng = random.Random(seed)
     batches: list[tuple[int, bytes]] = []
     aborted: list[tuple[int, int, int]] = []

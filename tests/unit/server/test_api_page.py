@@ -24,14 +24,14 @@ def test_the_page_is_generated() -> None:
     assert page == api_page(), "run: python -m lakelog.server.api_page > docs/api-support.md"
 
 
-def test_the_page_says_what_is_advertised() -> None:
+def test_the_page_has_the_advertised_versions() -> None:
     rows = _rows()
     assert rows.keys() == set(range(95)) - WITHOUT_VERSIONS
     for key, api in APIS.items():
         assert rows[key] == (api.name, f"{api.min_version}–{api.max_version}")
 
 
-def test_what_is_served_says_what_is_done_and_what_is_not_says_why() -> None:
+def test_supported_apis_are_described_and_the_others_have_a_reason() -> None:
     assert all(each.done for each in served_apis())
     assert all(each.reason for each in ABSENT_APIS)
     assert not APIS.keys() & {each.key for each in ABSENT_APIS}

@@ -1,4 +1,4 @@
-"""The object graph: what a change of the metadata does to it, and how a start fails or ends."""
+"""The object graph: effects of metadata changes on it, and starts that fail or end."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Wait:
         raise error
 
 
-def test_a_deletion_wakes_those_who_wait_on_the_topic_alone(tmp_path: Path) -> None:
+def test_a_deletion_wakes_waits_on_the_topic_alone(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
         await running.create("orders", 2)
         await running.create("other")
@@ -223,7 +223,7 @@ def test_a_dynamic_setting_counts_at_once(tmp_path: Path, caplog: pytest.LogCapt
     assert "dynamic configuration is ignored" in caplog.text
 
 
-def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_records_survive_a_restart(tmp_path: Path) -> None:
     async def write(running: Running) -> None:
         await running.create("orders")
         now = running.clock.wall_ms()
@@ -363,7 +363,7 @@ def test_where_logs_begin_is_written_down_after_retention(
 
 
 def test_internal_topics_are_as_durable_as_the_most_durable_topic(tmp_path: Path) -> None:
-    """Or a power failure would take what was decided of transactions that it does not take."""
+    """Otherwise a power failure could lose decisions about transactions but not their records."""
     internal = ("__consumer_offsets", "__transaction_state")
 
     def commits_durable(running: Running) -> list[bool]:

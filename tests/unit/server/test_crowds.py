@@ -29,7 +29,7 @@ from socketless_broker import SocketlessBroker
 CROWD = 1_500
 TAKES_S = 0.0001
 WAIT_S_MAX = 0.01
-"""Of a good client, for one response: two turns of the loop and what it takes to begin them."""
+"""Seconds of a good client's response: two turns of the loop and their overhead."""
 Member = tuple[FakeWorld, Sink, Connection]
 
 

@@ -1,4 +1,4 @@
-"""A device that fails the metadata log: what the page cache has is not believed any more."""
+"""A device that fails the metadata log: the page cache is not trusted any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request costs does not depend on what else there is, nor what rests on how much of it."""
+"""Costs of a request do not depend on other data, nor idle costs on its amount."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def create(broker: SocketlessBroker, topic: str, partitions: int) -> None:
 
 
 def costs(broker: SocketlessBroker, topic: str) -> dict[str, int]:
-    """Lines for requests of a new connection: the first, and those that repeat it."""
+    """Lines for requests of a new connection: the first one and its repetitions."""
     broker.connect()
     produce = frame(produce_request(topic, RECORD, acks=1), 9)
     fetch = frame(fetch_request(topic, 0, partition_max_bytes=1), 12)
@@ -103,7 +103,7 @@ def test_a_read_costs_the_same_in_a_log_of_many_segments(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_what_is_loaded_is_not_counted_anew_with_each_log(tmp_path: Path) -> None:
+def test_loaded_indexes_are_not_counted_again_with_each_log(tmp_path: Path) -> None:
     """The first append to a log after a start loads its index."""
 
     async def lines_of_first(folder: Path, logs: int) -> int:

@@ -205,7 +205,7 @@ def test_what_frees_space_is_done_on_a_full_disk_and_stays_done(operation: str, 
         assert disk.used < disk.capacity - 100_000
         with pytest.raises(KafkaError, match="is full"):
             await first.server.broker.producer_ids.next()
-        await first.server._maintenance.stop()  # no thread changes what is copied
+        await first.server._maintenance.stop()  # no thread changes the copied files
         left = disk.copy_after_kill() if death == "kill" else disk.copy_after_crash()
         second = broker_on(left, 1 << 20)
         await second.start()

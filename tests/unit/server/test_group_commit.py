@@ -133,7 +133,7 @@ class Client:
         return count
 
     async def answered(self, count: int = 1) -> None:
-        """Waits for so many answers that nobody has looked at."""
+        """Wait for so many responses that the test has not read."""
         while self.answers() < count:
             self._socket.was_sent.clear()
             await self._socket.was_sent.wait()
@@ -191,7 +191,7 @@ def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_nobody_waits_in_the_page_cache_mode(tmp_path: Path) -> None:
+def test_no_request_waits_in_the_page_cache_mode(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         for _ in range(5):
@@ -227,7 +227,7 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
     run(tmp_path, scenario)
 
 
-def test_what_is_not_durable_in_time_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_records_not_durable_at_the_deadline_time_out(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         world.gate.open.clear()
@@ -258,7 +258,7 @@ def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_deleted_topic_answers_those_who_wait(tmp_path: Path) -> None:
+def test_a_deleted_topic_answers_waiting_requests(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         world.gate.open.clear()
@@ -293,7 +293,7 @@ def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
     run(tmp_path, scenario, log_durability="page-cache")
 
 
-def test_an_append_that_fails_answers_those_who_wait_for_a_flush(tmp_path: Path) -> None:
+def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         first, second = world.client(), world.client()
         broker, tasks = world.broker.server.broker, world.broker.tasks
@@ -366,7 +366,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run(tmp_path, scenario)
 
 
-def test_nobody_waits_beyond_the_end_of_the_broker(tmp_path: Path) -> None:
+def test_no_request_waits_beyond_the_stop_of_the_broker(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         world.gate.open.clear()

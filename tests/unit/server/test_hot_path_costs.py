@@ -97,7 +97,7 @@ def measure(folder: Path) -> dict[str, Counter[str]]:
     return found
 
 
-def test_produce_and_fetch_cost_what_was_recorded(tmp_path: Path) -> None:
+def test_produce_and_fetch_cost_as_recorded(tmp_path: Path) -> None:
     found = measure(tmp_path / "data")
     assert found.keys() == RECORDED.keys()
     columns = {"call": 0}

@@ -57,7 +57,7 @@ Scenario = Callable[[SocketlessBroker, Partition], Awaitable[None]]
 
 
 def damages() -> dict[str, Callable[[bytes], bytes]]:
-    """What may have become of an index file of several entries."""
+    """Kinds of damage to an index file of several entries."""
 
     def flipped(at: int, bit: int) -> Callable[[bytes], bytes]:
         return lambda data: data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
@@ -111,7 +111,7 @@ def fill_aborted_active(partition: Partition) -> None:
 
 @pytest.fixture
 def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What of the work on indexes is done by the thread of the loop."""
+    """The work on indexes that the thread of the loop does."""
     found: list[str] = []
     loop = threading.get_ident()
 
@@ -323,7 +323,7 @@ def test_retention_by_time(
 def test_an_append_waits_for_no_job_once_the_index_is_loaded(
     tmp_path: Path, on_loop: list[str]
 ) -> None:
-    """And nothing of it is done again: the second costs what it costs in a new log."""
+    """The second append costs the same as in a new log."""
 
     async def scenario(broker: SocketlessBroker, _: Partition) -> None:
         await produced(broker, make_batch(PER_BATCH))
@@ -346,7 +346,7 @@ def test_an_append_waits_for_no_job_once_the_index_is_loaded(
 def test_a_fetch_of_more_segments_than_files_may_be_open_is_answered(
     tmp_path: Path, on_loop: list[str]
 ) -> None:
-    """What is loaded for one partition is unloaded for another."""
+    """An index loaded for one partition is unloaded for another."""
     many = str(OPEN_FILES_MAX + 40)
 
     async def scenario(broker: SocketlessBroker, _: Partition) -> None:

@@ -154,7 +154,7 @@ def test_a_session_that_another_connection_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client_id", ["c" * 2000, "c"])
-def test_what_is_not_worth_being_learnt(tmp_path: Path, client_id: str) -> None:
+def test_requests_that_are_not_learned(tmp_path: Path, client_id: str) -> None:
     """Long names, and partitions that are not there, cost no more than without."""
 
     def scenario(twins: Twins) -> None:
@@ -231,7 +231,7 @@ class History:
             broker.clock.now_ms += 1
 
     def go_on(self) -> None:
-        """The producer learns what has come of its batches."""
+        """The producer learns the results of its batches."""
         for index in range(PARTITIONS):
             log = self.twins.plain.server.broker.partitions.find("orders", index).log
             entry = log.producers.entries.get(self.producer_id)
@@ -290,7 +290,7 @@ class History:
         )
 
     def garbled(self, frame: bytes) -> bytes:
-        """Still one request, so that what follows is understood."""
+        """Still one request, so that later ones are decoded."""
         changed = bytearray(frame)
         if self.random.random() < 0.5:
             changed[self.random.randrange(8, len(changed))] ^= 1 << self.random.randrange(8)

@@ -32,7 +32,7 @@ def test_every_api_of_the_registry_has_one_handler() -> None:
     assert [each.api for each in served_apis()] == [APIS[key] for key in sorted(APIS)]
 
 
-def test_apis_are_advertised_in_the_versions_served_but_for_produce() -> None:
+def test_apis_are_advertised_in_the_served_versions_except_produce() -> None:
     ranges = {each.api_key: (each.min_version, each.max_version) for each in advertised_apis()}
     served = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
     assert ranges == served | {0: (0, served[0][1])}

@@ -12,7 +12,7 @@ from lakelog.server.options import ReadyInfo, ServeOptions
 from lakelog.server.serving import serve
 
 
-def test_the_collector_does_not_look_at_what_a_start_has_made(tmp_path: Path) -> None:
+def test_the_collector_skips_objects_of_the_start(tmp_path: Path) -> None:
     frozen: list[int] = []
 
     def ready(info: ReadyInfo) -> None:

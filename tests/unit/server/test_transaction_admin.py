@@ -142,7 +142,7 @@ def test_a_producer_that_cannot_be_writes_nothing(producer: int, epoch: int, cod
     assert world.log.log_end_offset == 0
 
 
-def test_an_older_coordinator_is_told_that_it_is() -> None:
+def test_an_older_coordinator_is_fenced() -> None:
     world = World()
     world.partitions.find("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
     assert world.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]

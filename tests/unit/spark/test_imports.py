@@ -1,4 +1,4 @@
-"""What a worker of Spark imports before it reads its first record, of which there are many."""
+"""The imports of Spark's workers before their first record: there are many workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an append refuses, and that it leaves no trace."""
+"""Batches that an append rejects, without a trace."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_compacted_topic_needs_keys(codec: int) -> None:
     append(log, make_batch(codec=codec))
 
 
-def test_the_coordinator_may_write_what_a_client_may_not() -> None:
+def test_the_coordinator_may_write_batches_that_a_client_may_not() -> None:
     log = memory_store().create()
     batch = resealed(make_batch(), 21, ">h", 0x20)
     log.append(batch, leader_epoch=0, now_ms=NOW, origin="coordinator")
@@ -315,7 +315,7 @@ class _Kept:
 def test_a_segment_that_could_not_begin_leaves_nothing_behind(
     operation: Operation, suffix: str
 ) -> None:
-    """Its empty file would say that the one before it ends there, whatever is appended to that."""
+    """With its empty file, a start would end the segment before it there."""
     store = memory_store(LogConfig(segment_bytes=700))
     log = store.create()
     append(log, make_batch(size=200))
@@ -353,7 +353,7 @@ def test_where_that_cannot_be_taken_back_nothing_is_appended_any_more() -> None:
 
 @pytest.mark.parametrize("rising", [True, False])
 def test_the_first_append_after_a_start_walks_through_no_batches(rising: bool) -> None:
-    """Whatever the order of timestamps was: a job has done it, in a thread."""
+    """In any order of timestamps: a job has done it, in a thread."""
 
     def lines(batches: int) -> int:
         store = memory_store(LogConfig(index_interval_bytes=500))

@@ -1,4 +1,4 @@
-"""Checkpoint files of Apache Kafka: what is written is read again, and nothing else is."""
+"""Checkpoint files in the format of Apache Kafka; other contents are rejected."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SAMPLE = ("each append durable", "truncations", "deleted records", "compactions"
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Each recovery says what it found."""
+    """Each recovery logs its result."""
     caplog.set_level(logging.CRITICAL, logger="lakelog")
 
 
@@ -27,7 +27,7 @@ def by_name(name: str) -> Workload:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_whatever_the_call_a_start_finds_what_was_promised(name: str) -> None:
+def test_a_start_after_a_crash_at_any_call_keeps_all_promises(name: str) -> None:
     points = by_name(name).run(every=31)
     assert len(points) >= 5
     assert {point.operation for point in points} <= set(OPERATIONS)

@@ -169,7 +169,7 @@ def test_a_file_that_is_ahead_of_the_logs_start_is_built_again() -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"not a checkpoint"])
-def test_epochs_are_those_of_the_records_if_no_file_knows_them(damage: bytes | None) -> None:
+def test_epochs_are_read_from_the_records_if_no_file_has_them(damage: bytes | None) -> None:
     """A folder of an older version that was stopped cleanly, and has lost its checkpoint."""
     store = memory_store()
     log = store.create()

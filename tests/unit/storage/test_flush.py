@@ -1,4 +1,4 @@
-"""What is durable, and who may say so."""
+"""Flushes: durable records, and when a flush may claim them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def crash(store: Store) -> None:
     store.start()
 
 
-def test_what_was_flushed_survives_a_power_failure_and_the_rest_need_not() -> None:
+def test_flushed_records_survive_a_power_failure_and_others_need_not() -> None:
     store = memory_store(SMALL)
     log = store.create()
     kept = [make_batch(2) for _ in range(6)]
@@ -50,7 +50,7 @@ def test_what_was_flushed_survives_a_power_failure_and_the_rest_need_not() -> No
     assert store.log.leader_epochs.entries == [(3, 0)]
 
 
-def test_a_flush_covers_what_was_there_when_it_began() -> None:
+def test_a_flush_covers_the_log_as_it_was_when_it_began() -> None:
     log = memory_store(SMALL).create()
     append(log, make_batch(3))
     job = log.begin_flush()
@@ -170,7 +170,7 @@ def test_a_flush_that_cannot_begin_claims_nothing(
 
 
 class SlowVerdict:
-    """A file whose first sync takes the device's only error, and tells of it when it may."""
+    """A file whose first sync takes the device's only error, and raises it when it may."""
 
     def __init__(self, file: Any, disk: OnceFailingDisk) -> None:
         self._file, self._disk = file, disk
@@ -216,7 +216,7 @@ class OnceFailingDisk(MemoryDisk):
 
 
 def test_a_sync_beside_one_that_is_failing_claims_nothing() -> None:
-    """The other has taken the error from the device, but nobody has been told of it yet."""
+    """The other sync has taken the error from the device, but has not raised it yet."""
     disk = OnceFailingDisk()
     log = Store(disk).create()
     append(log, make_batch(2))

@@ -76,9 +76,9 @@ def test_offsets_go_on_and_every_offset_finds_its_batch(tmp_path: Path) -> None:
         (lambda at: BlockingIOError() if at < 400 else None, False),
         (lambda at: OSError(errno.EOPNOTSUPP, "as tmpfs and network file systems"), True),
     ],
-    ids=["all there", "the next header is not", "the middle is not", "nobody can tell"],
+    ids=["all there", "the next header is not", "the middle is not", "unknown"],
 )
-def test_what_is_read_is_resident_unless_somebody_would_wait(
+def test_a_slice_is_resident_unless_a_read_would_wait(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     refuses: Callable[[int], OSError | None] | None,
@@ -243,7 +243,7 @@ def test_times_are_found_without_loading_the_indexes_of_other_segments(tmp_path:
     assert [segment for segment in log.segments if segment.unloadable_bytes] == log.segments[:1]
 
 
-def test_an_offset_that_no_index_can_hold_is_damage_when_an_index_is_made_anew(
+def test_an_offset_that_no_index_can_hold_is_damage_when_an_index_is_rebuilt(
     tmp_path: Path,
 ) -> None:
     """No checksum covers a base offset."""

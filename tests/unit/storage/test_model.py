@@ -1,4 +1,4 @@
-"""Random histories against a list of batches: what was acknowledged, and where it must be."""
+"""Random histories against a list of batches: acknowledged records and their offsets."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def step(store: Store, model: Model, rng: random.Random) -> None:
 
 
 def power_failure(store: Store, model: Model, rng: random.Random) -> None:
-    """Whatever is left is a prefix that has at least what was flushed."""
+    """The log is a prefix that contains at least the flushed batches."""
     disk = store.disk
     assert isinstance(disk, MemoryDisk)
     disk.crash(SeededRandom(rng.getrandbits(32)))
@@ -242,7 +242,7 @@ def test_a_failed_write_leaves_no_trace(skip: int) -> None:
     assert read_batches(store.killed()) == written
 
 
-def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
+def test_a_full_disk_rejects_appends_until_there_is_space() -> None:
     store = memory_store(CONFIG)
     log = store.create()
     disk = store.disk

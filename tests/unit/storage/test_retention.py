@@ -163,7 +163,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     assert log.delete_old_segments(NOW + 100 * HOUR, high_watermark=4) == 4
 
 
-def test_a_compacted_topic_keeps_what_is_old() -> None:
+def test_a_compacted_topic_keeps_old_segments() -> None:
     config = LogConfig(retention_ms=HOUR, cleanup_policy=frozenset({"compact"}))
     log = memory_store(config).create()
     fill(log)
@@ -240,7 +240,7 @@ def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_
     store.disk.fail("name", errno.EIO, skip=skip)
     with pytest.raises(OSError, match="Errno"):
         log.delete_old_segments(NOW)
-    assert log.log_start_offset == 4 >= bases(log)[0], "what may be gone is not asked for"
+    assert log.log_start_offset == 4 >= bases(log)[0], "offsets before the start are out of range"
     for offset in range(log.log_start_offset, 6):
         found = log.read(offset, 1, end_offset=6)
         assert found is not None

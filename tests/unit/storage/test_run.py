@@ -26,7 +26,7 @@ EPOCH = 3
 
 
 def append_all(log: Log, batches: list[bytearray], now_ms: int) -> list[object]:
-    """One by one: offsets, or what is wrong."""
+    """Append one by one; return offsets or errors."""
     results: list[object] = []
     for batch in batches:
         try:
@@ -37,7 +37,7 @@ def append_all(log: Log, batches: list[bytearray], now_ms: int) -> list[object]:
 
 
 def append_together(log: Log, batches: list[bytearray], now_ms: int) -> list[object]:
-    """As a connection does: the first of what is left by itself if there is no run."""
+    """Append as a connection does: the first remaining batch alone if there is no run."""
     results: list[object] = []
     while batches:
         views = [memoryview(batch) for batch in batches]

@@ -164,7 +164,7 @@ def check(log: Log, model: Model) -> None:
 
 
 def check_reads(log: Log, model: Model, rng: random.Random) -> None:
-    """A consumer drops by the lists it is told exactly the records of aborted transactions."""
+    """With the aborted transactions of its fetches, a consumer drops exactly their records."""
     dropped = {(entry.producer_id, entry.first, entry.last) for entry in model.aborted()}
     at = rng.randint(model.start, max(model.start, model.stable))
     while (found := log.read(at, 400, end_offset=model.stable)) is not None:
@@ -190,7 +190,7 @@ def check_reads(log: Log, model: Model, rng: random.Random) -> None:
 
 
 def produce(log: Log, model: Model, rng: random.Random) -> None:
-    """Mostly what is due, sometimes a wrong epoch, sequence or kind, sometimes unverified."""
+    """Mostly the batch that is due, sometimes a wrong epoch, sequence or kind, or unverified."""
     producer_id = rng.randrange(PRODUCERS)
     epoch, last, _, _, first = model.state().get(producer_id, (0, -1, -1, -1, -1))
     sequence = last + 1

@@ -1,4 +1,4 @@
-"""What the archive asks of a broker, answered from a few numbers."""
+"""A stand-in for `TopicClient` that answers from a few numbers."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def check_entry(
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
 
 
-def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+def rejected_result(index: int, error: KafkaError) -> PartitionProduceResponse:
     """Return the result of a batch that was not appended."""
     records = error.errors if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(

@@ -105,7 +105,7 @@ class ProduceCheck:
         for partition, key in self._asked.items():
             code = codes[partition]
             if code is not ErrorCode.NONE:
-                self._failures[key] = told(code, self._version)
+                self._failures[key] = rejection(code, self._version)
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
         """Return the verification for `Partition.append`. Raises `KafkaError` if it is rejected."""
@@ -131,7 +131,7 @@ def _transactional(
                 yield (name, entry.index), (producer_id, epoch), sequence
 
 
-def told(code: ErrorCode, version: int) -> KafkaError:
+def rejection(code: ErrorCode, version: int) -> KafkaError:
     """The coordinator's verdict as producers of each version understand it.
 
     Every client retries NOT_ENOUGH_REPLICAS without asking for metadata first.

@@ -216,7 +216,7 @@ class Replicas:
             self._revoke()
         self._settled(partition)
 
-    async def _breathe(self) -> None:
+    async def _yield_sometimes(self) -> None:
         """Give the loop a turn now and then; called for each log created or removed."""
         self._touched += 1
         if self._touched % _LOGS_PER_TURN == 0:
@@ -244,7 +244,7 @@ class Replicas:
             if self._stopped:
                 return
             if self._ensure_partition(topic, partition):
-                await self._breathe()
+                await self._yield_sometimes()
 
     def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
         """Add the partition unless it is known; return whether it was new."""
@@ -322,7 +322,7 @@ class Replicas:
                     error,
                     extra=event("log_deletion_failed", topic=topic.name, partition=index),
                 )
-            await self._breathe()
+            await self._yield_sometimes()
 
     def _delete_partition(self, topic: TopicImage, index: int) -> None:
         partition = self._partitions.get(topic.topic_id, index)

@@ -294,7 +294,7 @@ class Connection:
         """Send as much as the socket takes now."""
         responses = self.responses
         if responses.is_held:
-            self._tell_unread()
+            self._report_unread()
             return
         try:
             responses.send_parts()
@@ -305,13 +305,13 @@ class Connection:
             self.fail("a connection", error)
             return
         if responses.parts or self._has_unread:
-            self._tell_unread()
+            self._report_unread()
         if self._stalled and not (responses.parts or self._pending or self._yielded):
             # The stalled requests waited for responses that have all left: no event of the socket
             # will follow.
             self._tasks.call_soon(self._go_on)
 
-    def _tell_unread(self) -> None:
+    def _report_unread(self) -> None:
         size = self.responses.unread_memory
         if size or self._has_unread:
             self._has_unread = size > 0

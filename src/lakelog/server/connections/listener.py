@@ -84,7 +84,7 @@ class Acceptor:
                 self._on_failed_accept(error)
                 return
             self._connections.accept_rate.take()
-            self._welcome(sock)
+            self._open_connection(sock)
 
     def _must_wait(self) -> bool:
         per_second = self._config().get_int("max.connection.creation.rate")
@@ -94,7 +94,7 @@ class Acceptor:
             self._tasks.call_later(delay_s, self.start)
         return delay_s > 0
 
-    def _welcome(self, sock: Socket) -> None:
+    def _open_connection(self, sock: Socket) -> None:
         try:
             connection = Connection(
                 sock,

@@ -23,7 +23,7 @@ DEADLOCK_S = 30.0
 _REASON = "others wait for the memory that its request holds (queued.max.request.bytes)"
 
 
-class _Look(NamedTuple):
+class _Progress(NamedTuple):
     """The progress of a connection; at the same request while the first two are the same."""
 
     last_active: float
@@ -41,8 +41,8 @@ class MemoryRelief:
         self._memory = memory
         self._closings = closings
         self._now = 0.0
-        self._looks: dict[Connection, _Look] = {}
-        self._waits: dict[Connection, tuple[float, _Look]] = {}
+        self._looks: dict[Connection, _Progress] = {}
+        self._waits: dict[Connection, tuple[float, _Progress]] = {}
 
     def run(self, now: float) -> None:
         elapsed_s, self._now = now - self._now, now
@@ -52,7 +52,7 @@ class MemoryRelief:
             return
         for connection in list(self._connections):
             connection.drop_idle_buffer()
-            look = _Look(
+            look = _Progress(
                 connection.last_active,
                 connection.received.unhandled_bytes,
                 connection.awaited_bytes,
@@ -74,7 +74,7 @@ class MemoryRelief:
             if connection.received in waiting and self._now - since >= patience_s
         }
 
-    def _close_slow(self, before: dict[Connection, _Look], elapsed_s: float) -> None:
+    def _close_slow(self, before: dict[Connection, _Progress], elapsed_s: float) -> None:
         missing = sum(self._waited(PATIENCE_S).values())
         left_s = {
             connection: _seconds_left(before.get(connection), look, elapsed_s)
@@ -103,7 +103,7 @@ class MemoryRelief:
         connection.close()
 
 
-def _seconds_left(before: _Look | None, look: _Look, elapsed_s: float) -> float:
+def _seconds_left(before: _Progress | None, look: _Progress, elapsed_s: float) -> float:
     """Return the seconds until the peer has sent or read the rest, at its rate so far."""
     if before is None or before.last_active != look.last_active:
         return 0.0

@@ -8,7 +8,7 @@ from typing import Protocol
 from lakelog.protocol.registry import Api
 
 
-class Asked(Protocol):
+class RequestHeader(Protocol):
     """The header of a request."""
 
     @property
@@ -26,7 +26,7 @@ class Repeat(Protocol):
     """Counts the duration of a request of the API, in seconds."""
 
     @property
-    def key(self) -> Asked: ...
+    def key(self) -> RequestHeader: ...
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         """Answer the request in `view[start:end]` if it repeats the last one.

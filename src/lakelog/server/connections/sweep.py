@@ -20,7 +20,7 @@ RATE_MIN = 1024
 """Bytes per second."""
 
 
-class _Begun(NamedTuple):
+class _Progress(NamedTuple):
     """The bytes that a peer owed at a time, and when its last whole request had come."""
 
     seen: float
@@ -29,52 +29,55 @@ class _Begun(NamedTuple):
 
 
 class ConnectionSweep:
-    """`run` is called every few seconds."""
+    """`run` is called every few seconds, and calls `release` for every connection."""
 
     def __init__(
         self,
         connections: ConnectionRegistry,
         config: Callable[[], BrokerConfig],
         clock: Clock,
+        release: Callable[[Connection], object],
     ) -> None:
         self._connections = connections
         self._closings = connections.closings
         self._config = config
         self._clock = clock
-        self._begun: dict[Connection, _Begun] = {}
+        self._release = release
+        self._progress: dict[Connection, _Progress] = {}
         self._relief = MemoryRelief(connections, connections.memory, connections.closings)
 
     def run(self) -> None:
         now = self._clock.monotonic()
         idle_s = self._config().get_int("connections.max.idle.ms") / 1000
-        begun, self._begun = self._begun, {}
+        earlier, self._progress = self._progress, {}
         for connection in list(self._connections):
+            self._release(connection)
             silent_s = now - connection.last_active
             if 0 < idle_s < silent_s and not connection.is_waiting:
                 self._closings.expired += 1
                 connection.close()
             elif connection.awaited_bytes:
-                self._watch(connection, begun.get(connection), now)
+                self._watch(connection, earlier.get(connection), now)
             elif silent_s > BUFFER_IDLE_S:
                 connection.drop_idle_buffer()
         self._relief.run(now)
 
-    def _watch(self, connection: Connection, begun: _Begun | None, now: float) -> None:
-        latest = _Begun(now, connection.awaited_bytes, connection.last_active)
+    def _watch(self, connection: Connection, earlier: _Progress | None, now: float) -> None:
+        latest = _Progress(now, connection.awaited_bytes, connection.last_active)
         if (
-            begun is None
-            or begun.last_active != latest.last_active
-            or begun.awaited < latest.awaited
+            earlier is None
+            or earlier.last_active != latest.last_active
+            or earlier.awaited < latest.awaited
         ):
-            begun = latest
-        elapsed_s = now - begun.seen
+            earlier = latest
+        elapsed_s = now - earlier.seen
         if elapsed_s > PROGRESS_S:
-            if begun.awaited - latest.awaited < elapsed_s * RATE_MIN:
+            if earlier.awaited - latest.awaited < elapsed_s * RATE_MIN:
                 self._closings.closing(
                     connection.session.peer_name,
                     "its request does not go on, or it does not read its responses",
                 )
                 connection.close()
                 return
-            begun = latest
-        self._begun[connection] = begun
+            earlier = latest
+        self._progress[connection] = earlier

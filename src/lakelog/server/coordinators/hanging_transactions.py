@@ -63,7 +63,7 @@ def end_hanging(
         for each in each_of:
             logger.warning(
                 "%s: coordinator of %s is to abort it",
-                _told(each),
+                _described(each),
                 transactional_id,
                 extra=event(
                     "hanging_txn_found",
@@ -104,7 +104,7 @@ async def _end(
             is_logged = True
             logger.error(
                 "%s: it cannot be ended: %s",
-                _told(found),
+                _described(found),
                 code.name,
                 extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
             )
@@ -119,7 +119,7 @@ async def _end(
         marker, written = next_marker, markers.begin(next_marker)
     logger.warning(
         "%s: it was %s",
-        _told(found),
+        _described(found),
         "committed" if marker.commit else "aborted",
         extra=event(
             "hanging_txn_ended",
@@ -130,7 +130,7 @@ async def _end(
     )
 
 
-def _told(found: OpenTransaction) -> str:
+def _described(found: OpenTransaction) -> str:
     return (
         f"{found.topic}-{found.partition}: a transaction hangs, of producer id "
         f"{found.producer_id}, epoch {found.producer_epoch}, from offset {found.first_offset}"

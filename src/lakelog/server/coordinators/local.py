@@ -122,13 +122,13 @@ class Coordinators:
         self.transactions.release_markers()
 
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
-        self._tell_groups(old, new, records)
+        self._notify_groups(old, new, records)
         for name in self._by_topic:
             topic = new.topic(name)
             if topic is not None and topic is not old.topic(name):
                 self._tasks.spawn(self._load(new, name), name=f"load {name}")
 
-    def _tell_groups(
+    def _notify_groups(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         """Have consumer groups follow the topics that they subscribe to."""

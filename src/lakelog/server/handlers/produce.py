@@ -24,7 +24,7 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
-from lakelog.server.appends.entries import ACKS_ALL, check_entry, refused, topic_key
+from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
 from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceCheck
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
@@ -42,17 +42,17 @@ def handle(
     broker: Broker, context: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     if request.transactional_id is None:
-        return _produce(broker, context, request, None, _refusal(request))
+        return _produce(broker, context, request, None, _request_error(request))
     try:
         now_ms = broker.clock.wall_ms()
         check = ProduceCheck(broker.partitions, request, context.version, now_ms)
     except KafkaError as error:
         return _produce(broker, context, request, None, error)
-    if not check.must_ask or not _asks(broker, context.version):
-        return _produce(broker, context, request, check, _refusal(request))
+    if not check.must_ask or not _verifies(broker, context.version):
+        return _produce(broker, context, request, check, _request_error(request))
     context.pipelined = False
     _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
-    return _ask(broker, context, request, check)
+    return _verify_first(broker, context, request, check)
 
 
 API = ServedApi(
@@ -67,7 +67,7 @@ API = ServedApi(
 )
 
 
-def _asks(broker: Broker, version: int) -> bool:
+def _verifies(broker: Broker, version: int) -> bool:
     """Return whether to ask the coordinator; operators may trust older producers."""
     return version >= ADDS_SINCE or bool(
         broker.config.get("transaction.partition.verification.enable")
@@ -80,11 +80,11 @@ def _copy_records(entries: Iterable[PartitionProduceData]) -> None:
         entry.records = None if entry.records is None else bytearray(entry.records)
 
 
-async def _ask(
+async def _verify_first(
     broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
 ) -> ProduceResponse | Deferred | None:
     await check.ask(broker.transactions)
-    answer = _produce(broker, context, request, check, _refusal(request))
+    answer = _produce(broker, context, request, check, _request_error(request))
     return await answer if isinstance(answer, Coroutine) else answer
 
 
@@ -93,7 +93,7 @@ def _produce(
     context: Context,
     request: ProduceRequest,
     check: ProduceCheck | None,
-    refusal: KafkaError | None,
+    error_of_all: KafkaError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     """Append all batches; `check` belongs to a transactional request."""
     now_ms, version = broker.clock.wall_ms(), context.version
@@ -108,8 +108,8 @@ def _produce(
         results = []
         for entry in topic.partition_data:
             try:
-                if refusal is not None:
-                    raise refusal
+                if error_of_all is not None:
+                    raise error_of_all
                 partition = broker.partitions.find(name, entry.index)
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
@@ -140,7 +140,7 @@ def _produce(
                 slow.append(_Slow(name, entry, results[-1], sampled, needed))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
-                results.append(refused(entry.index, error))
+                results.append(rejected_result(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -214,7 +214,7 @@ async def _append_slowly(
                 broker.requests.errors["Produce", error.code] += 1
                 if sampled:
                     context.connection.sampling.repeat()
-                failed = refused(entry.index, error)
+                failed = rejected_result(entry.index, error)
                 result.error_code, result.error_message = failed.error_code, failed.error_message
                 result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
                 continue
@@ -288,7 +288,7 @@ def _acknowledge_later(
     context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
+def _request_error(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, ACKS_ALL):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
     return None

@@ -50,7 +50,7 @@ class Response(NamedTuple):
 Page = Callable[[Request], Awaitable[Response]]
 
 
-class _Refused(Exception):  # noqa: N818 - an answer
+class _Rejected(Exception):  # noqa: N818 - an answer
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -92,7 +92,7 @@ class HttpServer:
         self._receiving[task] = None
         writer.transport.set_write_buffer_limits(0)
         try:
-            await self._converse(reader, writer)
+            await self._handle_request(reader, writer)
         except (OSError, EOFError, TimeoutError):
             writer.transport.abort()
         except asyncio.CancelledError:
@@ -111,15 +111,17 @@ class HttpServer:
             return True
         return False
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with_body = True
         try:
             method, request = await _receive(reader, writer)
             self._receiving.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             with_body = method != "HEAD"
             response = await self._answer(request)
-        except _Refused as refused:
-            response = Response(f"{refused}\n".encode(), status=refused.status)
+        except _Rejected as rejected:
+            response = Response(f"{rejected}\n".encode(), status=rejected.status)
         await _send(writer, _head(response) + (response.body if with_body else b""))
         if with_body and response.parts is not None:
             await _stream(reader, writer, response.parts)
@@ -128,7 +130,7 @@ class HttpServer:
         page = self._pages.get(request.path)
         if page is None:
             known = " ".join(sorted(self._pages))
-            raise _Refused(HTTPStatus.NOT_FOUND, f"no such page; there are: {known}")
+            raise _Rejected(HTTPStatus.NOT_FOUND, f"no such page; there are: {known}")
         try:
             return await page(request)
         except Exception:
@@ -147,13 +149,13 @@ async def _receive(
             head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-        raise _Refused(status, f"more than {HEAD_SIZE_MAX} bytes of headers") from error
+        raise _Rejected(status, f"more than {HEAD_SIZE_MAX} bytes of headers") from error
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        raise _Refused(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+        raise _Rejected(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
     if words[0] not in ("GET", "HEAD"):
-        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
+        raise _Rejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
     hosts = [value.strip() for name, _, value in map(_header, lines) if name.lower() == "host"]
     _check_host(writer.get_extra_info("sockname")[0], hosts)
     is_local = ip_address(writer.get_extra_info("peername")[0]).is_loopback
@@ -169,19 +171,19 @@ def _request(target: str, is_local: bool) -> Request:
         split = urlsplit(target)
         query = {k: v[-1] for k, v in parse_qs(split.query, keep_blank_values=True).items()}
     except ValueError as error:
-        raise _Refused(HTTPStatus.BAD_REQUEST, "the address cannot be read") from error
+        raise _Rejected(HTTPStatus.BAD_REQUEST, "the address cannot be read") from error
     return Request(split.path, query, is_local)
 
 
 def _check_host(local: str, hosts: list[str]) -> None:
     if len(hosts) > 1:
-        raise _Refused(HTTPStatus.BAD_REQUEST, "there is more than one Host")
+        raise _Rejected(HTTPStatus.BAD_REQUEST, "there is more than one Host")
     if not ip_address(local).is_loopback:
         return
     name = hosts[0].rpartition(":")[0] or hosts[0] if hosts else ""
     name = hosts[0] if hosts and hosts[0].endswith("]") else name
     if not _is_loopback(name.strip("[]")):
-        raise _Refused(
+        raise _Rejected(
             HTTPStatus.FORBIDDEN, "the Host of a request to loopback is localhost or 127.0.0.1"
         )
 

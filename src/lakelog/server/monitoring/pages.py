@@ -55,13 +55,13 @@ class Pages:
 
     async def _readyz(self, request: Request) -> Response:
         checks = self._checks()
-        failing = [_told(check) for check in checks if not check.passes]
+        failing = [_described(check) for check in checks if not check.passes]
         answer: dict[str, object] = {
             "status": "not ready" if failing else "ready",
             "failing": failing,
         }
         if "verbose" in request.query:
-            answer["checks"] = [{"passes": check.passes, **_told(check)} for check in checks]
+            answer["checks"] = [{"passes": check.passes, **_described(check)} for check in checks]
         return _json(answer, HTTPStatus.SERVICE_UNAVAILABLE if failing else HTTPStatus.OK)
 
     async def _version(self, _: Request) -> Response:
@@ -115,5 +115,5 @@ def _json(answer: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(json.dumps(answer).encode() + b"\n", JSON, status)
 
 
-def _told(check: Check) -> dict[str, str]:
+def _described(check: Check) -> dict[str, str]:
     return {"check": check.name, "reason": check.reason}

@@ -9,14 +9,14 @@ from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.repeat import Asked, Repeat
+from lakelog.server.connections.repeat import Repeat, RequestHeader
 from lakelog.server.requests.context import Context
 
 NAMES_MAX = 1024
 """Characters of names in a request that is learned."""
 _TAGS = b"\x00\x00\x00"
 
-K = TypeVar("K", bound=Asked)
+K = TypeVar("K", bound=RequestHeader)
 
 
 class KnownRequest(ABC, Generic[K]):

@@ -19,7 +19,7 @@ from lakelog.protocol.produce import (
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.entries import check_entry, refused, topic_key
+from lakelog.server.appends.entries import check_entry, rejected_result, topic_key
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.repeat import Repeat
@@ -156,7 +156,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             first.job.abandon()
             return 0
         except KafkaError as error:
-            self._refuse(number, error)
+            self._reject(number, error)
             return 1
         if sampled:
             sampling.note(batch, sampled=True)
@@ -166,13 +166,13 @@ class ProduceRepeat(KnownRequest[_Key]):
         self._responses.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1
 
-    def _refuse(self, number: int, error: KafkaError) -> None:
+    def _reject(self, number: int, error: KafkaError) -> None:
         """Answer with the error: the batch may have been patched, so it cannot be retried."""
         key = self.key
         self._broker.requests.errors[self.api.name, error.code] += 1
         context = Context(self._connection, self.api, key.version, number, key.client_id)
         self._connection.expect(context)
-        context.reply(_of_one(key, refused(key.partition, error)))
+        context.reply(_of_one(key, rejected_result(key.partition, error)))
 
 
 def _head(api: Api, key: _Key) -> bytes:

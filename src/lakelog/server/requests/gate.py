@@ -33,6 +33,14 @@ class Gate:
         connection.repeat = None
         connection.admitted = self.generation
 
+    def release(self, connection: Connection) -> None:
+        """Drop what a connection has learned if its admission was revoked.
+
+        Otherwise an idle connection would keep a deleted partition in memory.
+        """
+        if connection.admitted != self.generation:
+            connection.repeat = None
+
     def revoke(self) -> None:
         """Have every connection admitted again before its next request is answered."""
         self.generation += 1

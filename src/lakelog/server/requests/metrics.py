@@ -19,7 +19,7 @@ from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.registry import APIS, Api
 from lakelog.runtime.api import Clock
-from lakelog.server.connections.repeat import Asked
+from lakelog.server.connections.repeat import RequestHeader
 from lakelog.server.event_log.log_window import LogWindow, left_out_text, one_line
 from lakelog.server.requests.error_codes import codes_in
 
@@ -115,23 +115,23 @@ class RequestMetrics:
         self.noteworthy_s = -math.inf if self._watchers else self._slow_s
 
     def on_noteworthy(
-        self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
+        self, api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
     ) -> None:
         """A request was answered at once."""
-        note = _note(api, asked, peer, duration_s, size_bytes)
+        note = _note(api, header, peer, duration_s, size_bytes)
         for watcher in self._watchers:
             watcher(note)
         if duration_s > self._slow_s:
             self._log(note)
 
     def on_late(
-        self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
+        self, api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
     ) -> None:
         """A request was answered that had to wait."""
         self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
-        note = _note(api, asked, peer, duration_s, size_bytes)
+        note = _note(api, header, peer, duration_s, size_bytes)
         for watcher in self._watchers:
             watcher(note)
         if duration_s > self._slow_s and api.key not in _WAIT_FOR_OTHERS:
@@ -158,9 +158,11 @@ class RequestMetrics:
             )
 
 
-def _note(api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int) -> RequestNote:
-    client_id = asked.client_id[:CLIENT_ID_CHARS_MAX]
-    return RequestNote(api.name, asked.version, client_id, peer, duration_s, size_bytes)
+def _note(
+    api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
+) -> RequestNote:
+    client_id = header.client_id[:CLIENT_ID_CHARS_MAX]
+    return RequestNote(api.name, header.version, client_id, peer, duration_s, size_bytes)
 
 
 def code_name(code: int) -> str:

@@ -132,7 +132,7 @@ class Cleaner:
     def _tick(self) -> None:
         try:
             self._retain()
-            self._employ()
+            self._start_helpers()
         finally:
             self.start()
 
@@ -141,7 +141,7 @@ class Cleaner:
         for partition in self._compacted():
             self._retain_one(partition)
 
-    def _employ(self) -> None:
+    def _start_helpers(self) -> None:
         config = self._config()
         if not config.get_bool("log.cleaner.enable"):
             return
@@ -253,7 +253,7 @@ class Cleaner:
         began = self._clock.monotonic()
         try:
             job = make_job(found, self._clock.wall_ms(), self._limits())
-            done = await self._converse(child, partition, job.encode())
+            done = await self._run_job(child, partition, job.encode())
         except (_GivenUp, _HelperDied) as failure:
             self.counts.failures += 1
             if isinstance(failure, _HelperDied):
@@ -277,7 +277,7 @@ class Cleaner:
             rate / threads,
         )
 
-    async def _converse(
+    async def _run_job(
         self, child: Child, partition: Partition, job: bytes
     ) -> CompactionDone | None:
         """Return None if the log cannot be cleaned; it is then skipped until the next start."""

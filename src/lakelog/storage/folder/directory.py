@@ -101,7 +101,7 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
-        self._known = False  # whether it has been read what is known of each log
+        self._known = False  # whether the checkpoints have been read
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
@@ -344,6 +344,7 @@ class LogDirectory:
     def add_log(self, log: Log) -> None:
         """Take a log into use that `make_log` has created."""
         key = log.topic, log.partition
+        assert key not in self.logs
         self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
         self.logs[key] = log

@@ -32,7 +32,7 @@ class Ownership:
         self.clean = False
         """Whether the last process that used the folder stopped cleanly."""
         self.cached = False
-        """Whether the page cache has what that process wrote."""
+        """Whether the page cache still has all that that process wrote."""
 
     @property
     def meta(self) -> MetaProperties:
@@ -79,6 +79,7 @@ class Ownership:
 
     def claim_clean(self) -> None:
         """Mark a clean stop, durably. Raises `OSError`."""
+        assert self._lock is not None
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def disclaim_clean(self) -> None:

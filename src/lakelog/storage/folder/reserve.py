@@ -45,6 +45,7 @@ class SpaceReserve:
     """The reserve of one data folder, whose `gate` it shuts and opens; none with a size of 0."""
 
     def __init__(self, disk: Disk, folder: Path, size: int, gate: SpaceGate) -> None:
+        assert size >= 0
         self._disk = disk
         self._folder = folder
         self._path = folder / RESERVE

@@ -41,6 +41,8 @@ class IndexFiles:
 
     def append(self, index: SegmentIndex) -> None:
         """Write the entries that the files lack. Raises `OSError`."""
+        assert index.written <= len(index.offsets)
+        assert index.written_times <= len(index.times)
         if len(index.offsets) > index.written:
             self._write(INDEX, index.written * ENTRY_SIZE, index.encode_offsets(index.written))
             index.written = len(index.offsets)

@@ -87,6 +87,8 @@ class SegmentIndex:
 
     def truncate(self, offset: int) -> None:
         """Drop entries for relative offsets at or above `offset`."""
+        assert len(self.offsets) == len(self.positions)
+        assert len(self.times) == len(self.time_offsets)
         keep = bisect_left(self.offsets, offset)
         del self.offsets[keep:], self.positions[keep:]
         keep_times = bisect_left(self.time_offsets, offset)

@@ -22,6 +22,7 @@ class ProducerLimit:
     """One for all logs; `limit` is a number of producers, `expiration_ms` that of their tables."""
 
     def __init__(self, limit: int = LIMIT, expiration_ms: int = EXPIRATION_MS) -> None:
+        assert limit > 0
         self._limit = limit
         self._expiration_ms = expiration_ms
         self._tables: list[ref[ProducerStateTable]] = []

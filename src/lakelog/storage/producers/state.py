@@ -333,7 +333,7 @@ class ProducerStateTable:
     def forget_idle(self, count: int) -> int:
         """Forget up to `count` producers with the oldest batches; return how many.
 
-        Producers that have or had a transaction here stay, and so does the last one that wrote.
+        Producers that have or had a transaction here stay, and so does that of the newest batch.
         """
         held = self.verifications.held
         idle = (

@@ -1,4 +1,4 @@
-"""Reads by offset: whole batches as a slice of a segment file, and what was aborted in them.
+"""Reads by offset: whole batches as a slice of a segment file, and their aborted transactions.
 
 No record byte is read here. A reader in sequence finds its next batch among the known ones; others
 are found by the index.
@@ -69,7 +69,7 @@ class LogReader:
             if size > max_bytes and not min_one:
                 return None
             following = position + size
-            if following < limit:  # what a reader in sequence asks for next
+            if following < limit:  # a reader in sequence asks for it next
                 found = segment.batch_at(following)
                 if found is not None:
                     known_batches.note(found[0], (segment, following, found[1]))
@@ -123,7 +123,7 @@ class LogReader:
     def aborted_transactions(
         self, offset: int, found: LogSlice, stable_offset: int, *, may_wait: bool
     ) -> list[AbortedTransaction]:
-        """Return aborted transactions with records in what was read from `offset` on.
+        """Return aborted transactions with records in the slice `found`, read from `offset` on.
 
         Sorted by first offset. Records at or beyond `stable_offset`, the last stable one, were not
         read. Some transactions that begin shortly after the read may be among them.
@@ -139,8 +139,11 @@ class LogReader:
         if not may_wait:
             check_end_of_reads(segments, segment, position)
         end = min(segment.end_of_reads(position), stable_offset)
-        ask = partial(aborted_in, segments, self._snapshots)
-        aborted = (lambda segment: wait_for(partial(ask, segment))) if may_wait else ask
+
+        def aborted(one: Segment) -> list[AbortedTransaction]:
+            ask = partial(aborted_in, segments, self._snapshots, one)
+            return wait_for(ask) if may_wait else ask()
+
         return collect_aborted(segments[number:], offset, end, aborted)
 
 

@@ -133,7 +133,7 @@ class LogLoader:
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:
-            self._disk.sync_dir(folder)  # or a power failure restores what was set aside
+            self._disk.sync_dir(folder)  # or a power failure restores these files
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,
@@ -153,8 +153,10 @@ class LogLoader:
             log_start_offset=start,
             recovery_point=min(request.recovery_point, segments[-1].next_offset),
         )
+        # Snapshots of records that recovery cut off would give the next producers a wrong state.
         snapshots.remove_beyond(log.log_end_offset)
         if not request.clean and request.known.aborted is None:
+            # Without checksums a power failure may have changed any transaction index unnoticed.
             scanned = segments
         log.rebuild_producers([segment for segment in scanned if segment in segments])
         log.producers.remove_expired(self._now_ms)
@@ -164,6 +166,7 @@ class LogLoader:
         if request.config.durability == FSYNC:
             _make_durable(log)
         if SYNC_FAILED in names:
+            # Only now: a start that is interrupted before must distrust the page cache again.
             remove_if_exists(self._disk, folder / SYNC_FAILED)
         return log, recovery
 

@@ -1,4 +1,4 @@
-"""Scanning a segment after an unclean stop, and cutting off what is not a valid batch.
+"""Scan of a segment after an unclean stop, which cuts off an invalid tail.
 
 Below the recovery point everything was on the device, so an invalid batch there is corruption, and
 recovery changes nothing. At or above it a batch may be half written: recovery cuts the log there
@@ -84,6 +84,7 @@ def recover_segment(
         return None
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
+    assert 0 <= valid < end
     _keep_aside(segment, valid, end)
     segment.cut_at(valid)
     segment.note_checked()

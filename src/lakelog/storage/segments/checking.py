@@ -55,6 +55,7 @@ class CheckJob:
     ) -> None:
         """`expected` is the offset due at `start`, -1 if it is unknown."""
         segment = found.segment
+        assert start <= found.position <= found.position + found.size <= segment.size
         self.key: Hashable = self
         self.path = found.file.path
         self.start = start

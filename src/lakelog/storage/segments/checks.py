@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import pairwise
 
 _RANGES_MAX = 64
 
@@ -49,6 +50,7 @@ class Checks:
         if len(kept) > _RANGES_MAX:
             # Never the new range: the reader that waits for it would ask for it again for ever.
             del kept[kept[0] is added]
+        assert all(one[1] < following[0] for one, following in pairwise(kept))
         self.ranges = kept
 
     def note_damage(self, position: int, reason: str) -> None:

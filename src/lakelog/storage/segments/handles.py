@@ -83,6 +83,7 @@ class HandleCache:
 
         That is a `FileNotFoundError` if the file is gone: a read never creates a segment.
         """
+        assert owner.handle is None, "an open handle would be lost, and its file never closed"
         while len(self._owners) >= self.max_open:
             self._next_victim().unload()
         owner.handle = handle = Handle(self._open(path))
@@ -124,6 +125,7 @@ class HandleCache:
             victim.unload()
 
     def _next_victim(self) -> Evictable:
+        assert self._owners
         while True:
             owner = next(iter(self._owners))
             handle = owner.handle

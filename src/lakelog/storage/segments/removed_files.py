@@ -1,7 +1,7 @@
 """Files of segments that have left the log: renamed to `.deleted` now, removed after a delay.
 
-A reader that has such a file open goes on reading it. What is still there at the next start is
-removed by `recovery.loader`.
+A reader that has such a file open continues to read it. The next start removes the files
+that are left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One segment: its file of batches, what is in memory about it, and its indexes.
 
-What is in memory about the file's content comes from appends, from a scan, or from index files that
-were compared with the log. An index that disagrees with the log is rebuilt. Entries are written in
-runs, and at the latest when the segment is flushed, sealed or closed.
+All that is in memory about the file's content comes from appends, from a scan, or from index files
+that were compared with the log. An index that disagrees with the log is rebuilt. Entries are
+written in runs, and at the latest when the segment is flushed, sealed or closed.
 
 Source: `org.apache.kafka.storage.internals.log.LogSegment`.
 """
@@ -38,7 +38,7 @@ READ_SIZE = 2048
 _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
-"""A range up to this size is copied to be sent; the copy finds out what is not resident."""
+"""Bytes; a range up to this size is copied to be sent, and the copy detects missing pages."""
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
 LAST_BYTES_MAX = 1 << 20
@@ -190,7 +190,7 @@ class Segment:
             raise
 
     def _open_whole(self) -> Handle:
-        """Return the open file, after cutting off what a failed write left beyond `size`."""
+        """Return the open file, cut to `size` after a failed write."""
         handle = self.open()
         if self.torn:
             handle.file.truncate(self.size)

@@ -151,7 +151,7 @@ class SegmentList(Sequence[Segment]):
     def take_back(self, base: int) -> None:
         """Remove the files of a segment that could not begin at `base`. Raises `OSError`.
 
-        The active segment goes on. If a file stayed, the next start would end the log at `base`,
+        The active segment continues. If a file stayed, the next start would end the log at `base`,
         however far the active segment had grown beyond it.
         """
         self.active.sealed = False
@@ -163,8 +163,8 @@ class SegmentList(Sequence[Segment]):
     def cut(self, keep: int, end: int) -> None:
         """Keep the first `keep` segments, and of the last of them what is below offset `end`.
 
-        Raises `OSError`. The deletions are durable before this returns: nothing may be written at
-        an offset that a file of before may still claim after a power failure.
+        Raises `OSError`. The deletions are durable before this returns. Otherwise a power failure
+        could restore an old file beside new records with the same offsets.
         """
         assert 0 < keep <= len(self._segments)
         if keep < len(self._segments):

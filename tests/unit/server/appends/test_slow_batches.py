@@ -144,7 +144,7 @@ def test_a_small_walk_does_not_wait_for_the_end_of_large_ones(tmp_path: Path) ->
     _run(tmp_path, scenario)
 
 
-def test_what_is_wrong_with_a_slow_batch_is_told(tmp_path: Path) -> None:
+def test_a_slow_batch_is_rejected_with_its_error(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.start(slow={"cleanup.policy": "compact"})
         sock = world.connect()

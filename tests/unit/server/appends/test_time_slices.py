@@ -111,7 +111,7 @@ def test_a_slice_that_fails_is_paid_for_and_lets_others_go_on(clock: BusyClock) 
 
 
 def test_short_slices_are_slept_for_together() -> None:
-    """A sleep after each would take a millisecond each, on a loop that nobody else needs."""
+    """A sleep after each slice would take a millisecond, on an otherwise idle loop."""
     clock = ManualClock(0)
     pauses = []
 

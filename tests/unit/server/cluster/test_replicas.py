@@ -41,7 +41,7 @@ PAYMENTS = b"p" * 16
 
 
 class Node:
-    """A broker's replicas over one disk; `restart` is what a new process would see."""
+    """A broker's replicas over one disk; `restart` returns a new process over the disk."""
 
     def __init__(self, disk: MemoryDisk, image: MetadataImage) -> None:
         self.disk = disk
@@ -143,7 +143,7 @@ def test_a_topic_made_again_is_another(node: Node) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_topic_made_again_is_not_held_to_what_was_durable_before(
+def test_a_recreated_topic_is_not_compared_with_old_recovery_points(
     node: Node, at_once: bool
 ) -> None:
     node.apply(topic("orders", ORDERS, 1))
@@ -188,9 +188,8 @@ def test_what_connections_have_learned_is_revoked_by_changes_of_known_partitions
     assert not revokes(*topic("orders", ORDERS, 2)), "nobody can know them yet"
     assert not revokes(*topic("payments", PAYMENTS, 1))
     assert revokes(ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"))
-    partition = PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)
-    assert revokes(partition), "another leader epoch"
-    assert not revokes(partition._replace(partition_epoch=2)), "the same leader epoch"
+    assert revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)), "another leader epoch"
+    assert not revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 2)), "the same one"
     assert revokes(TopicRemoved(ORDERS))
     before = node.revoked
     node.partitions.find("payments", 0).take_offline("as told")
@@ -296,7 +295,7 @@ def test_a_topic_is_made_before_it_is_seen_and_removed_after(node: Node, named: 
     assert node.names() == []
 
 
-def test_a_stop_leaves_what_has_not_been_made_to_the_next_start(node: Node) -> None:
+def test_a_stop_leaves_missing_logs_to_the_next_start(node: Node) -> None:
     async def scenario() -> None:
         making = asyncio.ensure_future(node.follow(topic("orders", ORDERS, 40)))
         await asyncio.sleep(0)

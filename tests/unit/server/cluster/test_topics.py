@@ -116,7 +116,7 @@ def test_large_topics_are_made_as_one_change_can_hold_them(tmp_path: Path) -> No
     run(tmp_path, scenario, num_partitions="3000")
 
 
-def test_what_is_not_said_of_the_groups_topic_is_as_configured(tmp_path: Path) -> None:
+def test_the_group_topic_has_its_configured_defaults(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         given = NewTopic(OFFSETS, -1, -1, configs=[("segment.bytes", "1048576")])
         topic = world.topics.with_defaults(given)
@@ -183,7 +183,7 @@ def test_what_cannot_be_taken_back_is_unknown(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_added_partitions_that_wait_are_told(tmp_path: Path) -> None:
+def test_added_partitions_without_space_are_reported(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         (created,) = await world.topics.create([NewTopic("orders", partitions=1)])
         world.waiting.add(created.topic_id)

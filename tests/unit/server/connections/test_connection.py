@@ -1,4 +1,4 @@
-"""What a connection makes of requests, however they arrive, and of peers that misbehave."""
+"""Requests of a connection, in portions of any size, and peers that misbehave."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.gate import Gate
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -52,7 +53,7 @@ def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered()
         assert len(connection.received.buffer) <= 64 * 1024
 
 
-def test_memory_grows_with_what_is_received_not_with_what_is_announced() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_declared_length() -> None:
     world, _, connection = connect()
     world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
     world.run()
@@ -119,7 +120,7 @@ def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
     assert len(sink.requests) == 3
 
 
-def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
+def test_a_large_request_behind_a_waiting_one_is_still_received() -> None:
     world, sink, _ = connect()
     sink.wait = True
     big = request(2, PRODUCE, size=1 << 20)
@@ -159,7 +160,7 @@ def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     assert not connection.closed
 
 
-def test_closing_releases_slices_and_abandons_what_waits() -> None:
+def test_closing_releases_slices_and_abandons_waiting_requests() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
     sink.slices[request(1)] = found
@@ -206,7 +207,7 @@ def test_a_violation_closes_the_connection() -> None:
 
 
 @pytest.mark.parametrize("kind", [MemoryError, RecursionError])
-def test_what_a_request_or_its_answer_raises_ends_the_connection(
+def test_an_exception_of_a_request_or_its_response_ends_the_connection(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -295,7 +296,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock)
+    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock, Gate().release)
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -316,7 +317,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: bool) -> None:
+def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool) -> None:
     """Each of the slow sends 2 KiB/s, which is enough while there is memory for all."""
     memory = RequestMemory(limit=1 << 20)
     slow = [connect(memory=memory) for _ in range(5)]
@@ -324,7 +325,7 @@ def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: 
     clock = FakeClock()
     registry = registry_of(clock, *(c for _, _, c in slow), good, memory=memory)
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for world, _, connection in slow:
         connection.last_active = clock.now
         world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
@@ -346,13 +347,15 @@ def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: 
     assert not good.closed
 
 
-def test_a_fast_large_request_is_not_closed_for_those_who_wait() -> None:
+def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
     memory = RequestMemory(limit=1 << 20)
     large_world, sink, large = connect(memory=memory)
     other_world, _, other = connect(memory=memory)
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry_of(clock, large, other, memory=memory), lambda: config, clock)
+    sweep = ConnectionSweep(
+        registry_of(clock, large, other, memory=memory), lambda: config, clock, Gate().release
+    )
     large.last_active = other.last_active = clock.now
     large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
     body = (8 << 20) - 4
@@ -377,7 +380,7 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     crowd = [connect(memory=memory) for _ in range(64)]
     good_world, sink, good = connect(memory=memory)
     registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for size in (60_000, 10_000):
         for world, _, connection in crowd:
             connection.last_active = clock.now
@@ -422,12 +425,14 @@ def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most
     assert world.readable is not None
 
 
-def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
+def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
     world, sink, connection = connect()
     slow_world, slow_sink, slow = connect()
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry_of(clock, connection, slow), lambda: config, clock)
+    sweep = ConnectionSweep(
+        registry_of(clock, connection, slow), lambda: config, clock, Gate().release
+    )
     world.room = slow_world.room = 0
     for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
@@ -448,7 +453,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
     (_, _, silent), (_, _, waits) = connect(), connect()
     registry = registry_of(clock, silent, waits)
-    sweep = ConnectionSweep(registry, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
     for connection in (silent, waits):
         connection.last_active = clock.now
     waits.expect(Reply(waits, pipelined=False))
@@ -461,7 +466,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     assert registry.closings.expired == 1
 
 
-def test_responses_that_nobody_reads_have_a_limit_together() -> None:
+def test_unread_responses_share_one_limit() -> None:
     crowd = [connect() for _ in range(4)]
     unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
     connections = [connection for _, _, connection in crowd]
@@ -517,7 +522,7 @@ def test_a_short_rest_keeps_no_large_buffer() -> None:
 def registry_of(
     clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
 ) -> ConnectionRegistry:
-    """What a sweep looks at."""
+    """The connections of a sweep."""
     tasks: Any = None
     registry = ConnectionRegistry(clock, tasks, memory or RequestMemory(0))
     for connection in connections:

@@ -1,4 +1,4 @@
-"""Whom an acceptor lets in, over sockets that are never really there."""
+"""The connections that an acceptor accepts, over fake sockets."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FakeWorld:
         self.acceptor.start()
 
     def connect(self, *hosts: str) -> list[FakeSocket]:
-        """All at once; the loop then calls what waits for them."""
+        """Connect from all hosts at once; the loop then calls the acceptor."""
         sockets = [FakeSocket(host) for host in hosts]
         self.arriving.extend(sockets)
         while self.arriving and self.acceptable is not None:
@@ -112,7 +112,7 @@ def refused(sockets: list[FakeSocket]) -> list[int]:
     return [number for number, sock in enumerate(sockets) if sock.closed]
 
 
-def test_everybody_is_let_in_by_default() -> None:
+def test_all_connections_are_accepted_by_default() -> None:
     world = FakeWorld({})
     assert refused(world.connect(*["10.0.0.1"] * 200)) == []
     assert len(world.dispatcher.connections) == 200
@@ -149,13 +149,13 @@ def test_the_limits_in_force_count() -> None:
     assert refused(world.connect("10.0.0.1", "10.0.0.2")) == [0]
 
 
-def test_who_has_gone_already_is_not_counted() -> None:
+def test_a_client_that_is_gone_already_is_not_counted() -> None:
     world = FakeWorld({})
     assert refused(world.connect("gone", "10.0.0.1")) == [0]
     assert len(world.dispatcher.connections) == 1
 
 
-def test_without_descriptors_it_pauses_and_goes_on() -> None:
+def test_without_descriptors_it_pauses_and_continues() -> None:
     world = FakeWorld({})
     world.arriving.append(OSError(errno.EMFILE, "too many open files"))
     world.connect("10.0.0.1")
@@ -166,7 +166,7 @@ def test_without_descriptors_it_pauses_and_goes_on() -> None:
     assert len(world.dispatcher.connections) == 2
 
 
-def test_a_closed_acceptor_takes_nobody() -> None:
+def test_a_closed_acceptor_accepts_no_connection() -> None:
     world = FakeWorld({})
     world.arriving.append(OSError(errno.EMFILE, "too many open files"))
     world.connect()
@@ -206,7 +206,7 @@ def test_addresses_are_forgotten_with_their_last_connection() -> None:
     assert not world.dispatcher.connections._of_host
 
 
-def test_what_the_descriptors_leave_to_connections_holds_below_the_setting(
+def test_the_limit_of_descriptors_holds_below_the_setting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = FakeWorld({"max.connections": "5"}, connections_max=3)

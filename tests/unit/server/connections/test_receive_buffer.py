@@ -40,14 +40,14 @@ def test_a_buffer_waits_for_the_budget_and_asks_again() -> None:
     assert not third.is_waiting
 
 
-def test_what_is_missing_of_a_request() -> None:
+def test_missing_bytes_of_a_request() -> None:
     memory = RequestMemory(0)
     assert ReceiveBuffer(memory).missing_bytes == 0
     assert received(memory, b"\0\0").missing_bytes == 2
     assert received(memory, struct.pack(">i", 100) + bytes(30)).missing_bytes == 70
 
 
-def test_a_buffer_shrinks_to_what_is_in_it_and_only_then() -> None:
+def test_a_buffer_shrinks_only_if_its_content_is_small() -> None:
     memory = RequestMemory(0)
     buffer = received(memory, bytes(10_000))
     buffer.shrink()

@@ -1,4 +1,4 @@
-"""What is begun in one turn of the loop, and who has the next one."""
+"""Requests that begin in one turn of the loop, and the order of the waiting ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from lakelog.server.connections.request_turns import FREE, SHARE, TURN_S, Rank, RequestTurns
 
 TAKES_S = TURN_S / 4.5
-"""What a request takes, unless a test says otherwise: five begin in a queue's part of a turn."""
+"""Seconds of a request in most tests: five begin in a queue's part of a turn."""
 EACH = 5
 
 
 class World:
-    """Callbacks in turns, as a loop runs them: what is scheduled in one runs in the next.
+    """Callbacks in turns, as a loop runs them: one scheduled in a turn runs in the next.
 
     Time passes only while requests are handled.
     """
@@ -112,7 +112,7 @@ def test_connections_of_one_queue_go_on_in_the_order_of_coming() -> None:
     assert not world.soon, "another turn is asked for, and nobody waits"
 
 
-def test_a_client_that_waits_is_before_newcomers_and_those_that_send_ahead() -> None:
+def test_a_waiting_client_precedes_newcomers_and_clients_that_send_ahead() -> None:
     world = World()
     _crowd(world, 500, 50)
     _crowd(world, 1_500, 1, Rank.NEW)
@@ -127,7 +127,7 @@ def test_a_client_that_waits_is_before_newcomers_and_those_that_send_ahead() -> 
 
 
 @pytest.mark.parametrize("crowded", Rank)
-def test_every_queue_goes_on_while_another_is_never_empty(crowded: Rank) -> None:
+def test_every_queue_proceeds_while_another_is_never_empty(crowded: Rank) -> None:
     """Even by requests each of which takes longer than a turn."""
     world = World()
     others = []
@@ -162,7 +162,7 @@ def test_a_turn_that_other_requests_have_used_up_is_over_for_produce_and_fetch()
     assert cheap.begun == 1
 
 
-def test_nobody_waits_while_there_is_enough_for_all() -> None:
+def test_no_connection_waits_while_there_is_enough_for_all() -> None:
     world = World()
     for _ in range(20):
         crowd = _crowd(world, EACH, 1)
@@ -186,7 +186,7 @@ def test_the_share_of_a_connection_shrinks_while_others_wait() -> None:
     assert turns.share == SHARE
 
 
-def test_a_callback_that_fails_keeps_nobody_else_from_a_turn() -> None:
+def test_a_failing_callback_keeps_no_other_from_its_turn() -> None:
     world = World()
     crowd = _crowd(world, 10, 50)
 

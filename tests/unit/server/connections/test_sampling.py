@@ -171,7 +171,7 @@ def test_impossible_counts_roll_no_segments(tmp_path: Path, together: int) -> No
     run(tmp_path, scenario)
 
 
-def test_a_large_sampled_batch_waits_and_so_does_what_follows(tmp_path: Path) -> None:
+def test_a_large_sampled_batch_waits_and_so_do_later_ones(tmp_path: Path) -> None:
     large = bytes(make_batch(30_000, size=1, timestamp=NOW - 60_000, codec=Codec.ZSTD))
     cut = bytearray(make_batch(30_000, size=1, timestamp=NOW - 60_000))
     damaged = bytes(sealed(bytes(cut[61:-1]), Codec.NONE, 30_000))
@@ -219,7 +219,9 @@ def large_poison() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("repeats", [True, False])
-def test_what_waits_is_refused_in_its_turn_and_not_stored(tmp_path: Path, repeats: bool) -> None:
+def test_a_waiting_batch_is_rejected_in_its_turn_and_not_stored(
+    tmp_path: Path, repeats: bool
+) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
         await create(broker, "t")
         broker.connect()

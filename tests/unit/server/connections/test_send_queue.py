@@ -1,4 +1,4 @@
-"""What a connection sends: bytes and ranges of files, and who waits for the device."""
+"""Responses of bytes and ranges of files, and the waits for the device."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def read_in_sequence(world: FakeWorld, sink: Sink, data: bytes, size: int) -> li
 
 
 def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> None:
-    """What follows a cold range looks resident, for the kernel has read it ahead."""
+    """The bytes behind a cold range look resident, because the kernel has read them ahead."""
     world, sink, _ = connect()
     data = random.Random(9).randbytes(24 << 20)
     world.cold = set(pages(0, 1 << 20))
@@ -265,15 +265,15 @@ def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> N
     assert not world.marked
 
 
-def test_who_has_come_to_what_is_resident_needs_no_thread_any_more() -> None:
+def test_a_reader_of_resident_ranges_needs_no_thread_any_more() -> None:
     world, sink, _ = connect()
     world.cold = {0}
     turns = read_in_sequence(world, sink, bytes(40 << 20), 1 << 20)
     assert [number for number, count in enumerate(turns) if count] == [0, *range(1, 32, 4)]
 
 
-def test_what_has_been_seen_not_to_be_resident_is_not_looked_for_again() -> None:
-    """The kernel reads a page for everybody who looks for it, and the second one sees that."""
+def test_a_range_known_not_to_be_resident_is_not_probed_again() -> None:
+    """The kernel reads a page when it is probed, so a second probe would find it."""
     world, sink, _ = connect()
     (found,), frames = fetching(sink, 1)
     found.is_resident = False

@@ -61,7 +61,7 @@ def test_a_single_reader_sends_as_much_in_a_turn_as_before() -> None:
     assert [loop.turn() for _ in range(19)] == [SEND_SIZE_MAX] * 19
 
 
-def test_sockets_that_are_full_keep_nobody_waiting() -> None:
+def test_full_sockets_keep_no_other_waiting() -> None:
     loop = CrowdedLoop()
     for world in crowd(loop, 20 * MIB):
         world.room = 10_000

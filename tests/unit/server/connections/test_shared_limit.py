@@ -1,4 +1,4 @@
-"""Who is closed when all connections together hold too much."""
+"""The connections that are closed when all together hold too much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage_kit import ManualClock
 
 
 class Held:
-    """A connection, as far as a bound knows it; what it holds outlives it."""
+    """A connection as a limit knows it; its bytes outlive it."""
 
     def __init__(self) -> None:
         self.session = Session(FakeWorld(), "PLAINTEXT")
@@ -35,7 +35,7 @@ def test_the_largest_is_closed() -> None:
     assert [each.closed for each in held] == [False, True, False]
 
 
-def test_nobody_is_closed_for_what_a_closed_connection_still_holds() -> None:
+def test_bytes_of_a_closed_connection_close_no_other() -> None:
     bound, (small, large, late) = bound_of(1000, 300, 500, 0)
     small.close()
     bound.hold(late, 450)
@@ -43,7 +43,7 @@ def test_nobody_is_closed_for_what_a_closed_connection_still_holds() -> None:
     assert [each.closed for each in (large, late)] == [False, False]
 
 
-def test_those_that_are_open_stay_within_the_bound_whatever_closed_ones_hold() -> None:
+def test_open_connections_stay_within_the_limit_besides_closed_ones() -> None:
     bound, (closed, *others) = bound_of(1000, 900, 50, 20)
     closed.close()
     bound.hold(others[0], 950)

@@ -1,4 +1,4 @@
-"""What hangs in a partition when the broker starts is ended, and told of."""
+"""Hanging transactions are ended and logged when the broker starts."""
 
 from __future__ import annotations
 

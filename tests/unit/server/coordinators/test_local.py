@@ -1,4 +1,4 @@
-"""What the coordinators are told of the broker that they are in."""
+"""The events of the broker that its coordinators follow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def initialise(data: Path, durability: str, seed: int) -> int:
 def test_transactional_producers_get_new_ids_where_epochs_may_be_lost(
     tmp_path: Path, left: tuple[str, ...], keeps: bool, durability: str
 ) -> None:
-    """Whatever the durability is now: it may have been changed since the power failed."""
+    """With any durability: it may have been changed since the power failure."""
 
     async def scenario() -> None:
         first = await initialise(tmp_path, "page-cache", 1)

@@ -1,4 +1,4 @@
-"""What is said of connections that the broker closes, however many there are."""
+"""The log lines about closed connections, of which there may be many."""
 
 from __future__ import annotations
 

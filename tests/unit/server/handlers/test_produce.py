@@ -1,4 +1,4 @@
-"""Transactional Produce requests: what is asked, what is kept meanwhile, what is told."""
+"""Transactional Produce requests: verification, waiting batches, and error codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.server.appends.transaction_verification import TopicPartition, told
+from lakelog.server.appends.transaction_verification import TopicPartition, rejection
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
 from lakelog.storage.folder.directory import LogDirectory
@@ -39,7 +39,7 @@ def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class FakeCoordinator:
-    """Says what it is told to, a little later."""
+    """Returns the codes that the test sets, a little later."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -80,7 +80,7 @@ class World:
         )
 
     def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:
-        """The context, and what the handler returned."""
+        """The context, and the result of the handler."""
         connection = SimpleNamespace(sampling=Sampling())
         context: Any = SimpleNamespace(version=version, pipelined=True, connection=connection)
         return context, produce.handle(self.broker, context, request)
@@ -130,7 +130,7 @@ def test_from_version_12_on_the_partition_is_added(version: int, add: bool) -> N
     assert world.coordinator.asked[0][-1] is add
 
 
-def test_what_follows_on_the_connection_waits_and_the_batch_is_kept() -> None:
+def test_later_requests_of_the_connection_wait_and_the_batch_is_kept() -> None:
     """The receive buffer is used again while the coordinator is asked."""
     world = World()
     received = batch()
@@ -186,7 +186,7 @@ def test_one_request_has_one_producer() -> None:
 
 
 def test_a_batch_without_its_transactional_id_is_refused() -> None:
-    """KIP-890, CVE-2018-1288: nobody could tell who may write it; not even within a transaction."""
+    """KIP-890, CVE-2018-1288: it has no producer to verify, even in a transaction."""
     world = World()
     assert world.codes(request(batch())) == [E.NONE]
     for sequence in (0, 1):
@@ -224,7 +224,7 @@ def test_a_request_that_holds_no_batch_is_answered() -> None:
         (E.INVALID_PRODUCER_ID_MAPPING, 12, E.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_each_version_is_told_what_it_understands(
+def test_each_version_gets_an_error_that_it_knows(
     code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
-    assert told(code, version).code is expected
+    assert rejection(code, version).code is expected

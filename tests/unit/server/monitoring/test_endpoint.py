@@ -1,4 +1,4 @@
-"""What a broker says of itself over HTTP while it starts, serves and stops."""
+"""The pages of a broker while it starts, serves and stops."""
 
 from __future__ import annotations
 

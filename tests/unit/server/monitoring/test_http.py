@@ -113,7 +113,7 @@ def test_a_page_its_query_and_its_head_alone() -> None:
         (GOOD[:-2], 0),
     ],
 )
-def test_what_is_answered(request_bytes: bytes, status: int) -> None:
+def test_responses(request_bytes: bytes, status: int) -> None:
     async def scenario(site: Site) -> None:
         ended = not request_bytes.endswith(b"\r\n\r\n")
         reader, writer = await asyncio.open_connection(*site.address)
@@ -128,7 +128,9 @@ def test_what_is_answered(request_bytes: bytes, status: int) -> None:
     run(scenario)
 
 
-def test_who_is_slow_to_ask_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_sends_its_request_slowly_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 0.01)
 
     async def scenario(site: Site) -> None:
@@ -137,7 +139,9 @@ def test_who_is_slow_to_ask_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario)
 
 
-def test_who_does_not_take_the_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_read_the_response_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "SEND_TIMEOUT_S", 0.01)
 
     async def scenario(site: Site) -> None:

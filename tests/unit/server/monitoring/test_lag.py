@@ -24,7 +24,7 @@ class World:
         return lag
 
 
-def test_who_is_at_the_end_is_not_behind() -> None:
+def test_a_group_at_the_end_has_no_lag() -> None:
     assert World().lag(0.0, end=5, committed=5) == Lag("g", "t", 0, 5, 0, 0.0)
 
 
@@ -32,7 +32,7 @@ def test_an_offset_beyond_the_end_is_no_lag() -> None:
     assert World().lag(0.0, end=5, committed=9).records == 0
 
 
-def test_seconds_are_interpolated_between_what_was_seen() -> None:
+def test_seconds_are_interpolated_between_scrapes() -> None:
     world = World()
     world.lag(0.0, end=100, committed=100)
     world.lag(10.0, end=200, committed=100)
@@ -50,7 +50,7 @@ def test_before_anything_was_seen_seconds_are_unknown() -> None:
     assert World().lag(0.0, end=100, committed=50) == Lag("g", "t", 0, 50, 50, None)
 
 
-def test_a_log_that_nobody_commits_to_any_more_is_forgotten() -> None:
+def test_a_log_without_committed_offsets_is_forgotten() -> None:
     world = World()
     world.lag(0.0, end=100, committed=100)
     partitions: Any = SimpleNamespace(get=lambda _, i: None)

@@ -72,7 +72,7 @@ def test_what_threads_have_noted_is_folded() -> None:
     assert world.fsyncs.count == 1
 
 
-def test_a_loop_that_was_held_up_long_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_block_of_the_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.beat(1000)
     assert not caplog.records

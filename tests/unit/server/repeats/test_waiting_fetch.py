@@ -47,7 +47,7 @@ class Waiter(Client):
         self.told = -1
 
     def wait(self) -> bytes:
-        """What comes at once, after a request that names the partition only if it has to."""
+        """Send a fetch, naming the partition only if necessary; return an immediate response."""
         if not self.in_session:
             self.session = (0, -1)
         offset = None if self.session[0] and self.told == self.offset else self.offset
@@ -61,7 +61,7 @@ class Waiter(Client):
         return answer
 
     def take(self, answer: bytes) -> int:
-        """Goes on behind the records of an answer; how many bytes of them there were."""
+        """Advance behind the records of a response; return their size in bytes."""
         found = [data for topic in self.read(answer).responses for data in topic.partitions]
         records = b"".join(bytes(data.records or b"") for data in found)
         self.offset += records.count(b"key")
@@ -82,7 +82,7 @@ def expire(twins: Twins) -> None:
 
 
 def after_waits(twins: Twins, count: int) -> Waiter:
-    """One who has waited in vain so often, on a connection of its own."""
+    """A waiter whose fetches timed out so often, on a connection of its own."""
     twins.connect()
     waiter = Waiter(twins)
     for _ in range(count):
@@ -151,7 +151,7 @@ def test_an_idle_session_that_never_names_its_partition_again(
 
 
 @pytest.mark.parametrize("in_session", [False, True])
-def test_less_than_the_least_is_told_when_it_is_late(tmp_path: Path, in_session: bool) -> None:
+def test_less_than_min_bytes_is_returned_at_the_deadline(tmp_path: Path, in_session: bool) -> None:
     def scenario(twins: Twins) -> None:
         producer = Client(twins, 13)
         twins.connect()
@@ -170,7 +170,7 @@ def test_less_than_the_least_is_told_when_it_is_late(tmp_path: Path, in_session:
     run(tmp_path, scenario)
 
 
-def test_an_aborted_transaction_is_told_to_one_who_waited(tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_returned_to_a_waiting_fetch(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         twins.connect()
         waiter = Waiter(twins, committed=True)
@@ -193,7 +193,9 @@ def test_an_aborted_transaction_is_told_to_one_who_waited(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("in_session", [False, True])
-def test_a_partition_that_fails_is_told_to_one_who_waits(tmp_path: Path, in_session: bool) -> None:
+def test_a_failed_partition_is_returned_to_a_waiting_fetch(
+    tmp_path: Path, in_session: bool
+) -> None:
     def scenario(twins: Twins) -> None:
         twins.connect()
         waiter = Waiter(twins, in_session=in_session)
@@ -214,7 +216,7 @@ def test_a_partition_that_fails_is_told_to_one_who_waits(tmp_path: Path, in_sess
 def test_a_fetch_that_fails_after_a_check_ends_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Or its client would wait for ever: nobody else tries it again."""
+    """Otherwise its client would wait forever: the fetch is not tried again."""
     due: list[Callable[[Failures], object]] = []
     tried: set[PendingFetch] = set()
 
@@ -239,7 +241,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
     assert "as told" in caplog.text
 
 
-def test_one_who_waits_leaves(tmp_path: Path) -> None:
+def test_a_client_disconnects_while_its_fetch_waits(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         waiter = after_waits(twins, 6)
         assert not waiter.wait()
@@ -251,7 +253,7 @@ def test_one_who_waits_leaves(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_another_connection_takes_the_session_of_one_who_waits(tmp_path: Path) -> None:
+def test_another_connection_takes_the_session_of_a_waiting_fetch(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         producer = Client(twins, 13)
         waiter = after_waits(twins, 6)
@@ -269,7 +271,7 @@ def test_another_connection_takes_the_session_of_one_who_waits(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-def test_those_who_waited_are_counted_once_and_as_such(tmp_path: Path) -> None:
+def test_fetches_that_waited_are_counted_once_and_as_such(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         after_waits(twins, 7)
         for broker in twins.both:

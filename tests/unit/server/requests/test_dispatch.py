@@ -87,7 +87,7 @@ def test_bytes_after_a_message_are_passed_over() -> None:
     ],
     ids=["unknown key", "newer version", "negative version", "cut body", "cut header"],
 )
-def test_what_has_no_answer_closes_the_connection(
+def test_a_request_without_a_possible_response_closes_the_connection(
     frame: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -116,7 +116,7 @@ def test_api_versions_of_the_future_is_answered_in_version_0() -> None:
 
 
 def _later(kind: str, answer: asyncio.Future[Any]) -> Callable[[Context, Any], Any]:
-    """A handler whose response is that of `answer`, in one of the ways that there are."""
+    """A handler that returns the response of `answer` in one of the possible ways."""
 
     def by_future(context: Context, request: Any) -> asyncio.Future[Any]:
         return answer
@@ -279,7 +279,7 @@ def _in_done_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]
 
 
 def _deferred(error: Exception) -> Callable[[Context, Any], Any]:
-    """Answered by somebody else, with what cannot be encoded."""
+    """Answered later, with a response that cannot be encoded."""
 
     def handler(context: Context, request: Any) -> Any:
         loop = asyncio.get_running_loop()

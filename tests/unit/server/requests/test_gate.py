@@ -51,7 +51,7 @@ def frame(message: Any, version: int) -> bytes:
 
 
 class World:
-    """A broker without sockets, and what a way of answering needs of it."""
+    """A broker without sockets, and the steps of a way to answer."""
 
     def __init__(self, data: Path) -> None:
         self.broker = SocketlessBroker(data)
@@ -70,7 +70,7 @@ class World:
         self.broker.connect()
 
     async def answered(self, frames: bytes) -> bytes:
-        """What comes back, at once or later."""
+        """Return the response, which comes at once or later."""
         self.broker.socket.was_sent.clear()
         answer = self.broker.ask(frames)
         if not answer:
@@ -222,10 +222,10 @@ WAYS = {
         lambda world: _known(world, world.produce(), sampled=True),
         "repeats.produce.ProduceRepeat._append_one",
     ),
-    "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._refuse"),
+    "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._reject"),
     "produce, by a flush": Way(_by_flush, "handlers.produce._acknowledge_later.<locals>.settle"),
     "produce, slow": Way(_slow, "handlers.produce._append_slowly"),
-    "produce, verified by its coordinator": Way(_transactional, "handlers.produce._ask"),
+    "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
     "fetch, decoded": Way(lambda world: world.fetch(), "handlers.fetch.handle"),
     "fetch, known": Way(_fetch_known, "repeats.fetch.FetchRepeat._read"),
     "fetch, known, large": Way(
@@ -404,7 +404,7 @@ async def _take_offline(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["produce, known", "fetch, known"])
 @pytest.mark.parametrize("change", [_change_broker, _change_topic, _delete_topic, _take_offline])
-def test_what_a_connection_has_learned_does_not_outlive_a_change(
+def test_a_learned_request_does_not_outlive_a_change(
     tmp_path: Path, change: Callable[[World], Awaitable[None]], name: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -412,6 +412,20 @@ def test_what_a_connection_has_learned_does_not_outlive_a_change(
         assert not _is_decoded(world, frames)
         await change(world)
         assert _is_decoded(world, frames)
+
+    run(tmp_path / "data", scenario)
+
+
+def test_an_idle_connection_does_not_keep_a_deleted_partition(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        WAYS["produce, known"].prepare(world)
+        connection = world.broker.connection
+        world.broker.dispatcher.connections.add(connection)
+        world.broker.server._maintenance._sweep()
+        assert connection.repeat is not None, "it is admitted"
+        await _delete_topic(world)
+        world.broker.server._maintenance._sweep()
+        assert connection.repeat is None
 
     run(tmp_path / "data", scenario)
 

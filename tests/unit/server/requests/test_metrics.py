@@ -82,7 +82,7 @@ def test_of_a_long_client_id_the_beginning_is_shown(
     assert len(record.getMessage()) < 400
 
 
-def test_who_watches_sees_every_request_until_he_leaves(requests: RequestMetrics) -> None:
+def test_a_watcher_sees_every_request_until_it_leaves(requests: RequestMetrics) -> None:
     seen: list[RequestNote] = []
     _answer_all(requests, 0.0)
     leave = requests.watch(seen.append)
@@ -95,7 +95,7 @@ def test_who_watches_sees_every_request_until_he_leaves(requests: RequestMetrics
     assert len(seen) == 4
 
 
-def test_the_longest_is_of_those_that_kept_the_loop(requests: RequestMetrics) -> None:
+def test_the_longest_request_is_one_that_blocked_the_loop(requests: RequestMetrics) -> None:
     requests.on_late(FETCH, Asked(), PEER, 30.0, 1)
     requests.durations(FETCH).note(0.002)
     assert requests.fold() == 0.002

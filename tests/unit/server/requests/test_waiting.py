@@ -83,7 +83,7 @@ class Desk:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """In some turns of the loop: what is waited for has no event of its own."""
+    """Wait for some turns of the loop, because the condition has no event."""
     loop, met = asyncio.get_running_loop(), asyncio.Event()
 
     def look() -> None:
@@ -97,7 +97,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["future", "coroutine", "deferred"])
-def test_who_waits_with_most_is_closed_and_all_is_given_back(kind: str) -> None:
+def test_the_connection_with_the_largest_waiting_requests_is_closed(kind: str) -> None:
     async def scenario() -> None:
         desk = Desk(kind)
         async with Broker({METADATA: desk.handle}, memory_max=2_000_000) as broker:
@@ -124,7 +124,7 @@ def test_who_waits_with_most_is_closed_and_all_is_given_back(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["future", "coroutine", "deferred"])
-def test_who_leaves_or_fails_gives_back_what_waited(kind: str) -> None:
+def test_requests_of_closed_and_failed_connections_are_given_back(kind: str) -> None:
     async def scenario() -> None:
         desk = Desk(kind)
         async with Broker({METADATA: desk.handle}, memory_max=2_000_000) as broker:
@@ -239,7 +239,7 @@ def test_no_element_of_any_request_takes_more_than_is_estimated(api: Api) -> Non
 
 
 def _after_the_handler(request: Any, version: int) -> object:
-    """What a fetch keeps besides: the partitions that it reads."""
+    """Bytes that a fetch keeps besides: the partitions that it reads."""
     if not isinstance(request, FetchRequest):
         return None
     request.session_id, request.session_epoch = 0, 0

@@ -201,7 +201,7 @@ def test_it_may_be_switched_off(setting: str, value: str) -> None:
     run(scenario())
 
 
-def test_helpers_are_bounded_whatever_is_configured() -> None:
+def test_helpers_are_bounded_in_any_configuration() -> None:
     async def scenario() -> None:
         bench = Bench(memory_store(CONFIG))
         values = {"log.cleaner.threads": "100", "log.cleaner.dedupe.buffer.size": str(32 << 30)}
@@ -428,7 +428,7 @@ def test_a_kill_while_a_swap_is_undone_leaves_the_log_whole(number: int) -> None
 
 
 def test_a_sync_that_reports_a_full_disk_takes_the_partition_offline() -> None:
-    """What it was to make durable may be lost."""
+    """Records that it should have flushed may be lost."""
 
     async def scenario() -> None:
         bench = Bench(memory_store(CONFIG), partial(then_fail, "sync", "topic-0", 0, errno.ENOSPC))

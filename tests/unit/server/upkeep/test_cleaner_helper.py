@@ -1,4 +1,4 @@
-"""The helper's own part: what it says of a failure, and how fast it may be."""
+"""The helper program: its answers to jobs and failures, and its throttle."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def job(tmp_path: Path) -> CompactionJob:
     return make_job(found, NOW, CleanerLimits(1 << 20, 0.9, 1000, 0.0))
 
 
-def test_what_it_says_of_a_job_well_done(job: CompactionJob) -> None:
+def test_answers_of_a_successful_job(job: CompactionJob) -> None:
     *groups, done = answers(PosixDisk(), job, Throttle(0))
     assert groups and isinstance(done, CompactionDone)
     assert done.end_offset == 10
 
 
-def test_what_it_says_of_damage(job: CompactionJob) -> None:
+def test_answer_for_damaged_data(job: CompactionJob) -> None:
     path = next(job.folder.glob("*.log"))
     content = bytearray(path.read_bytes())
     content[80] ^= 1
@@ -75,13 +75,13 @@ def test_what_it_says_of_damage(job: CompactionJob) -> None:
     assert not list(job.folder.glob("*.cleaned"))
 
 
-def test_what_it_says_of_files_that_went_away(job: CompactionJob) -> None:
+def test_answer_for_missing_files(job: CompactionJob) -> None:
     max(job.folder.glob("*.log")).unlink()
     (failed,) = answers(PosixDisk(), job, Throttle(0))
     assert isinstance(failed, CompactionFailed) and failed.kind == "missing"
 
 
-def test_what_it_says_of_a_folder_that_cannot_be_written(job: CompactionJob) -> None:
+def test_answer_for_a_folder_that_cannot_be_written(job: CompactionJob) -> None:
     blocked = job.folder / "00000000000000000000.log.cleaned"
     blocked.mkdir()
     (failed,) = answers(PosixDisk(), replace(job), Throttle(0))

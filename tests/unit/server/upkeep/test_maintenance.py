@@ -259,7 +259,7 @@ async def test_one_checkpoint_is_written_at_a_time(broker: Broker) -> None:
 
 
 @in_broker(replica_high_watermark_checkpoint_interval_ms="1000000")
-async def test_whoever_waits_for_a_checkpoint_has_written_what_is_known_by_then(
+async def test_a_caller_that_waits_for_a_checkpoint_has_current_offsets_written(
     broker: Broker,
 ) -> None:
     partition = broker.partition()
@@ -307,7 +307,7 @@ async def test_only_a_checkpoint_that_frees_space_takes_the_reserve(broker: Brok
 def test_a_checkpoint_that_fails_is_written_the_next_time(
     operation: Any, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A shortage is told to who logs it once for all."""
+    """A shortage is reported to the part that logs it once."""
 
     @in_broker(replica_high_watermark_checkpoint_interval_ms="1000")
     async def scenario(broker: Broker) -> None:
@@ -456,7 +456,7 @@ def test_a_chore_that_fails_comes_again(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @in_broker()
-async def test_how_long_each_chore_took_is_told(broker: Broker) -> None:
+async def test_the_duration_of_each_task_is_reported(broker: Broker) -> None:
     loop = asyncio.get_running_loop()
     broker.on_sweep = lambda: setattr(loop, "_now", loop.time() + 0.12)
     await asyncio.sleep(6)

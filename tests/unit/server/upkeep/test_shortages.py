@@ -1,4 +1,4 @@
-"""When a shortage begins and ends, and who is told."""
+"""The begin and the end of a shortage, and the calls that follow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESERVED = 10_000
 
 
 class Tasks(AsyncioTasks):
-    """The work of a thread is done at once, and told of in the next turn."""
+    """The work of a thread is done at once, and its callbacks run in the next turn."""
 
     def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         done = self.future()

@@ -1,4 +1,4 @@
-"""What is stored is checked by a thread; whoever waits for that is answered however it ends."""
+"""A thread checks stored data; waiting callers are answered in any case."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def change(store: Store, suffix: str, position: int, bits: int) -> None:
     file.close()
 
 
-def test_a_reader_is_told_where_an_index_that_is_wrong_cannot_be_made_anew() -> None:
+def test_a_reader_gets_the_error_of_an_index_that_cannot_be_rebuilt() -> None:
     store = memory_store(LogConfig(index_interval_bytes=300))
     log = store.create()
     for number in range(30):

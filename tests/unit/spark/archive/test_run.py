@@ -51,7 +51,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
-    """A job with --follow that nobody has to wait for."""
+    """A job with --follow whose waits return at once."""
     job = ArchiveJob(
         bootstrap="b:1",
         topic="orders",
@@ -133,7 +133,7 @@ def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
 def test_what_a_commit_skipped_is_said_once(
     run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
 ) -> None:
-    """Tasks skip what goes while they read, in pieces, each in a range of its own."""
+    """Each task skips the removed part of its own range."""
     set_away(monkeypatch, True)
     gone = (Skipped(0, 5, 7), Skipped(1, 0, 3), Skipped(0, 2, 5))
     commit_batch(address, replace(write_batch(address, 0, 9), skipped=gone))

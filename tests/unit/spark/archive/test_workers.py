@@ -1,4 +1,4 @@
-"""What a Spark master whose workers may be elsewhere needs."""
+"""Checks for Spark masters whose workers may run on other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction keeps and drops, rule by rule."""
+"""Records that a compaction keeps and drops, rule by rule."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_horizon_changes_no_timestamp(store: Store, codec: int) -> None:
     assert [r for r in read_records(store.log) if r.offset in (1, 2)] == before
 
 
-def test_append_times_stay_those_of_the_broker() -> None:
+def test_append_times_remain_the_brokers() -> None:
     store = memory_store(CONFIG._replace(message_timestamp_type="LogAppendTime"))
     store.create()
     put(store.log, batch_of((b"a", b"1"), (b"b", None), (b"a", b"2")), now_ms=NOW + 7)
@@ -193,7 +193,7 @@ def test_a_record_without_a_key_goes(store: Store) -> None:
     assert pairs(store.log) == [(1, b"k", b"2"), (2, None, b"3")]
 
 
-def test_long_keys_are_told_apart(store: Store) -> None:
+def test_long_keys_do_not_collide(store: Store) -> None:
     first, second = b"k" * 60, b"k" * 59 + b"K"
     put(store.log, batch_of((first, b"1"), (second, b"1"), (first, b"2")))
     put(closed(store), batch_of((b"z", b"")))
@@ -201,7 +201,7 @@ def test_long_keys_are_told_apart(store: Store) -> None:
     assert [offset for offset, _, _ in pairs(store.log)] == [1, 2, 3]
 
 
-def test_a_full_map_cleans_a_part_and_goes_on_later(store: Store) -> None:
+def test_a_full_map_cleans_a_part_and_the_rest_later(store: Store) -> None:
     for number in range(40):
         put(store.log, batch_of((b"%d" % (number % 20), b"v"), (b"x", b"v")))
     closed(store)
@@ -229,7 +229,7 @@ def test_small_segments_are_merged_up_to_the_size_of_one(store: Store) -> None:
 @pytest.mark.parametrize(
     ("position", "value", "reason"), [(7, 1, "offsets 1 to 2 are impossible"), (16, 1, "magic 2")]
 )
-def test_what_no_checksum_covers_is_looked_at(
+def test_fields_without_a_checksum_are_checked(
     store: Store, position: int, value: int, reason: str
 ) -> None:
     """A base offset that the batch before has already used, and a magic of the past."""
@@ -243,7 +243,7 @@ def test_what_no_checksum_covers_is_looked_at(
 
 
 @pytest.mark.parametrize("position", [7, 65])
-def test_a_damaged_batch_is_not_written_anew(store: Store, position: int) -> None:
+def test_a_damaged_batch_is_not_rewritten(store: Store, position: int) -> None:
     put(store.log, batch_of((b"a", b"1")))
     put(store.log, batch_of((b"a", b"2")))
     log = closed(store)

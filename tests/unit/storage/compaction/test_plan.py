@@ -61,7 +61,7 @@ def test_nothing_is_cleaned_that_is_not_durable() -> None:
 
 
 def test_nothing_is_cleaned_whose_decision_is_not_durable() -> None:
-    """Else an older value of a key goes for a newer one that a power failure has aborted."""
+    """Otherwise a newer value replaces an older one, and a power failure then aborts the newer."""
     log = memory_store(CONFIG).create()
     append_in_transaction(log, (1, 0, 0))
     for _ in range(5):
@@ -75,7 +75,7 @@ def test_nothing_is_cleaned_whose_decision_is_not_durable() -> None:
 
 
 @pytest.mark.parametrize(("hours", "end"), [(10, 0), (9, 2), (5, 6), (4, 6), (3, 8)])
-def test_what_is_young_is_not_cleaned(hours: int, end: int) -> None:
+def test_young_records_are_not_cleaned(hours: int, end: int) -> None:
     _, log = filled(CONFIG._replace(min_compaction_lag_ms=hours * HOUR))
     assert look(log).first_uncleanable_offset == end
 

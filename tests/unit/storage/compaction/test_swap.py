@@ -1,4 +1,4 @@
-"""What a log does while cleaned segments take the place of others."""
+"""Replacement of segments in a log by cleaned ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def store() -> Store:
 
 
 def cleaned(store: Store) -> CleanedGroup:
-    """What a helper has written of several segments at once, which together are not too large."""
+    """One cleaned segment that a helper wrote from several small ones."""
     store.log.config = CONFIG._replace(segment_bytes=3000)
     job = make_job(examine(store.log, None, NOW, store.log.log_end_offset), NOW, LIMITS)
     found = [answer for answer in answers(store.log, job) if isinstance(answer, CleanedGroup)]
@@ -88,7 +88,7 @@ def test_a_swap_that_a_start_has_completed_survives_the_power(store: Store) -> N
 
 
 def test_snapshots_of_replaced_segments_go(store: Store) -> None:
-    """But for that of the first, whose base offset the cleaned segment has."""
+    """The snapshot of the first stays: the cleaned segment has its base offset."""
     log, group = store.log, cleaned(store)
     bases = [int(name.removesuffix(SNAPSHOT)) for name in snapshots(store)]
     assert set(group.sources[1:]) <= set(bases)

@@ -173,7 +173,7 @@ def test_aborted_data_goes_and_hides_nothing() -> None:
     assert index == b"", "nothing of it is left for readers to skip"
 
 
-def test_a_marker_goes_some_time_after_a_cleaning_that_finds_none_of_its_data() -> None:
+def test_a_marker_expires_after_a_cleaning_that_finds_none_of_its_data() -> None:
     """KIP-534: markers outlive their data."""
     log = Segments()
     log.data((b"a", b"aborted"), producer=7)
@@ -226,7 +226,7 @@ def test_a_commit_marker_stays_as_long_as_data_of_its_transaction() -> None:
     assert marker not in log.markers()
 
 
-def test_the_end_of_a_transaction_may_lie_beyond_what_is_cleaned() -> None:
+def test_the_end_of_a_transaction_may_lie_beyond_the_cleaned_segments() -> None:
     log = Segments()
     log.data((b"a", b"1"))
     log.data((b"a", b"aborted"), producer=7)
@@ -288,7 +288,7 @@ def test_a_marker_that_is_a_producers_last_stays_if_only_empty() -> None:
 
 @dataclass
 class Model:
-    """What was written, by transaction."""
+    """Written records by transaction."""
 
     visible: dict[bytes, tuple[int, bytes | None]] = field(default_factory=dict)
     committed: list[tuple[int, bytes, bytes | None]] = field(default_factory=list)
@@ -340,7 +340,7 @@ def test_random_transactions(seed: int) -> None:
         log.clean()
         found = {record.offset: record for record in log.records()}
         assert not model.aborted & set(found), "aborted data is gone"
-        assert not removed & set(found), "what is gone stays gone"
+        assert not removed & set(found), "removed records stay removed"
         newest: dict[bytes, int] = {}
         for offset, key, _ in sorted(model.committed):
             newest[key] = offset

@@ -1,4 +1,4 @@
-"""Compaction of logs with transactions, as those who read committed records see it."""
+"""Compaction of logs with transactions, as `read_committed` consumers see it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class World:
-    """A log, what was committed to it, and what is under way."""
+    """A log, its committed records, and its open transactions."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -86,7 +86,7 @@ class World:
 
 
 def read_committed(log: Log) -> list[Row]:
-    """What a consumer makes of fetches with isolation: batches, and the aborted transactions."""
+    """Records that a `read_committed` consumer returns from batches and aborted transactions."""
     rows: list[Row] = []
     at, end = log.log_start_offset, log.last_stable_offset
     while (found := log.read(at, 500, end_offset=end)) is not None:

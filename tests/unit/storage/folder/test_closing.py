@@ -1,4 +1,4 @@
-"""A clean stop of many logs: what it costs, and what it promises."""
+"""A clean stop of many logs: its cost, and its guarantees."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def points(disk: MemoryDisk) -> Iterable[int]:
     return decode_offsets(disk.read(DATA / RECOVERY_POINTS)).values()
 
 
-def test_what_has_not_changed_is_not_written() -> None:
+def test_unchanged_files_are_not_written() -> None:
     """A start gives each log a new leader epoch; without records that leaves no trace."""
     steps = []
     for logs in (3, 12):

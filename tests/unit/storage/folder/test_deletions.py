@@ -18,7 +18,7 @@ def test_a_directory_is_due_once() -> None:
     assert deletions.due(5) == [Path("/data/a")]
 
 
-def test_a_purge_removes_what_is_due() -> None:
+def test_a_purge_removes_due_directories() -> None:
     disk = MemoryDisk(ManualClock())
     for name in ("a", "b"):
         disk.make_dirs(Path("/data") / name)

@@ -1,4 +1,4 @@
-"""The data folder: whose it is, what is in it, what is kept about it."""
+"""The data folder: its owner, its logs, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_log_whose_topic_id_was_lost_with_the_power_makes_room_if_it_never_was
         assert store.disk.size(DATA / stray / f"{0:020d}.log")
 
 
-def test_a_new_log_is_not_held_to_what_was_durable_of_a_stray_one() -> None:
+def test_a_new_log_does_not_inherit_the_recovery_point_of_a_stray_one() -> None:
     store = memory_store()
     append(store.create(), make_batch(3))
     store.log.flush()
@@ -327,7 +327,7 @@ def test_checkpoints_say_where_logs_are() -> None:
     assert store.directory.high_watermarks == {("topic", 0): 6, ("topic", 1): 1}
 
 
-def test_checkpoints_keep_what_is_known_of_a_log_that_cannot_be_used() -> None:
+def test_checkpoints_keep_the_entries_of_an_offline_log() -> None:
     store = memory_store()
     log, other = store.create(), store.create(partition=1)
     for each in (log, other):

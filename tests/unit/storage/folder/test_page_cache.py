@@ -1,4 +1,4 @@
-"""What a start believes of the page cache: all after a kill, nothing after a power failure."""
+"""A start trusts the page cache after a kill, and not after a power failure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_killed_process_has_lost_nothing_and_the_power_may_take_all(store: Sto
     assert has_lost_after(store, disk.crash)
 
 
-def test_a_clean_stop_loses_nothing_whatever_comes_after_it(store: Store) -> None:
+def test_a_clean_stop_loses_nothing_even_in_a_power_failure_after_it(store: Store) -> None:
     def stop_and_boot() -> None:
         store.directory.close()
         disk_of(store).crash()
@@ -101,9 +101,9 @@ def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operatio
     calls = {"write": lambda: file.write_at(300, b"x"), "truncate": lambda: file.truncate(1)}
     with pytest.raises(OSError, match="Input/output"):
         calls.get(operation, file.sync)()
-    assert not disk.copy_after_crash().exists(PATH), "before anybody has heard of it"
+    assert not disk.copy_after_crash().exists(PATH), "before the failure is reported"
     store.directory.trust_page_cache()
-    assert not disk.exists(PATH), "until a start has recovered what is left"
+    assert not disk.exists(PATH), "until a start has recovered the logs"
     assert has_lost_after(store, disk.kill)
 
 

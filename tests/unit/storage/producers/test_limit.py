@@ -50,7 +50,7 @@ def test_a_flood_of_producers_takes_bounded_memory() -> None:
     assert taken < LIMIT * 2_000
 
 
-def test_those_that_write_stay() -> None:
+def test_producers_that_write_stay() -> None:
     writing = Writing(ProducerLimit(LIMIT).new_table())
     for number in range(20 * LIMIT):
         writing.write(number)
@@ -94,7 +94,7 @@ def test_a_log_that_is_gone_is_not_counted() -> None:
     assert len(writing.table) == LIMIT - LIMIT // 16
 
 
-def test_who_was_forgotten_goes_on_where_it_was() -> None:
+def test_a_forgotten_producer_continues_its_sequence() -> None:
     store = memory_store()
     store.directory.producers = ProducerLimit(LIMIT)
     log = store.create()

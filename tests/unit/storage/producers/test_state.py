@@ -70,7 +70,7 @@ def kill_without_snapshots(store: Store, how: str) -> Log:
 
 
 @pytest.mark.parametrize("how", ["remove", "zero", "empty", "flip"])
-def test_without_usable_snapshots_the_log_tells_all(how: str) -> None:
+def test_without_usable_snapshots_the_log_is_replayed(how: str) -> None:
     store = filled()
     expected = state_of(store.log)
     assert all(len(batches) == BATCHES_KEPT or epoch for epoch, batches in expected.values())

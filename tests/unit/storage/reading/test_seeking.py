@@ -127,7 +127,7 @@ def job_of(log: Log, offset: int) -> Preparation:
 
 
 def prepared(log: Log, disk: ColdDisk, offset: int, end: int | None = None) -> LogSlice:
-    """What is read once all is there that had to be read first."""
+    """Batches that are read after all jobs that had to run first."""
     for _ in range(6):
         try:
             return read(log, offset, end)
@@ -162,7 +162,7 @@ def test_the_loop_never_waits_where_it_looks_for_an_offset(
         found.release()
 
 
-def test_nor_where_it_looks_for_the_end_of_what_is_committed(
+def test_nor_where_it_searches_for_the_high_watermark(
     log: Log, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = log.segments[1].base_offset
@@ -172,7 +172,7 @@ def test_nor_where_it_looks_for_the_end_of_what_is_committed(
             prepared(log, disk, 0, committed).release()
 
 
-def test_what_is_gone_again_is_waited_for(log: Log, disk: ColdDisk) -> None:
+def test_an_evicted_range_is_waited_for_again(log: Log, disk: ColdDisk) -> None:
     """All of it at once, however much one read needs."""
     disk.keeps = False
     prepared(log, disk, 17).release()
@@ -180,7 +180,7 @@ def test_what_is_gone_again_is_waited_for(log: Log, disk: ColdDisk) -> None:
 
 @pytest.fixture
 def rebuilt_here(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Segments whose batches are walked by what is no job: the loop would do it."""
+    """Segments whose batches are walked outside of a job, which the loop would do."""
     found: list[Path] = []
     rebuild = Segment.begin_rebuild
 
@@ -272,7 +272,7 @@ def _refused(log: Log) -> None:
         read(log, 17)
 
 
-def test_what_a_job_loaded_of_a_log_that_was_cut_meanwhile_is_not_used(log: Log) -> None:
+def test_indexes_loaded_before_a_truncation_are_not_used(log: Log) -> None:
     segment = log.segments[0]
     job = job_of(log, 17)
     job.run()
@@ -299,8 +299,8 @@ def _flip(disk: ColdDisk, path: Path, position: int, bit: int) -> None:
     file.close()
 
 
-def test_an_index_out_of_order_is_made_anew(log: Log, disk: ColdDisk) -> None:
-    """No position is believed before: the device would be asked for what is before the file."""
+def test_an_index_out_of_order_is_rebuilt(log: Log, disk: ColdDisk) -> None:
+    """No position is used before: a wrong one may lie before the file."""
     segment = log.segments[0]
     file = disk.open(segment.path(INDEX))
     file.write_at(0, struct.pack(">ii", 4, -5))
@@ -326,7 +326,7 @@ def test_an_abandoned_job_has_read_nothing(log: Log) -> None:
     assert segment.handle.readers == 0
 
 
-def test_a_device_that_fails_is_told_of(log: Log, disk: ColdDisk) -> None:
+def test_a_device_failure_is_raised(log: Log, disk: ColdDisk) -> None:
     disk.failure = OSError(errno.EIO, "planted")
     job = job_of(log, 17)
     job.run()

@@ -111,7 +111,7 @@ def test_a_lower_limit_for_clients_makes_nothing_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_of_a_batch_that_is_too_large_to_look_into_the_header_is_told(
+def test_of_a_batch_too_large_to_decompress_the_header_is_returned(
     monkeypatch: pytest.MonkeyPatch, codec: Codec
 ) -> None:
     monkeypatch.setattr(timestamps, "DECODED_BYTES_MAX", 500)

@@ -1,4 +1,4 @@
-"""Transactions in one log: who may write, what is stable, what was aborted."""
+"""Transactions in one log: permission to write, stable offsets, aborted transactions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def new_log(config: LogConfig | None = None) -> Log:
 
 
 def aborted(log: Log, offset: int = 0) -> list[AbortedTransaction]:
-    """What a consumer is told who reads from `offset` to the last stable offset."""
+    """Aborted transactions returned to a consumer that reads from `offset` on."""
     told = set()
     at = offset
     while (found := log.read(at, 1 << 20, end_offset=log.last_stable_offset)) is not None:
@@ -88,7 +88,7 @@ def send(
     return log.append(batch, leader_epoch=1, now_ms=NOW, verification=verification).base_offset
 
 
-# What is stable
+# Stable offsets
 
 
 def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
@@ -113,7 +113,7 @@ def test_the_last_stable_offset_is_never_before_the_start() -> None:
     assert log.last_stable_offset == 3
 
 
-def test_what_is_read_up_to_the_last_stable_offset_ends_before_the_transaction() -> None:
+def test_a_read_up_to_the_last_stable_offset_ends_before_the_transaction() -> None:
     log = new_log()
     append(log, make_batch(2))
     append_in_transaction(log, (1, 0, 0), 2)
@@ -143,7 +143,7 @@ def test_a_marker_carries_the_brokers_time_where_the_topic_says_so() -> None:
     assert (header.timestamp_type, header.max_timestamp) == (1, NOW + 5)
 
 
-# Who may write
+# Permission to write
 
 
 def test_a_transaction_begins_only_with_a_verification() -> None:
@@ -178,7 +178,7 @@ def test_batches_that_wait_together_share_a_verification() -> None:
     send(log, (1, 0, 1), second)
 
 
-def test_a_newer_epoch_makes_the_lowest_sequence_anew() -> None:
+def test_a_newer_epoch_resets_the_lowest_sequence() -> None:
     log = new_log()
     verify(log, (1, 0, 3))
     taken = verify(log, (1, 1, 7))
@@ -197,7 +197,7 @@ def test_with_version_2_a_producer_that_is_not_known_begins_at_0() -> None:
     send(log, (1, 0, 5), verify(log, (1, 0, 5)))
 
 
-def test_what_follows_the_last_batch_waits_for_a_lower_sequence_that_is_being_verified() -> None:
+def test_the_next_batch_waits_for_a_lower_sequence_that_is_being_verified() -> None:
     """The next sequence outside of a transaction is no exception."""
     log = new_log()
     append(log, make_batch(producer=(1, 0, 0)))
@@ -207,7 +207,7 @@ def test_what_follows_the_last_batch_waits_for_a_lower_sequence_that_is_being_ve
     assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_an_older_epoch_is_told_before_a_verification_that_is_missing() -> None:
+def test_an_older_epoch_is_rejected_before_a_missing_verification() -> None:
     log = new_log()
     append_marker(log, 1, 3, commit=False)
     assert refused(lambda: send(log, (1, 2, 0), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -249,7 +249,7 @@ def test_a_producer_may_not_write_outside_of_its_transaction() -> None:
 
 
 def test_a_new_epoch_is_a_transaction_of_its_own() -> None:
-    """What is under way is of an older epoch: the new one must be verified, and joins it."""
+    """The open transaction is of an older epoch: the new one must be verified, and joins it."""
     log = new_log()
     append_in_transaction(log, (1, 0, 0))
     assert refused(lambda: send(log, (1, 1, 0), None)) is ErrorCode.INVALID_TXN_STATE
@@ -259,7 +259,7 @@ def test_a_new_epoch_is_a_transaction_of_its_own() -> None:
     assert aborted(log) == [(1, 0, 2, 3)]
 
 
-def test_sequences_start_anew_after_a_marker_that_bumps_the_epoch() -> None:
+def test_sequences_restart_after_a_marker_that_bumps_the_epoch() -> None:
     log = new_log()
     append_in_transaction(log, (1, 0, 0))
     append_marker(log, 1, 1, commit=True, transaction_version=2)
@@ -343,10 +343,10 @@ def test_a_producer_in_a_transaction_does_not_expire() -> None:
     assert log.last_stable_offset == 0
 
 
-# What was aborted
+# Aborted transactions
 
 
-def test_what_overlaps_with_the_fetch_is_told_by_first_offset() -> None:
+def test_overlapping_transactions_are_sorted_by_first_offset() -> None:
     log = new_log(SMALL)
     append_in_transaction(log, (1, 0, 0))
     append_in_transaction(log, (2, 0, 0))
@@ -369,7 +369,7 @@ def test_what_overlaps_with_the_fetch_is_told_by_first_offset() -> None:
     assert aborted(log, 25) == []
 
 
-def test_only_what_was_read_counts() -> None:
+def test_only_transactions_in_the_slice_count() -> None:
     log = new_log(LogConfig(index_interval_bytes=0))
     for sequence in range(20):
         append_in_transaction(log, (1, 0, sequence))
@@ -449,7 +449,7 @@ def damage(store: Store, how: str | int, suffix: str) -> None:
 @pytest.mark.parametrize(
     "how", ["zero", "cut", "grown", "version", "order", *range(0, ENTRY_SIZE - 1, 3), 9, 17, 25]
 )
-def test_an_index_that_cannot_be_right_is_made_anew(how: str | int) -> None:
+def test_an_index_that_cannot_be_right_is_rebuilt(how: str | int) -> None:
     store = filled()
     expected = indexed(store.log)
     assert len(expected) == 5
@@ -459,7 +459,7 @@ def test_an_index_that_cannot_be_right_is_made_anew(how: str | int) -> None:
     assert indexed(store.log) == expected
 
 
-def test_after_a_kill_the_indexes_are_made_anew() -> None:
+def test_after_a_kill_the_indexes_are_rebuilt() -> None:
     store = filled()
     expected, stable = indexed(store.log), store.log.last_stable_offset
     for how in ("version", "cut"):
@@ -499,7 +499,7 @@ def test_a_marker_goes_with_its_entry_where_a_full_segment_is_found_after_a_stop
     assert aborted(store.restart()) == expected
 
 
-def test_truncation_forgets_what_was_aborted_later() -> None:
+def test_truncation_forgets_later_aborted_transactions() -> None:
     store = filled()
     before = indexed(store.log)
     store.log.truncate_to(before[2].last_offset)
@@ -652,7 +652,7 @@ def test_a_wrong_transaction_index_is_not_believed_after_a_job(position: int) ->
     assert _fetch_committed(log, []) == expected[:300]
 
 
-def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
+def test_entries_read_before_a_truncation_are_not_used() -> None:
     log = _many_aborted().restart()
     index = log.segments[0].txn_index
     assert index is not None

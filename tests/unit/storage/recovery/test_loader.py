@@ -1,4 +1,4 @@
-"""What a start makes of a folder: after a clean stop, a kill, a power failure, or damage."""
+"""Opening of logs after a clean stop, a kill, a power failure, or damage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_only_the_page_cache_has_is_not_recovered_after_a_failed_sync() -> 
     store.disk.lose_writes(log.segments.active.path(LOG))
     log = store.killed()
     assert read_batches(log) == kept
-    assert not store.disk.exists(log.folder / SYNC_FAILED), "what is left is on the device"
+    assert not store.disk.exists(log.folder / SYNC_FAILED), "all that is left is on the device"
     assert log.log_end_offset == log.recovery_point == end
     assert log.segments.active.size == store.disk.size(log.segments.active.path(LOG))
 
@@ -228,7 +228,7 @@ def test_a_missing_segment_is_an_error_that_names_it(clean: bool) -> None:
     assert str(missing) in str(store.directory.failed["topic", 0])
 
 
-def test_what_follows_a_segment_that_was_never_durable_is_set_aside() -> None:
+def test_segments_after_one_that_was_never_durable_are_set_aside() -> None:
     store = memory_store(SMALL)
     log = store.create()
     fill(log)
@@ -455,7 +455,7 @@ def test_an_offset_that_was_raised_below_the_recovery_point_cuts_nothing() -> No
 def test_offsets_that_were_raised_above_the_recovery_point_are_cut_off(
     policy: str, raised: int
 ) -> None:
-    """Of two, each seems right by the other; the batch after them tells."""
+    """Each of the two agrees with the other; only the batch after them shows the error."""
     store = memory_store(SMALL._replace(cleanup_policy=frozenset({policy})))
     log = store.create()
     batches = fill(log, 5)
@@ -490,8 +490,8 @@ def test_the_last_offset_of_a_closed_segment_is_below_the_next_segment() -> None
     assert read_batches(store.killed()) == in_first[:-1]
 
 
-def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
-    """Whatever their file says, which has no checksum: readers would be told of damage."""
+def test_leader_epochs_of_scanned_batches_are_those_of_the_log() -> None:
+    """Their file has no checksum. With a wrong epoch, readers would report damage."""
     store = memory_store(SMALL)
     log = store.create()
     log.assign_epoch(3)
@@ -509,8 +509,8 @@ def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
     assert store.disk.read(path) == told
 
 
-def test_leader_epochs_of_what_was_durable_are_not_those_of_a_damaged_batch() -> None:
-    """The segment is scanned for what follows; no checksum covers the epoch of a batch."""
+def test_leader_epochs_below_the_recovery_point_are_not_those_of_a_damaged_batch() -> None:
+    """The segment is scanned for later batches; no checksum covers the epoch of a batch."""
     store = memory_store()
     log = store.create()
     batches = [make_batch() for _ in range(2)]
@@ -527,7 +527,7 @@ def test_leader_epochs_of_what_was_durable_are_not_those_of_a_damaged_batch() ->
     assert store.killed().leader_epochs.entries == [(3, 0), (4, 2)]
 
 
-def test_what_was_durable_of_a_deleted_topic_is_not_asked_of_its_namesake() -> None:
+def test_the_recovery_point_of_a_deleted_topic_does_not_apply_to_its_namesake() -> None:
     store = memory_store()
     old = store.create()
     fill(old, 4)
@@ -559,8 +559,8 @@ def test_up_to_where_a_deleted_topic_was_compacted_is_not_believed_of_its_namesa
 
 
 @pytest.mark.parametrize("torn", ["zeros", "cut", "old bytes"])
-def test_what_is_torn_behind_a_gap_is_not_laid_to_the_batch_before_it(torn: str) -> None:
-    """After a compaction, and a cut at the end of what it left."""
+def test_a_torn_batch_behind_a_gap_is_not_blamed_on_the_batch_before_it(torn: str) -> None:
+    """After a compaction, with a torn batch at the end."""
     store = memory_store(SMALL._replace(cleanup_policy=frozenset({"compact"})))
     log = store.create()
     batches = fill(log, 5)

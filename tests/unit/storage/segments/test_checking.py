@@ -1,4 +1,4 @@
-"""Batches that are older than the process: checked before they are served, told where damaged."""
+"""Batches that are older than the process are checked before they are served."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _first(data: bytes) -> int:
     return read_header(data).base_offset
 
 
-def test_what_this_process_appended_is_served_at_once() -> None:
+def test_batches_of_this_process_are_served_at_once() -> None:
     store = _store()
     found = store.log.read(0, 1 << 20, end_offset=60)
     assert found is not None
@@ -108,11 +108,11 @@ def test_a_flipped_bit_is_refused_where_it_is(byte: int) -> None:
     served = [header for header, _ in iter_batches(_read(log, 0))]
     assert [header.base_offset for header in served] == list(range(0, served[-1].last_offset, 2))
     assert served[-1].last_offset <= 19
-    assert _first(_read(log, 40)) == 40, "what is intact behind it"
+    assert _first(_read(log, 40)) == 40, "the intact batches behind it"
 
 
 @pytest.mark.parametrize("bit", range(16))
-def test_a_flipped_bit_in_a_length_leads_nobody_astray(bit: int) -> None:
+def test_a_flipped_bit_in_a_length_does_not_mislead_a_search(bit: int) -> None:
     """Where the next batch begins is not known then, so more may be refused."""
     store = _store()
     store.directory.close()
@@ -150,7 +150,7 @@ def test_a_sealed_segment_that_is_cut_between_batches(batches: int) -> None:
     assert _first(_read(log, 60)) == 60
 
 
-def test_times_are_not_told_from_damaged_batches() -> None:
+def test_times_of_damaged_batches_are_not_returned() -> None:
     store = _store()
     store.directory.close()
 
@@ -198,7 +198,7 @@ def _flip(store: Store, number: int, bit: int) -> None:
 
 @pytest.mark.parametrize("bit", [1, 2, 3, 4])
 def test_no_batch_is_served_at_another_offset(bit: int) -> None:
-    """It may be one that the log has, too: then only the next batch tells."""
+    """The log may have that offset as well: then only the next batch shows the error."""
     for number in range(10):
         store = _active_store(11)
         _flip(store, number, bit)
@@ -212,7 +212,7 @@ def test_no_batch_is_served_at_another_offset(bit: int) -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 2, 6, 30, 40])
-def test_what_is_appended_behind_a_wrong_base_offset_can_be_read(bit: int) -> None:
+def test_batches_appended_behind_a_wrong_base_offset_can_be_read(bit: int) -> None:
     """The way to it does not end at an offset that is too high."""
     for number in range(10):
         store = _active_store(11)
@@ -230,8 +230,8 @@ def test_what_is_appended_behind_a_wrong_base_offset_can_be_read(bit: int) -> No
         assert [_first(_read(log, at, 500)) for at in range(0, 34, 2)] == list(range(0, 34, 2))
 
 
-def test_a_wrong_base_offset_is_not_taken_for_what_has_that_offset() -> None:
-    """What follows a read is remembered by the offset that its header tells."""
+def test_a_wrong_base_offset_does_not_hide_the_batch_with_that_offset() -> None:
+    """The batch after a read is remembered by the base offset in its header."""
     store = _active_store(11)
     _flip(store, 5, 5)
     log = store.start().logs["topic", 0]
@@ -261,7 +261,7 @@ def _raise(store: Store, number: int, *by: int) -> None:
 def test_neither_of_two_raised_offsets_vouches_for_the_other(
     first: int, second: int, backwards: bool
 ) -> None:
-    """Only the batch after them tells, which they reach beyond."""
+    """Only the batch after them, which they overlap, shows the error."""
     for number in range(10):
         store = _active_store(12)
         _raise(store, number, first, second)
@@ -278,7 +278,7 @@ def test_neither_of_two_raised_offsets_vouches_for_the_other(
 
 
 @pytest.mark.parametrize("bits", [(6, 6), (6, 8), (30, 30)])
-def test_what_is_appended_behind_two_raised_offsets_can_be_read(bits: tuple[int, int]) -> None:
+def test_batches_appended_behind_two_raised_offsets_can_be_read(bits: tuple[int, int]) -> None:
     for number in range(9):
         store = _active_store(11)
         _raise(store, number, 1 << bits[0], 1 << bits[1])

@@ -68,7 +68,7 @@ def test_a_true_entry_is_enough_to_find_an_offset() -> None:
     log = written(memory_store(DENSE))
     assert log.segments[0].position_of(20) == 6 * SIZE
     assert log.segments[0].entry_before(6 * SIZE + 1) == 6 * SIZE
-    assert not log.segments[0].has_trusted_index, "nothing is to be made anew"
+    assert not log.segments[0].has_trusted_index, "nothing is to be rebuilt"
 
 
 @pytest.mark.parametrize("position", [7, -7])
@@ -84,7 +84,7 @@ def test_a_read_ends_with_a_batch_in_spite_of_a_wrong_entry(position: int) -> No
     found.release()
 
 
-def test_what_was_aborted_is_told_in_spite_of_a_wrong_entry() -> None:
+def test_aborted_transactions_are_found_in_spite_of_a_wrong_entry() -> None:
     store = memory_store(DENSE)
     log = store.create()
     for _ in range(6):
@@ -181,7 +181,7 @@ def test_the_indexes_of_a_sealed_segment_take_the_bytes_of_their_files() -> None
     assert active.unloadable_bytes == 0, "appends need them"
 
 
-def test_a_closed_file_is_opened_to_ask_what_of_it_is_in_memory() -> None:
+def test_a_closed_file_is_opened_to_find_out_if_it_is_resident() -> None:
     log = written(memory_store(DENSE))
     segment = log.segments[0]
     segment.unload()

@@ -1,4 +1,4 @@
-"""What a log's segments keep true among each other, and what a failure of the disk leaves."""
+"""Invariants of a log's segments, and their state after a failure of the disk."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_active_segment_is_never_deleted() -> None:
         log.segments.delete_first(NOW)
 
 
-def test_a_segment_that_cannot_begin_leaves_no_file_and_the_old_one_goes_on() -> None:
+def test_a_segment_that_cannot_begin_leaves_no_file_and_the_old_one_continues() -> None:
     store = memory_store()
     log = filled(store, segments=1)
     assert isinstance(store.disk, MemoryDisk)
@@ -96,7 +96,7 @@ def test_a_replacement_without_space_leaves_all_as_it_was() -> None:
     assert len(read_batches(log)) == 4
 
 
-def test_what_is_replaced_stays_until_it_is_due() -> None:
+def test_replaced_files_stay_until_they_are_due() -> None:
     store = memory_store()
     log = filled(store)
     new = merged(log, 0, 2)
@@ -115,7 +115,7 @@ def test_the_active_segment_is_never_replaced() -> None:
         log.segments.replace(log.segments[2:], merged(log, 2, 3), NOW)
 
 
-def test_a_cut_forgets_places_and_jobs_of_before() -> None:
+def test_a_cut_forgets_earlier_places_and_jobs() -> None:
     log = filled(memory_store())
     generation = log.segments.generation
     assert log.segments.known.find(6) is not None

@@ -67,7 +67,7 @@ def test_a_record_takes_seven_bytes_at_least(run: bool) -> None:
             assert (refusal(log, batch, sampled=False) is None) == taken
 
 
-def test_the_smallest_records_that_there_are_fit_however_they_are_compressed() -> None:
+def test_the_smallest_records_fit_with_any_codec() -> None:
     for verify, count in ((VERIFY_NONE, 4_000), (VERIFY_ALL, WALKED_AT_ONCE)):
         log = make_log(verify)
         for codec in Codec:
@@ -80,7 +80,7 @@ def test_the_smallest_records_that_there_are_fit_however_they_are_compressed() -
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("poison", REFUSED, ids=lambda poison: poison.name)
-def test_what_is_looked_at_is_refused(poison: Poison, codec: Codec) -> None:
+def test_invalid_records_are_rejected_where_they_are_walked(poison: Poison, codec: Codec) -> None:
     for verify, sampled in ((VERIFY_SAMPLED, True), (VERIFY_ALL, False), (VERIFY_ALL, True)):
         log = make_log(verify)
         assert refusal(log, poisoned(poison, codec), sampled=sampled) is ErrorCode.INVALID_RECORD
@@ -98,7 +98,7 @@ def test_what_cannot_be_decompressed_is_refused(verify: str) -> None:
             assert code is ErrorCode.INVALID_RECORD, name
 
 
-def test_what_is_not_sampled_is_not_looked_at() -> None:
+def test_records_that_are_not_sampled_are_not_walked() -> None:
     batch = poisoned(Poison("three of four", FEWER.content + FEWER.content, 3), Codec.NONE)
     for verify, sampled in ((VERIFY_SAMPLED, False), (VERIFY_NONE, True), (VERIFY_NONE, False)):
         assert refusal(make_log(verify), bytearray(batch), sampled=sampled) is None
@@ -178,7 +178,7 @@ def test_what_takes_long_is_left_to_another_turn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_what_is_done_soon_is_done_at_once(name: str) -> None:
+def test_short_walks_are_done_at_once(name: str) -> None:
     log, batch = make_log(), bytearray(SHORT[name])
     assert lines_run(lambda: refusal(log, batch)) < 50 * WALKED_AT_ONCE
     assert log.log_end_offset

@@ -1,4 +1,4 @@
-"""A batch that is right from the outside and huge inside harms nobody who has to look into it."""
+"""A valid batch that is huge when decompressed uses little memory wherever it is read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def batch(request: pytest.FixtureRequest) -> bytearray:
 
 
 def _peak(work: Callable[[], object], *kinds: type[Exception]) -> int:
-    """What was allocated at once until `work` failed with one of `kinds`, or ended."""
+    """Peak memory in bytes until `work` raised one of `kinds`, or returned."""
     tracemalloc.start()
     try:
         with pytest.raises(kinds) if kinds else nullcontext():
@@ -88,7 +88,7 @@ def test_produced_to_a_topic_with_a_codec_of_its_own(batch: bytearray) -> None:
 
 
 def test_a_topic_may_allow_less() -> None:
-    """And what is not compressed is bounded by `max.message.bytes` alone."""
+    """Uncompressed records are limited by `max.message.bytes` alone."""
     small = LogConfig.from_values(
         {"max.decompressed.message.bytes": "500", "cleanup.policy": "compact"}
     )
@@ -146,7 +146,7 @@ def test_found_by_compaction(batch: bytearray) -> None:
     assert log.log_end_offset == 2
 
 
-def test_compaction_takes_what_came_in_before_the_limit_was_lowered() -> None:
+def test_compaction_accepts_batches_from_before_the_limit_was_lowered() -> None:
     store = memory_store(LogConfig())
     log = store.create()
     log.append(make_batch(10, size=100, codec=Codec.GZIP), leader_epoch=1, now_ms=NOW)

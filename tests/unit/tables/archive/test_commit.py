@@ -95,7 +95,7 @@ def test_a_commit_that_landed_but_raised_is_not_repeated(
 def test_a_commit_that_landed_is_found_even_when_others_followed(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The progress then speaks of the others; only the table's files tell whose ours are."""
+    """The progress then covers both batches; only the table's files show that this one is in it."""
     ours, theirs = write_batch(address, 0, 5), write_batch(address, 5, 9, 1)
     real = commit.append
 

@@ -104,6 +104,6 @@ def test_a_log_that_is_cut_and_grows_while_its_end_is_asked_for_has_no_batch() -
 def test_a_log_that_lost_what_is_archived_is_no_idle_one(
     ends: dict[int, int], skip_lost: bool
 ) -> None:
-    """Whatever has come in its place; only who started the query can settle it."""
+    """With any records in their place: only the job that started the query can settle it."""
     with pytest.raises(LogDivergedError, match=r"t-1 was cut.*offset 7 in leader epoch 3.* at 6"):
         next_ranges({0: 5, 1: 7}, Log(ends, earlier={1: 6}), skip_lost=skip_lost)

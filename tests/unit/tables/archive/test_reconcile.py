@@ -208,7 +208,7 @@ def test_a_lost_tail_without_rows_moves_only_the_progress(archive: Archive) -> N
 
 
 def test_a_log_whose_epochs_are_older_than_the_tables_is_another_one(archive: Archive) -> None:
-    """Perhaps restored from a backup. Where it parts from what is archived, nobody knows."""
+    """As after a restore from a backup: the offset at which the logs diverge is unknown."""
     archive.reconcile(Log({0: 10}))
     archive.append(0, 10)
 

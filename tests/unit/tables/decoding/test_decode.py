@@ -28,7 +28,7 @@ from lakelog.tables.decoding.groups import column_types
 from lakelog.tables.decoding.loop import CORRUPT, scan
 
 pytestmark = [pytest.mark.xdist_group("compiler")]
-"""In one process: what has been compiled is kept there."""
+"""In one process, which keeps the compiled loop."""
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 Pair = tuple[BatchHeader, bytearray]
@@ -210,7 +210,7 @@ def test_both_ways_agree_on_hostile_bytes(
     base: int,
     time: int,
 ) -> None:
-    """Anything may be written over the records, and a header may say what it likes."""
+    """With damaged records and with any numbers in the header."""
     batch = make(content)
     start = 61 + place % (len(batch) - 61)
     bytes_ = bytes_[: len(batch) - start]

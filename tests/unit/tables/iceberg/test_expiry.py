@@ -1,4 +1,4 @@
-"""Expiry of snapshots, and what it leaves."""
+"""Expiry of snapshots, and the files that remain."""
 
 from __future__ import annotations
 

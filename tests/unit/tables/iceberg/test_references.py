@@ -14,7 +14,7 @@ from unit.tables.archive_table import files, offsets, write_batch
 
 
 def rewrite(address: TableAddress) -> None:
-    """What a compaction by another program does: the current snapshot names other files."""
+    """Rewrite the files as a compaction by another program does."""
     table = address.load()
     table.overwrite(table.scan().to_arrow())
 

@@ -1,4 +1,4 @@
-"""What the scripts are; tests/spark/test_snippets.py runs them."""
+"""The text of the scripts. Tests in tests/spark run them."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Log:
 
 
 def read(log: Log, on_loss: OnLoss, wanted: OffsetRange = WANTED) -> list[int]:
-    """The base offsets of what was read."""
+    """Return the base offsets of the batches that were read."""
     reading = Reading(cast("TopicClient", log), wanted, on_loss)
     found: list[int] = []
     while reading.find_remaining():
@@ -80,7 +80,7 @@ def read(log: Log, on_loss: OnLoss, wanted: OffsetRange = WANTED) -> list[int]:
 
 
 def read_rest(log: Log, wanted: OffsetRange = WANTED) -> tuple[list[int], list[str]]:
-    """What was read, and the losses, all of which are accepted."""
+    """Return the batches that were read, and the losses, all of which are accepted."""
     losses: list[str] = []
 
     def on_loss(lost: OffsetRange, error: DataLossError) -> None:
@@ -157,7 +157,7 @@ def test_a_topic_that_is_gone_ends_the_reading(topic_id: str | None, text: str) 
 
 
 def test_the_archive_skips_removed_records_alone() -> None:
-    """What a cut log lost is not archived: the job plans the range again, and loses nothing."""
+    """Losses of a cut log are not skipped: the job plans the range again and loses nothing."""
     with pytest.raises(DataLossError, match=r"t-0 \[10, 20\): retention or.*--skip-lost"):
         read(Log(20), policy(None))
     skipped: list[OffsetRange] = []

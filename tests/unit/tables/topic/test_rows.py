@@ -18,7 +18,7 @@ WANTED = OffsetRange("t", 3, 0, 10**6)
 
 
 def batch(base: int, count: int = 1, time: int = 1500) -> Batch:
-    """Records at `time` plus their offset, every second one without key and value."""
+    """Return records at `time` plus their offset; every second one has no key and no value."""
     builder = BatchBuilder()
     for offset in range(base, base + count):
         key, value = (None, None) if offset % 2 else (b"k", b"v")

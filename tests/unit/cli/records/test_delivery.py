@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.delivery import Written, send_all
 from lakelog.cli.failures import CliError
-from lakelog.cli.record_text import Header, InputRecord
+from lakelog.cli.records.delivery import Written, send_all
+from lakelog.cli.records.record_text import Header, InputRecord
 
 _TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
 _UNKNOWN = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "who knows")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.cli.commands.txn import aborted, chosen, document, known_state, listing
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.cli.txn import aborted, chosen, document, known_state, listing
 from lakelog.client.admin import ActiveProducer, Transaction, TransactionListing
 
 KEY = ("orders", 3)

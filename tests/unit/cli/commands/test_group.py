@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.cli.commands.group import document, listing
+from lakelog.cli.commands.group_plan import check_inside, cut_short, parse_partitions, plan, shifted
 from lakelog.cli.failures import CliError
-from lakelog.cli.group import document, listing
-from lakelog.cli.group_plan import check_inside, cut_short, parse_partitions, plan, shifted
 from lakelog.cli.main import run
 from lakelog.cli.positions import Anchor, Bounds, Position
 from lakelog.client.admin import Group, GroupListing, GroupMember

@@ -8,12 +8,12 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from lakelog.base.errors import KafkaError
 from lakelog.cli.bounds import TopicPartition
-from lakelog.cli.record_text import ConsumedRecord, Formatter
+from lakelog.cli.records.record_text import ConsumedRecord, Formatter
 from lakelog.cli.render import note
 from lakelog.cli.stopping import Interrupted, Stop
 
 if TYPE_CHECKING:
-    from lakelog.cli.group_progress import GroupProgress
+    from lakelog.cli.records.group_progress import GroupProgress
     from lakelog.client.consumer.fetcher import Trouble
 
 _POLL_S = 0.5

@@ -13,9 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
 from cyclopts import Parameter
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.delivery import Report, send_all
 from lakelog.cli.failures import CliError, explain_exception
-from lakelog.cli.input_lines import LineParser, read_records
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
@@ -24,11 +22,13 @@ from lakelog.cli.options import (
     noun,
     split_pair,
 )
-from lakelog.cli.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
+from lakelog.cli.records.delivery import Report, send_all
+from lakelog.cli.records.input_lines import LineParser, read_records
+from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
 from lakelog.cli.render import Document, Listing, counted, note, show, sized
 
 if TYPE_CHECKING:
-    from lakelog.cli.input_lines import Progress
+    from lakelog.cli.records.input_lines import Progress
 
 app = noun("produce", "Write records from a file or from standard input.")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from lakelog.cli.commands.topic import document, listing
 from lakelog.cli.positions import Bounds
-from lakelog.cli.topic import document, listing
 from lakelog.client.admin import ConfigEntry, ConfigSource
 from lakelog.client.view import Partition, Topic
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.json_records import json_line, parse_json_line
-from lakelog.cli.record_text import Header
+from lakelog.cli.records.json_records import json_line, parse_json_line
+from lakelog.cli.records.record_text import Header
 
 
 @dataclass(frozen=True)

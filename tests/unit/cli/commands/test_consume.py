@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli import group_progress
-from lakelog.cli.consume import waiting_note
-from lakelog.cli.group_progress import GroupProgress
+from lakelog.cli.commands.consume import waiting_note
 from lakelog.cli.main import run
 from lakelog.cli.positions import Anchor, Position
-from lakelog.cli.pump import Pump
-from lakelog.cli.record_text import Header, formatter
+from lakelog.cli.records import group_progress
+from lakelog.cli.records.group_progress import GroupProgress
+from lakelog.cli.records.pump import Pump
+from lakelog.cli.records.record_text import Header, formatter
 from lakelog.cli.stopping import Stop
 from lakelog.client.consumer.fetcher import Trouble
 from lakelog.client.errors import ConnectionLostError

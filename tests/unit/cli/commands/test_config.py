@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lakelog.base.config.key import ConfigType
-from lakelog.cli.config import document, listing
+from lakelog.cli.commands.config import document, listing
 from lakelog.client.admin import ConfigEntry, ConfigSource, ConfigSynonym
 
 RETENTION = ConfigEntry(

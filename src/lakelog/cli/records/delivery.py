@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError
-from lakelog.cli.record_text import Header, InputRecord
+from lakelog.cli.records.record_text import Header, InputRecord
 
 _HEADER_OVERHEAD = 10
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.moments import iso_utc, parse_moment_ms
-from lakelog.cli.record_text import ConsumedRecord, Header, InputRecord
+from lakelog.cli.records.record_text import ConsumedRecord, Header, InputRecord
 
 _CONTENT = ("key", "key_encoding", "value", "value_encoding")
 _FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", *_CONTENT, "headers")

@@ -186,7 +186,7 @@ def explain(
 
 
 def _stored_listing(folder: Path, of: Of, keys: tuple[str, ...]) -> Listing:
-    from lakelog.cli.stored_configs import read_stored
+    from lakelog.cli.commands.stored_configs import read_stored
 
     wanted = of.named()
     rows = [
@@ -202,7 +202,7 @@ def _stored_listing(folder: Path, of: Of, keys: tuple[str, ...]) -> Listing:
 def _change_offline(
     folder: Path, of: Of, values: Mapping[str, str | None], *, dry_run: bool
 ) -> tuple[ResourceType, str]:
-    from lakelog.cli.stored_configs import change_stored
+    from lakelog.cli.commands.stored_configs import change_stored
     from lakelog.metadata import records
 
     named = of.named()

@@ -12,9 +12,16 @@ from cyclopts.validators import Number
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm, for_each
 from lakelog.cli.bounds import TopicPartition, read_bounds
+from lakelog.cli.commands.group_plan import (
+    chosen,
+    cut_short,
+    existing,
+    plan,
+    resolve_inside,
+    shifted,
+)
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.group_plan import chosen, cut_short, existing, plan, resolve_inside, shifted
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,

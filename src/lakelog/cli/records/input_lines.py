@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.json_records import json_text, parse_json_line, parse_object
-from lakelog.cli.record_text import Header, InputRecord
+from lakelog.cli.records.json_records import json_text, parse_json_line, parse_object
+from lakelog.cli.records.record_text import Header, InputRecord
 
 Progress = Callable[[int, int], None]
 """A function that is called with the numbers of bytes and records read so far."""

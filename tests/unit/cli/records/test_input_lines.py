@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from lakelog.cli import input_lines
 from lakelog.cli.failures import CliError
-from lakelog.cli.input_lines import LineParser, read_records
-from lakelog.cli.record_text import InputRecord
+from lakelog.cli.records import input_lines
+from lakelog.cli.records.input_lines import LineParser, read_records
+from lakelog.cli.records.record_text import InputRecord
 
 
 def _read(data: bytes, parser: LineParser | None = None) -> list[InputRecord]:

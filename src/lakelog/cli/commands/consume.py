@@ -12,12 +12,12 @@ from cyclopts import Parameter
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
-from lakelog.cli.group_progress import GroupProgress
-from lakelog.cli.json_records import json_line
 from lakelog.cli.options import COMMON, DEFAULT_SESSION, Session, noun
 from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
-from lakelog.cli.pump import Pump
-from lakelog.cli.record_text import formatter
+from lakelog.cli.records.group_progress import GroupProgress
+from lakelog.cli.records.json_records import json_line
+from lakelog.cli.records.pump import Pump
+from lakelog.cli.records.record_text import formatter
 from lakelog.cli.render import counted, note
 from lakelog.cli.stopping import Stop, stopping
 from lakelog.cli.streams import check_stdout

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.bounds import TopicPartition
-from lakelog.cli.record_text import ConsumedRecord
+from lakelog.cli.records.record_text import ConsumedRecord
 from lakelog.cli.render import note
 
 _COMMIT_EVERY_S = 5.0

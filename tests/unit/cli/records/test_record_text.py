@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakelog.cli.failures import CliError
-from lakelog.cli.record_text import Header, formatter
+from lakelog.cli.records.record_text import Header, formatter
 
 
 @dataclass(frozen=True)

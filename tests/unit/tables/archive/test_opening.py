@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakelog.tables.archive import opening
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.opening import open_job
+from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
+from unit.tables.archive_log import Log
+from unit.tables.archive_table import write_batch
+
+
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """The topic of every job, which has the id `id`."""
+    log = Log({0: 5})
+
+    @contextmanager
+    def client(*_: object, **__: object) -> Iterator[Log]:
+        yield log
+
+    monkeypatch.setattr(opening, "TopicClient", client)
+    return log
+
+
+def opened(place: Warehouse, *, null_timestamps: bool = False) -> ArchiveJob:
+    return open_job(
+        "b:1",
+        "orders",
+        place,
+        "orders",
+        batch_bytes=1000,
+        skip_lost=False,
+        null_timestamps=null_timestamps,
+    )
+
+
+def test_a_job_has_the_identity_of_topic_and_table(tmp_path: Path) -> None:
+    place = open_warehouse(str(tmp_path))
+    job = opened(place)
+
+    assert (job.topic_id, job.identifier) == ("id", ("lakelog", "orders"))
+    assert job.location.startswith(place.location)
+    assert job.uuid == str(job.address.load().metadata.table_uuid)
+    assert opened(place) == job
+
+
+def test_null_timestamps_add_a_column_once(tmp_path: Path) -> None:
+    place = open_warehouse(str(tmp_path))
+    number = opened(place, null_timestamps=True).raw_timestamp_id
+
+    column = opened(place).address.load().schema().find_field(number)
+    assert (column.name, column.required) == ("rawTimestamp", False)
+    assert opened(place, null_timestamps=True).raw_timestamp_id == number
+
+
+def test_a_table_of_another_topic_of_this_name_is_rejected(tmp_path: Path, log: Log) -> None:
+    place = open_warehouse(str(tmp_path))
+    commit_batch(opened(place).address, write_batch(opened(place).address, 0, 5, topic_id="id"))
+    assert opened(place).topic_id == "id"
+
+    log.topic_id = "new-id"
+    with pytest.raises(SyncError, match=r"topic id id; 'orders' is new-id now.*another name"):
+        opened(place)
+
+
+def test_a_table_in_another_warehouse_is_rejected(tmp_path: Path) -> None:
+    place = open_warehouse(str(tmp_path))
+    opened(place)
+
+    with pytest.raises(ValueError, match="not in file:///elsewhere: archive into a table of"):
+        opened(replace(place, location="file:///elsewhere"))
