@@ -1,0 +1,63 @@
+"""Verifications of producers: which are valid, and which sequence has to come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.producers.verification import Verification, Verifications
+from storage_kit import NOW
+
+ID = 7
+
+
+def started(sequence: int = 3, epoch: int = 0, *, bumps: bool = False) -> Verifications:
+    verifications = Verifications()
+    verifications.start(ID, epoch, sequence, NOW, supports_epoch_bump=bumps)
+    return verifications
+
+
+def test_batches_that_wait_together_share_a_verification() -> None:
+    verifications = started()
+    first = verifications.held[ID]
+    assert verifications.start(ID, 0, 1, NOW, supports_epoch_bump=False) is first
+    assert first.lowest_sequence == 1
+    verifications.start(ID, 1, 5, NOW, supports_epoch_bump=False)
+    assert (first.epoch, first.lowest_sequence) == (1, 5)
+
+
+def test_only_the_present_verification_is_valid() -> None:
+    verifications = started()
+    present = verifications.held[ID]
+    verifications.check(ID, present, "client")
+    verifications.check(ID, None, "coordinator")
+    for other in (None, Verification(0, 3, NOW, False)):
+        with pytest.raises(KafkaError) as raised:
+            verifications.check(ID, other, "client")
+        assert raised.value.code == ErrorCode.INVALID_TXN_STATE
+    verifications.clear(ID)
+    with pytest.raises(KafkaError):
+        verifications.check(ID, present, "client")
+
+
+@pytest.mark.parametrize(("bumps", "is_known", "lowest"), [(False, False, 3), (True, True, 3)])
+def test_the_lowest_sequence_comes_first(bumps: bool, is_known: bool, lowest: int) -> None:
+    verifications = started(bumps=bumps)
+    verifications.check_sequence(ID, lowest, is_known=is_known)
+    with pytest.raises(KafkaError) as raised:
+        verifications.check_sequence(ID, lowest + 1, is_known=is_known)
+    assert raised.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_of_version_2_begins_at_sequence_0() -> None:
+    verifications = started(bumps=True)
+    with pytest.raises(KafkaError, match="0 must come first"):
+        verifications.check_sequence(ID, 1, is_known=False)
+
+
+def test_a_verification_without_a_batch_expires() -> None:
+    verifications = started()
+    verifications.remove_older(NOW - 1)
+    assert len(verifications) == 1
+    verifications.remove_older(NOW)
+    assert len(verifications) == 0
