@@ -28,7 +28,7 @@ def test_every_command_has_a_module_and_help(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("noun", ["topic", "group", "txn", "config", "table", "debug"])
 def test_help_describes_a_noun_as_the_noun_does(noun: str) -> None:
-    assert import_module(f"lakelog.cli.{noun}").app.help == COMMANDS[noun]
+    assert import_module(f"lakelog.cli.commands.{noun}").app.help == COMMANDS[noun]
 
 
 def test_python_runs_the_package() -> None:
