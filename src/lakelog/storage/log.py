@@ -250,7 +250,7 @@ class Log:
             or leader_epoch > self.leader_epochs.latest
         ):
             return []
-        if len(batches) > 1 or segment.loaded_index is None:  # one batch fits unless `full`
+        if len(batches) > 1:  # one batch fits unless `full`
             batches = batches[: segment.index_entries_left]
         headers, offsets, producer = place_run(
             batches, self._config, segment, end, self.producers, leader_epoch, now_ms
