@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.base.quantities import plain_value
+from lakelog.base.config.quantities import plain_value
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
