@@ -15,7 +15,7 @@ import pytest
 
 import lakelog.testing
 from clients.adapters.own import OwnAdmin
-from lakelog.base.config import ConfigError
+from lakelog.base.config.key import ConfigError
 from lakelog.base.errors import KafkaError
 from lakelog.client.admin import Admin
 from lakelog.client.errors import TopicNotFoundError
