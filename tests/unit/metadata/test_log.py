@@ -290,6 +290,31 @@ def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) ->
     _play(tmp_path, scenario)
 
 
+def test_a_snapshot_is_due_once_replaying_costs_the_minimum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog.metadata.log._SNAPSHOT_COST_MIN", 3)
+
+    async def end_of_snapshot(world: World, changes: int) -> int | None:
+        world.path = tmp_path / f"{changes}.db"
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        for number in range(changes):
+            await log.submit(_set(f"k{number}"))
+        await log.close()
+        store = world.embedded()
+        await store.open(create=False)
+        snapshot = (await store.read(0)).snapshot
+        await store.close()
+        return None if snapshot is None else snapshot.end
+
+    async def scenario(world: World) -> None:
+        assert await end_of_snapshot(world, 2) is None
+        assert await end_of_snapshot(world, 3) == 3
+
+    _play(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_no_block_is_allocated_twice_after_unknown_outcomes(tmp_path: Path, seed: int) -> None:
     async def scenario(world: World) -> None:

@@ -74,6 +74,18 @@ def test_a_reader_of_another_log_is_told_where_they_part() -> None:
     assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_records_are_deleted_up_to_an_offset_of_the_committed_log() -> None:
+    partition = open_partition()
+    partition.append(make_batch(4), NOW)
+    assert partition.delete_records(0) == 0
+    assert partition.delete_records(3) == 3
+    for before in (-1, 5):
+        with pytest.raises(KafkaError) as error:
+            partition.delete_records(before)
+        assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.delete_records(0) == 3
+
+
 def test_a_closed_segment_is_reported_once() -> None:
     rolled: list[Partition] = []
     partition = open_partition(rolled=rolled, segment_bytes=400)

@@ -53,6 +53,7 @@ def test_lists_grow_and_shrink_from_their_default(image: MetadataImage) -> None:
     ("kind", "name", "changes", "code"),
     [
         (TOPIC, "none", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "or/ders", [("retention.ms", SET, "5")], ErrorCode.INVALID_TOPIC_EXCEPTION),
         (TOPIC, "orders", [("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
         (TOPIC, "orders", [("no.such", SET, "x")], ErrorCode.INVALID_CONFIG),
         (TOPIC, "orders", [("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG),

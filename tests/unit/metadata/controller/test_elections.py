@@ -8,10 +8,12 @@ from lakelog.metadata.records import PartitionRecord
 PREFERRED, UNCLEAN = ElectionType
 
 
-def _with(image: MetadataImage, isr: tuple[int, ...], leader: int) -> MetadataImage:
+def _with(
+    image: MetadataImage, isr: tuple[int, ...], leader: int, replicas: tuple[int, ...] = (1, 2)
+) -> MetadataImage:
     topic = image.topic("orders")
     assert topic is not None
-    return image.apply(PartitionRecord(topic.topic_id, 0, (1, 2), isr, leader, 5, 7))
+    return image.apply(PartitionRecord(topic.topic_id, 0, replicas, isr, leader, 5, 7))
 
 
 def _elect(
@@ -40,6 +42,8 @@ def test_it_must_be_in_sync(image: MetadataImage) -> None:
 
 def test_an_unclean_election_needs_a_partition_without_a_leader(image: MetadataImage) -> None:
     assert _elect(image, UNCLEAN)[1] is ErrorCode.ELECTION_NOT_NEEDED
+    led_by_0 = _with(image, (0,), 0, replicas=(0, 1))
+    assert _elect(led_by_0, UNCLEAN)[1] is ErrorCode.ELECTION_NOT_NEEDED
     after, error = _elect(_with(image, (2,), -1), UNCLEAN)
     assert error is ErrorCode.NONE
     topic = after.topic("orders")

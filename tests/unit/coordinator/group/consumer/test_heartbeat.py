@@ -17,6 +17,7 @@ from lakelog.wire.codec import decode, encode
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 CONFIG = GroupConfig(partitions=1, initial_rebalance_delay_ms=0, consumer=AT_ONCE)
 ORDERS = b"o" * 16
+CLICKS = b"c" * 16
 
 
 @in_world(consumer=AT_ONCE)
@@ -42,6 +43,20 @@ async def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> 
     response = await one.beat(**quiet)
     assert (response.member_epoch, response.assignment) == (1, None)
     assert world.log.appends == appends
+
+
+@pytest.mark.parametrize(
+    "subscribed", [{"topics": ["orders"]}, {"topics": None, "regex": "orders"}]
+)
+def test_a_full_heartbeat_gets_the_whole_assignment(subscribed: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        one = Consumer(world, "one", **subscribed)
+        await one.beat()
+        response = await one.ask()
+        (topic,) = response.assignment.topic_partitions
+        assert (topic.topic_id, topic.partitions) == (ORDERS, list(range(8)))
+
+    run(scenario, CONFIG)
 
 
 @in_world(consumer=AT_ONCE)
@@ -125,9 +140,13 @@ async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(world:
     assert lost.member_epoch == 2, "the answer that one does not get"
     again = await one.ask()
     assert (again.error_code, again.member_epoch) == (0, 2)
-    stranger = {ORDERS: set(range(8))}
+    kept, stranger = one.owned, {ORDERS: set(range(8))}
     one.owned = stranger
     assert (await one.ask()).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    one.owned = {**kept, CLICKS: {0}}
+    assert (await one.ask()).error_code == ErrorCode.FENCED_MEMBER_EPOCH, (
+        "clicks is not assigned to it"
+    )
 
 
 @in_world(consumer=AT_ONCE)
@@ -349,6 +368,18 @@ async def test_an_expression_is_matched_against_whole_names(world: World) -> Non
 
 
 @in_world(consumer=AT_ONCE)
+async def test_members_with_one_expression_share_its_topics(world: World) -> None:
+    """Joining does not start another search for matching topics."""
+    one, two = (Consumer(world, name, topics=None, regex="or.*") for name in ("one", "two"))
+    await settle(one)
+    world.topics.topics["oranges"] = (b"r" * 16, 2)
+    world.topics.changes += 1
+    world.coordinator.on_topics_changed({"oranges"}, are_new=True)
+    await settle(two, one)
+    assert one.of("oranges") | two.of("oranges") == set(), "the last search is recent"
+
+
+@in_world(consumer=AT_ONCE)
 async def test_names_and_expressions_add_up(world: World) -> None:
     one = Consumer(world, "one", topics=["clicks"], regex="ord.*")
     two = Consumer(world, "two", topics=["clicks"])
@@ -365,6 +396,16 @@ async def test_most_members_choose_the_assignor(world: World) -> None:
     await settle(*members)
     assert (await describe(world)).assignor_name == "range"
     assert members[0].of() == {0, 1, 2, 3}
+
+
+@in_world(consumer=AT_ONCE)
+async def test_on_a_tie_the_first_assignor_in_alphabetical_order_is_chosen(world: World) -> None:
+    uniform = [Consumer(world, f"u{i}", assignor="uniform") for i in range(2)]
+    ranged = [Consumer(world, f"r{i}", assignor="range") for i in range(2)]
+    await settle(*uniform, ranged[0])
+    assert (await describe(world)).assignor_name == "uniform", "two members against one"
+    await settle(ranged[1])
+    assert (await describe(world)).assignor_name == "range"
 
 
 # Assignment interval (KIP-1263)

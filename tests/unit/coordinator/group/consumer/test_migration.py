@@ -26,6 +26,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
 from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.protocol.consumer_protocol import version_of
 from lakelog.protocol.describe_groups import DescribeGroupsRequest
 from lakelog.protocol.list_groups import ListGroupsRequest
 
@@ -322,6 +323,24 @@ async def test_an_empty_consumer_group_gives_way(world: World) -> None:
 
 
 # Classic members of a consumer group
+
+
+@pytest.mark.parametrize(("version", "of_assignment"), [(0, 0), (2, 2), (3, 3), (9, 3)])
+def test_an_assignment_has_the_version_of_its_subscription(
+    version: int, of_assignment: int
+) -> None:
+    """At most the newest version of an assignment, since newer ones only add fields."""
+
+    async def scenario(world: World) -> None:
+        await Consumer(world, "new").beat()
+        data = version.to_bytes(2) + subscription(["orders"], version=min(version, 3))[2:]
+        protocols = (("range", data),)
+        member_id = await new_id(world, protocols=protocols)
+        joined = await join(world, member_id, protocols=protocols)
+        response = await sync(world, joined)
+        assert version_of(response.assignment) == of_assignment
+
+    run(scenario, GroupConfig(partitions=1, consumer=AT_ONCE))
 
 
 @in_world(consumer=AT_ONCE)

@@ -9,6 +9,11 @@ from coordinator_members import commit_codes, committed, join
 from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -87,6 +92,25 @@ async def test_commits_by_topic_id(world: World) -> None:
     }
     codes = await commit_codes(world, {("orders", 0): 7}, **request)
     assert codes == [ErrorCode.UNKNOWN_TOPIC_ID], "the id of no topic"
+
+
+@in_world(consumer=AT_ONCE)
+async def test_an_older_epoch_is_checked_by_topic_id_since_version_10(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    topic = OffsetCommitRequestTopic(
+        topic_id=world.topics.topics["orders"][0],
+        partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)],
+    )
+    request = OffsetCommitRequest(
+        group_id=GROUP,
+        member_id="one",
+        generation_id_or_member_epoch=one.epoch - 1,
+        topics=[topic],
+    )
+    response = await world.coordinator.offset_commit(request, 10)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(world) == {}
 
 
 @in_world(consumer=AT_ONCE)
