@@ -358,7 +358,7 @@ class Consumer:
         error = LogTruncatedError(*position.key, position.offset, end.end_offset)
         if self._reset is None:
             raise error
-        _log.warning("%s", error.message, extra=event("log_truncated"))
+        _log.warning("%s", error.message, extra=event("position_truncated"))
         if end.end_offset < 0:
             self._reset_position(position, self._reset)
         else:
