@@ -172,7 +172,7 @@ class MetadataLog:
             self._wake()
 
     async def close(self) -> None:
-        """Finish submitted plans and a snapshot that is due, reject later plans, close the store."""
+        """Finish submitted plans and a due snapshot, reject later plans, and close the store."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
