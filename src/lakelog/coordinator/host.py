@@ -235,12 +235,12 @@ class ShardHost(Generic[S]):
             self._writers[hosted.partition] = self._tasks.spawn(self._write(hosted), name=name)
 
     async def _write(self, hosted: Hosted[S]) -> None:
-        """Append decisions until the queue is empty."""
+        """Append decisions until the queue is empty; a dropped shard gets no more."""
         try:
             while hosted.queue:
                 results, records = hosted.take_batch(self._batch_bytes_max)
                 try:
-                    continues = await self._append(hosted, results, records)
+                    await self._append(hosted, results, records)
                 except Exception:
                     logger.exception(
                         "%s-%d: unexpected error while writing decisions",
@@ -250,10 +250,7 @@ class ShardHost(Generic[S]):
                             "coordinator_failed", topic=self._topic, partition=hosted.partition
                         ),
                     )
-                    code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    continues = self._not_committed(hosted, results, code)
-                if not continues:
-                    break
+                    self._not_committed(hosted, results, ErrorCode.UNKNOWN_SERVER_ERROR)
                 self._arm(hosted)
         finally:
             hosted.writing = False
@@ -268,8 +265,8 @@ class ShardHost(Generic[S]):
 
     async def _append(
         self, hosted: Hosted[S], results: list[Result[Any]], records: list[Encoded]
-    ) -> bool:
-        """Append, replay and report decisions; return whether the shard can continue.
+    ) -> None:
+        """Append, replay and report decisions.
 
         `results` keeps the decisions that have not been reported.
         """
@@ -282,7 +279,7 @@ class ShardHost(Generic[S]):
                 offset = await self._log.append(hosted.partition, batch)
         except OutOfRoomError as error:
             self._fail(hosted, results, coordinator_code(error.code))
-            return not hosted.dropped
+            return
         except (KafkaError, OSError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning(
@@ -294,10 +291,11 @@ class ShardHost(Generic[S]):
                     "coordinator_append_failed", topic=self._topic, partition=hosted.partition
                 ),
             )
-            return self._not_committed(hosted, results, code)
+            self._not_committed(hosted, results, code)
+            return
         if hosted.dropped:
             self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
-            return False
+            return
         assert offset > hosted.offset_last, "decisions are replayed in the order of the log"
         hosted.offset_last = offset
         results.reverse()
@@ -306,19 +304,16 @@ class ShardHost(Generic[S]):
             result = results.pop()
             if result.committed is not None:
                 self._accept(hosted, result.committed(self.now()))
-        return True
 
     def _not_committed(
         self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode
-    ) -> bool:
+    ) -> None:
+        """Report decisions as failed; reload the shard if the log may have them."""
         self._fail(hosted, results, coordinator_code(code))
-        if hosted.dropped:
-            return False
-        if code in NOT_APPENDED:
-            return True
+        if hosted.dropped or code in NOT_APPENDED:
+            return
         self._drop(hosted, ErrorCode.NOT_COORDINATOR)
         self._reloads.begin(hosted.partition)
-        return False
 
     def _fail(self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
         for result in results:

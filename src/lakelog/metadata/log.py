@@ -172,13 +172,14 @@ class MetadataLog:
             self._wake()
 
     async def close(self) -> None:
-        """Finish the submitted plans, reject later ones, and close the store."""
+        """Finish submitted plans and a due snapshot, reject later plans, and close the store."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
-        for task in (self._worker, self._snapshotter):
-            if task is not None:
-                await task
+        if self._worker is not None:
+            await self._worker
+        if self._snapshotter is not None:  # the worker may have begun it just now
+            await self._snapshotter
         await self._store.close()
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -268,6 +268,26 @@ def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
     _play(tmp_path, scenario)
 
 
+def test_closing_waits_for_the_snapshot_that_a_submitted_plan_makes_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog.metadata.log._SNAPSHOT_COST_MIN", 1)
+
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        asked = asyncio.create_task(log.submit(_ids))
+        await asyncio.sleep(0)
+        await log.close()
+        assert await asked == range(1000)
+        store = world.embedded()
+        await store.open(create=False)
+        assert (await store.read(0)).snapshot is not None
+        await store.close()
+
+    _play(tmp_path, scenario)
+
+
 def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) -> None:
     topics = [NewTopic(f"t{number}", 1, 1) for number in range(700)]
 

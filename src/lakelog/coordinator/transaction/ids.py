@@ -170,7 +170,7 @@ class TransactionalIds:
             self.deadlines.cancel(key)
         elif key not in self.deadlines:
             left_ms = found.start_ms + found.timeout_ms - now.wall_ms
-            self.deadlines.set(key, now.tick_ms + min(max(left_ms, 0), found.timeout_ms))
+            self.deadlines.set(key, now.tick_ms + min(left_ms, found.timeout_ms))
 
     def try_again(self, now: Now, transactional_id: str, pause_ms: int = _RETRY_MS) -> None:
         """Have the shard retry the id's pending work after a pause, in milliseconds."""

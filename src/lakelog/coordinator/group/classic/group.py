@@ -99,7 +99,7 @@ class ClassicGroup:
         self.account: StateAccount | None = None
         """The shard's account while the group is one of its live groups."""
         self.pending_joins: set[str] = set()
-        """Member ids that have not joined yet (KIP-394)."""
+        """Member ids that have not joined yet (KIP-394); `PendingMembers` maintains them."""
         self.pending_syncs: set[str] = set()
         """Members that have not sent SyncGroup in this generation."""
         self.member_added = False
@@ -141,11 +141,9 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.protocol_counts.update(name for name, _ in member.protocols)
         self._count(member, 1)
-        self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         """Remove a member; if it was the leader, the oldest other member leads."""
-        self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
