@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -193,6 +194,15 @@ class Store:
 def memory_store(config: LogConfig | None = None) -> Store:
     clock = ManualClock()
     return Store(MemoryDisk(clock), clock, config or LogConfig())
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the names of the files below `folder` that this process has open."""
+    paths = []
+    for number in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor of this list
+            paths.append(number.readlink())
+    return sorted(path.name for path in paths if folder in path.parents)
 
 
 def index_entries(log: Log) -> list[tuple[list[int], list[int], list[int], list[int]]]:

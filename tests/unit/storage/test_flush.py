@@ -274,5 +274,6 @@ def test_a_blocking_flush_without_descriptors_may_be_repeated() -> None:
     with pytest.raises(OSError, match="Too many open files"):
         log.flush()
     assert not log.broken
+    assert log.flushes.may_be_closed, "no flush is under way"
     log.flush()
     assert log.recovery_point == 2

@@ -16,9 +16,9 @@ from lakelog.storage.compaction.swap import (
     finish_interrupted_swaps,
     finish_swap,
 )
-from lakelog.storage.names import SNAPSHOT, SWAP, file_name
+from lakelog.storage.names import LOG, SNAPSHOT, SWAP, file_name
 from lakelog.testing.disk import MemoryDisk
-from storage_kit import NOW, Store, memory_store
+from storage_kit import DATA, NOW, ManualClock, Store, make_batch, memory_store
 
 CONFIG = LogConfig(
     segment_bytes=300,
@@ -85,6 +85,19 @@ def test_a_swap_that_a_start_has_completed_survives_the_power(store: Store) -> N
     names = disk.list(log.folder)
     assert not any(name.endswith(SWAP) for name in names)
     assert disk.copy_after_crash().list(log.folder) == names
+
+
+def test_a_start_completes_the_swap_of_a_segment_with_one_record() -> None:
+    """Its end offset, 1, is right after the smallest base offset."""
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA)
+    names = (file_name(0, LOG), file_name(1, LOG))
+    for name in (*names, names[0] + SWAP):
+        file = disk.open(DATA / name, create=True)
+        file.write_at(0, make_batch(1))
+        file.close()
+    assert finish_interrupted_swaps(disk, DATA, disk.list(DATA)) == [names[0]]
+    assert disk.list(DATA) == [*names]
 
 
 def test_snapshots_of_replaced_segments_go(store: Store) -> None:

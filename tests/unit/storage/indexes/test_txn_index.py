@@ -32,6 +32,9 @@ def test_an_entry_whose_marker_was_not_appended_is_cut_off() -> None:
     assert disk.size(path) == 3 * ENTRY_SIZE
     index.cut(disk, path)
     assert disk.open(path).read_at(0, disk.size(path)) == encode_aborted([FIRST, SECOND])
+    steps = disk.steps
+    index.cut(disk, path)
+    assert disk.steps == steps, "the file has no more than the entries"
 
 
 @pytest.mark.parametrize(("first", "is_sound"), [(3, True), (4, False), (5, False), (-1, False)])

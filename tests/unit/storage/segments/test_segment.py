@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import iter_batches
+from lakelog.records.batch import HEADER_SIZE, iter_batches, patch_offset_and_epoch, read_header
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.compaction.rewrite import emptied
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
+from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.segment import Segment
 from storage_kit import (
+    DATA,
     NOW,
     Store,
     append,
@@ -20,6 +26,7 @@ from storage_kit import (
     append_marker,
     make_batch,
     memory_store,
+    open_files,
     read_batches,
     record_at,
 )
@@ -187,3 +194,73 @@ def test_a_closed_file_is_opened_to_find_out_if_it_is_resident() -> None:
     segment.unload()
     assert segment.is_resident(0, segment.size, is_next_read=False)
     assert segment.handle is not None
+
+
+def test_a_new_segment_has_no_open_file(tmp_path: Path) -> None:
+    handles = HandleCache(PosixDisk(), 16)
+    segment = Segment(handles, tmp_path, 0, LogConfig(), created_ms=NOW).create()
+    assert segment.handle is None
+    assert open_files(tmp_path) == []
+
+
+def test_a_read_has_as_many_batches_as_fit_wherever_it_begins() -> None:
+    log = memory_store().create()
+    for _ in range(12):
+        append(log, make_batch(3))
+    segment = log.segments.active
+    assert not segment.index.positions
+    for first in range(9):
+        found = segment.whole_batches(first * SIZE, segment.size, 3 * SIZE + 10, None)
+        assert found == 3 * SIZE
+
+
+def test_offsets_are_as_far_from_the_base_offset_as_an_index_can_tell() -> None:
+    store = memory_store()
+    base, last = 1 << 40, (1 << 31) - 1
+    segment = Segment(store.create().segments.handles, DATA, base, LogConfig(), created_ms=NOW)
+    segment.create()
+    batch = make_batch(1)
+    patch_offset_and_epoch(batch, 0, base + last, 0)
+    segment.note_header(0, read_header(batch))
+    assert segment.next_offset == base + last + 1
+    patch_offset_and_epoch(batch, 0, base + last + 1, 0)
+    with pytest.raises(CorruptLog, match=f"offset {base + last + 1} is impossible"):
+        segment.note_header(len(batch), read_header(batch))
+
+
+def test_loaded_indexes_tell_the_greatest_timestamp() -> None:
+    store = memory_store(DENSE)
+    log = store.create()
+    for number in range(12):
+        append(log, make_batch(3, timestamp=NOW - 10 * number))
+    log.roll(NOW)
+    segment = store.restart().segments[0]
+    assert not segment.knows_greatest(), "the newest record came first"
+    assert segment.index.times
+    assert segment.knows_greatest()
+    assert segment.max_timestamp == NOW + 2
+
+
+def test_a_search_starts_at_the_last_entry_at_or_before_its_offset() -> None:
+    segment = written(memory_store(DENSE)).segments[0]
+    found = [segment.entry_for(offset) for offset in (0, 4, 5, 7, 8, 36)]
+    assert found == [0, 0, SIZE, SIZE, 2 * SIZE, 11 * SIZE]
+
+
+def test_a_batch_may_have_no_records() -> None:
+    """A compaction leaves the last batch of a producer, for its sequence."""
+    log = memory_store().create()
+    batch = emptied(read_header(make_batch(2)))
+    segment = log.segments.active
+    segment.append(batch, 1, -1)
+    assert segment.batch_at(0) == (0, len(batch)) == (0, HEADER_SIZE)
+    assert segment.batch_at(len(batch)) is None
+
+
+def test_an_empty_segment_is_never_due() -> None:
+    """Without timestamps the clock decides, from the first batch on."""
+    segment = memory_store().create().segments.active
+    assert not segment.is_due(NOW, NOW + 1001, 1000)
+    segment.append(make_batch(1), 0, -1)
+    segment.first_timestamp = -1
+    assert not segment.is_due(NOW, NOW + 1000, 1000)

@@ -12,7 +12,7 @@ from lakelog.storage.names import DELETED, LOG
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.testing.disk import MemoryDisk
-from storage_kit import NOW, Store, append, make_batch, memory_store, read_batches
+from storage_kit import NOW, ManualClock, Store, append, make_batch, memory_store, read_batches
 
 CONFIG = LogConfig()
 
@@ -123,3 +123,14 @@ def test_a_cut_forgets_earlier_places_and_jobs() -> None:
     assert log.segments.known.find(6) is None
     assert log.segments.generation > generation
     assert log.segments.active.next_offset == log.log_end_offset == 4
+
+
+def test_the_next_flush_makes_the_file_durable_that_a_log_begins_again_with() -> None:
+    disk = MemoryDisk(ManualClock(), names_in_order=False)
+    log = filled(Store(disk))
+    log.flush()
+    log.segments.restart_at(log.log_end_offset, CONFIG)
+    path = log.segments.active.path(LOG)
+    assert not disk.copy_after_crash().exists(path)
+    log.flush()
+    assert disk.copy_after_crash().exists(path)
