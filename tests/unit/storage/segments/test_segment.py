@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.handles import HandleCache
 from lakelog.storage.segments.segment import Segment
+from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,
@@ -264,3 +266,27 @@ def test_an_empty_segment_is_never_due() -> None:
     segment.append(make_batch(1), 0, -1)
     segment.first_timestamp = -1
     assert not segment.is_due(NOW, NOW + 1000, 1000)
+
+
+def test_a_file_is_cut_once_after_a_failed_write_and_never_otherwise() -> None:
+    store = memory_store()
+    disk = store.disk
+    assert isinstance(disk, MemoryDisk)
+    segment = store.create().segments.active
+
+    def steps_of_append() -> int:
+        before = disk.steps
+        segment.append(make_batch(1), segment.next_offset, NOW)
+        return disk.steps - before
+
+    assert steps_of_append() == 1
+    disk.fail("write", errno.ENOSPC, partial=10)
+    with pytest.raises(OSError, match="No space"):
+        steps_of_append()
+    assert [steps_of_append() for _ in range(2)] == [1, 1], "the failed write has cut it"
+    disk.fail("write", errno.ENOSPC, partial=10)
+    disk.fail("truncate", errno.EIO)
+    with pytest.raises(OSError, match="No space"):
+        steps_of_append()
+    assert [steps_of_append() for _ in range(2)] == [2, 1]
+    assert disk.size(segment.path(LOG)) == segment.size
