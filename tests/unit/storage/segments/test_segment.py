@@ -1,4 +1,4 @@
-"""Index files that are wrong in their middle, where a start does not look."""
+"""One segment: lookups, also with index files that are wrong in the middle, and failed writes."""
 
 from __future__ import annotations
 
