@@ -74,7 +74,7 @@ def remove_an_archived_record(run: Demo, archive: SyncResult) -> None:
     ("damage", "shown"),
     [
         (plant_a_record, "Something is missing, repeated or changed."),
-        (remove_an_archived_record, "is due"),
+        (remove_an_archived_record, "instead of"),
     ],
 )
 def test_a_mismatch_is_status_1(
