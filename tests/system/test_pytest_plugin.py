@@ -175,6 +175,8 @@ def test_a_failure_shows_the_log_of_the_broker(project: Path, environment: dict[
 def test_an_interrupt_leaves_no_process(project: Path, environment: dict[str, str]) -> None:
     (project / "test_waiting.py").write_text(
         "import signal\n"
+        # A shell that starts the suite in the background has it ignore ^C.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def test_waiting(lakelog_broker, capfd):\n"
         "    with capfd.disabled():\n"
         "        print('broker', lakelog_broker.pid, lakelog_broker.data, flush=True)\n"
