@@ -100,11 +100,11 @@ def test_an_offset_that_no_partition_has(shell: Shell, unused: str) -> None:
     assert refused[:2] == (1, "LL0107")
     done = shell.run("consume", unused, "-o", "2", "-e")
     assert (done.returncode, done.stdout) == (0, b"c\n")
-    assert done.stderr.decode() == f"{unused}-0 ends at 0: reading from there\n"
+    assert done.stderr.decode() == f"{unused}-0 ends at 0; reading from there\n"
     shell.out("topic", "delete-records", unused, "--before", "2", "-p", "1", "-y")
     done = shell.run("consume", unused, "-o", "0", "-e")
     assert (done.returncode, done.stdout) == (0, b"c\n")
-    assert done.stderr.decode() == f"{unused}-1 begins at 2: reading from there\n"
+    assert done.stderr.decode() == f"{unused}-1 begins at 2; reading from there\n"
 
 
 def test_a_topic_that_takes_large_records_just_gets_them(shell: Shell, unused: str) -> None:
@@ -122,8 +122,8 @@ def test_a_record_beyond_the_topics_limit_gets_advice_that_helps(shell: Shell, t
     refused = shell.refusal("produce", topic, given=given)
     assert refused[:2] == (1, "LL0601")
     assert "max.message.bytes is 1048588" in refused[2]
-    advice = refused[2].rpartition("hint: ")[2].removesuffix(" allows it")
-    command = advice.removeprefix("lakelog ").split()
+    advice = refused[2].rpartition("hint: ")[2].removesuffix(" to allow it")
+    command = advice.removeprefix("run lakelog ").split()
     assert command[:3] == ["topic", "alter", topic]
     shell.out(*command)
     shell.out("produce", topic, given=given)

@@ -27,6 +27,9 @@ _TIMEOUT_S = 60
 _HOLDER = """
 import signal
 import lakelog.testing
+# A shell that starts the suite in the background may have it ignore these.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with lakelog.testing.broker() as broker:
     print(broker.pid, broker.data.parent, flush=True)
     signal.pause()
