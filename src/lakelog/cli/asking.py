@@ -23,6 +23,16 @@ def confirm(question: str, *, yes: bool) -> None:
         raise CliError("LL0901", f"did not {question}")
 
 
+def confirm_deletion(names: Sequence[str], contents: str, *, yes: bool) -> None:
+    """Ask whether to delete `names` with all their `contents`, unless there are no names.
+
+    Raises as `confirm`.
+    """
+    if names:
+        what = ", ".join(f"'{name}'" for name in names)
+        confirm(f"delete {what} with all {contents}", yes=yes)
+
+
 def for_each(names: Sequence[str], action: Callable[[str], None]) -> int:
     """Apply `action` to every name, even if it fails for some; return the exit status.
 

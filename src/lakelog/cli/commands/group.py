@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.asking import confirm, for_each
+from lakelog.cli.asking import confirm_deletion, for_each
 from lakelog.cli.bounds import TopicPartition, read_bounds
 from lakelog.cli.commands.group_plan import (
     chosen,
@@ -184,9 +184,7 @@ def delete(
     names = [group, *groups]
     with open_admin(session) as admin:
         present = [name for name in names if _lookup(admin, name) is not None]
-        if present:
-            what = ", ".join(f"'{name}'" for name in present)
-            confirm(f"delete {what} with all offsets", yes=consent.yes)
+        confirm_deletion(present, "offsets", yes=consent.yes)
 
         def remove(name: str) -> None:
             if name not in present:

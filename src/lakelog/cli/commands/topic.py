@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
-from lakelog.cli.asking import confirm, for_each
+from lakelog.cli.asking import confirm, confirm_deletion, for_each
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
@@ -196,9 +196,7 @@ def delete(
     with open_admin(session) as admin:
         known = {topic.name for topic in admin.topics.list(internal=True)}
         present = [topic for topic in topics if topic in known]
-        if present:
-            what = ", ".join(f"'{topic}'" for topic in present)
-            confirm(f"delete {what} with all records", yes=consent.yes)
+        confirm_deletion(present, "records", yes=consent.yes)
 
         def remove(topic: str) -> None:
             if topic not in known:
