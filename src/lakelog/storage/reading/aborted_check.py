@@ -78,7 +78,7 @@ class AbortedJob:
         self.start = 0
         self.failure: OSError | None = None
         self.key: Hashable = (segment, "aborted")
-        self._log = segments
+        self._list = segments
         self._segment = segment
         self._index = index
         self._generation = segments.generation
@@ -142,12 +142,12 @@ class AbortedJob:
 
         Retention, truncation and compaction remove or replace them.
         """
-        log = self._log
+        every = self._list
         return (
             self._segment.txn_index is self._index
             and self._index.entries is None
-            and log.generation == self._generation
-            and log[: len(self._segments)] == self._segments
+            and every.generation == self._generation
+            and every[: len(self._segments)] == self._segments
         )
 
     def _take(self) -> None:
