@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+from lakelog.base.closeable import Closeable
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from lakelog.client.producer import Producer, TransactionalProducer
 
 
-class Client:
+class Client(Closeable):
     """Creates producers, consumers and readers of one cluster.
 
     The caller closes them. `close` closes only the administrator that `admin` returns.
@@ -65,17 +66,6 @@ class Client:
     def close(self) -> None:
         if self._admin is not None:
             self._admin.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def connect(bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0) -> Client:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TypeVar
 
+from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.client.address import Address, parse_bootstrap
 from lakelog.client.connection import MAX_RESPONSE_BYTES, Connection
@@ -40,7 +40,7 @@ GROUP, TRANSACTION = 0, 1
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Cluster:
+class Cluster(Closeable):
     """Finds brokers and sends them requests.
 
     timeout_s: limit of an operation with all its retries. request_timeout_s: limit of one request;
@@ -73,17 +73,6 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def hurrying(self, timeout_s: float) -> Iterator[None]:

@@ -11,9 +11,9 @@ import logging
 import math
 import socket
 import struct
-from types import TracebackType
 
 from lakelog import __version__
+from lakelog.base.closeable import Closeable
 from lakelog.base.events import event
 from lakelog.client.address import Address, shown
 from lakelog.client.dialogue import Dialogue
@@ -31,7 +31,7 @@ _RESPONSE_MIN = 4
 _IOV_MAX = 512
 
 
-class Connection:
+class Connection(Closeable):
     """A connection to one broker with negotiated versions.
 
     `request` sends and waits. `send` and `receive` pipeline: responses come in the order of the
@@ -146,17 +146,6 @@ class Connection:
         """Close the socket. May be called repeatedly, and from another thread to end a wait."""
         self._open = False
         self._sock.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _log_request(
         self, message: Message, newest: int | None, correlation_id: int, parts: list[Buffer]

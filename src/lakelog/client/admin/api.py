@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from lakelog.base.closeable import Closeable
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
 from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
@@ -39,7 +39,7 @@ class LogDir:
     usable_bytes: int
 
 
-class Admin:
+class Admin(Closeable):
     """The administrator of a cluster; for one thread at a time.
 
     timeout_s: limit of each operation with its retries. Raises `AddressError`.
@@ -78,17 +78,6 @@ class Admin:
 
     def close(self) -> None:
         self._cluster.close()
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Wait until a broker answers, for example one that is starting.

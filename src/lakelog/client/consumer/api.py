@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
+from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
@@ -36,7 +37,7 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _RECORDS_MAX = 500
 
 
-class Consumer:
+class Consumer(Closeable):
     """A consumer, for one thread at a time. With `subscribe` a second thread sends heartbeats.
 
     group: the group whose offsets are read and committed; required for `subscribe`.
@@ -266,9 +267,6 @@ class Consumer:
         finally:
             self._fetcher.close()
             self._cluster.close()
-
-    def __enter__(self) -> Consumer:
-        return self
 
     def __exit__(
         self,

@@ -7,8 +7,8 @@ request is in flight while the caller processes the last response.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 
+from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.cluster import Cluster
 from lakelog.client.connection import Connection
@@ -36,7 +36,7 @@ from lakelog.protocol.fetch import FetchResponse
 DEFAULT_FETCH_BYTES = 4 << 20
 
 
-class PartitionReader:
+class PartitionReader(Closeable):
     """Reads ranges of partitions.
 
     timeout_s: limit of a read without progress, including changes of leaders. read_committed: skip
@@ -64,17 +64,6 @@ class PartitionReader:
             for connection in connections:
                 connection.close()
         self._idle.clear()
-
-    def __enter__(self) -> PartitionReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def read(
         self,

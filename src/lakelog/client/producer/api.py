@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
 
+from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError, PartitionNotFoundError
@@ -51,7 +52,7 @@ class _Topic:
         self.sticky = Sticky(random.randrange(1 << 16))
 
 
-class Producer:
+class Producer(Closeable):
     """Sends records from any thread. A thread of the producer sends requests to the brokers.
 
     acks: -1 waits for all in-sync replicas, 1 for the leader, 0 for no response (offsets are
@@ -266,9 +267,6 @@ class Producer:
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic. Raises `TopicNotFoundError`."""
         return len((self._topics.get(topic) or self._learn_topic(topic)).queues)
-
-    def __enter__(self) -> Producer:
-        return self
 
     def __exit__(
         self,

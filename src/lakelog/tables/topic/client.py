@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 
+from lakelog.base.closeable import Closeable
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
 from lakelog.client.epochs import EpochEnd, epoch_ends
@@ -44,7 +44,7 @@ class TopicMeta:
     partitions: tuple[int, ...]
 
 
-class TopicClient:
+class TopicClient(Closeable):
     """A client of one cluster. Methods raise `KafkaError` unless they state another error.
 
     read_committed: skip records of aborted transactions; the latest offset is then the start of the
@@ -68,17 +68,6 @@ class TopicClient:
 
     def close(self) -> None:
         self._reader.close()
-
-    def __enter__(self) -> TopicClient:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def topics(self) -> dict[str, TopicMeta]:
         """Return all topics by name, without internal ones."""
