@@ -53,6 +53,9 @@ _OTHERS = "Other programs' clients are used by the demo only"
 _PLANTED = [
     Planted(_LAYERS, "lakelog.wire.planted_upward", "lakelog.protocol.produce"),
     Planted(_LAYERS, "lakelog.storage.planted_sideways", "lakelog.metadata.image"),
+    Planted(_LAYERS, "lakelog.dialogue.planted_upward", "lakelog.client.errors"),
+    Planted(_LAYERS, "lakelog.dialogue.planted_sideways", "lakelog.metadata.image"),
+    Planted(_LAYERS, "lakelog.server.planted_sideways", "lakelog.client.connection"),
     Planted(_LAYERS, "lakelog.tables.planted_job", "lakelog.spark.session"),
     Planted(_LAYERS, "lakelog.protocol.planted_sideways", "lakelog.records.batch"),
     Planted(_LAYERS, "lakelog.base.planted_upward", "lakelog.runtime.api"),

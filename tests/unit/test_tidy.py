@@ -22,6 +22,7 @@ _DECISION_PATHS = (
     "protocol",
     "records",
     "assignors",
+    "dialogue",
     "storage",
     "replica",
     "coordinator",

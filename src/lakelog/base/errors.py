@@ -196,6 +196,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_code(code: int) -> ErrorCode:
+    """Return the error of a field on the wire; UNKNOWN_SERVER_ERROR for an unknown code."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class KafkaError(Exception):
     """A failure with an error code of the protocol.
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.client.address import Address, parse_bootstrap
-from lakelog.client.connection import MAX_RESPONSE_BYTES, Connection
+from lakelog.client.connection import Connection
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
@@ -26,6 +26,7 @@ from lakelog.client.errors import (
 )
 from lakelog.client.retry import log_retry, pauses
 from lakelog.client.view import Broker, ClusterView, Topic
+from lakelog.dialogue.frames import MAX_RESPONSE_BYTES
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.wire.schema import Message

@@ -16,18 +16,21 @@ from lakelog import __version__
 from lakelog.base.closeable import Closeable
 from lakelog.base.events import event
 from lakelog.client.address import Address, shown
-from lakelog.client.dialogue import Dialogue
-from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError
+from lakelog.client.errors import (
+    ConnectionLostError,
+    ProtocolError,
+    UnreachableError,
+    of_dialogue,
+)
+from lakelog.dialogue.dialogue import Dialogue
+from lakelog.dialogue.errors import DialogueError
+from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, response_size
 from lakelog.protocol.registry import api_for
+from lakelog.wire.framing import FRAME_SIZE_BYTES
 from lakelog.wire.schema import Buffer, Message
 
 _log = logging.getLogger(__name__)
 
-MAX_RESPONSE_BYTES = (100 << 20) + (1 << 20)
-"""Default limit of a frame: a Fetch response of 100 MiB with its headers."""
-
-_SIZE_BYTES = 4
-_RESPONSE_MIN = 4
 _IOV_MAX = 512
 
 
@@ -76,6 +79,9 @@ class Connection(Closeable):
         connection = cls(sock, Dialogue(client_id, __version__), max_response_bytes, where)
         try:
             connection._negotiate(timeout_s)
+        except DialogueError as error:
+            connection.close()
+            raise of_dialogue(error) from error
         except BaseException:
             connection.close()
             raise
@@ -119,7 +125,10 @@ class Connection(Closeable):
 
         answered: whether the broker will send a response (not for Produce with acks=0).
         """
-        correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
+        try:
+            correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
+        except DialogueError as error:
+            raise of_dialogue(error) from error
         if _log.isEnabledFor(logging.DEBUG):
             self._log_request(message, newest, correlation_id, parts)
         self._write(parts)
@@ -133,6 +142,8 @@ class Connection(Closeable):
         except BaseException as error:
             _log.info("Closing %s: %s", self._where, error, extra=event("connection_lost"))
             self.close()
+            if isinstance(error, DialogueError):
+                raise of_dialogue(error) from error
             raise
         if _log.isEnabledFor(logging.DEBUG):
             self._log_response(message, correlation_id, len(frame))
@@ -140,7 +151,10 @@ class Connection(Closeable):
 
     def version(self, request: type[Message], newest: int | None = None) -> int:
         """Return the version in which such a request is sent. Raises `UnsupportedError`."""
-        return self._dialogue.version(api_for(request), newest)
+        try:
+            return self._dialogue.version(api_for(request), newest)
+        except DialogueError as error:
+            raise of_dialogue(error) from error
 
     def close(self) -> None:
         """Close the socket. May be called repeatedly, and from another thread to end a wait."""
@@ -176,8 +190,7 @@ class Connection(Closeable):
     def _negotiate(self, timeout_s: float) -> None:
         version: int | None = None
         for _ in range(2):
-            hello = self._dialogue.hello() if version is None else self._dialogue.hello(version)
-            self._write(hello)
+            self._write(self._dialogue.hello(version))
             version = self._dialogue.welcome(self._read_frame(timeout_s))
             if version is None:
                 return
@@ -205,9 +218,11 @@ class Connection(Closeable):
 
     def _read_frame(self, timeout_s: float) -> bytes:
         self._set_timeout(timeout_s)
-        size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
-        if not _RESPONSE_MIN <= size <= self._max_response_bytes:
-            raise ProtocolError(f"{self._where}: a response of {size} bytes")
+        head = self._read(FRAME_SIZE_BYTES)
+        try:
+            size = response_size(head, self._max_response_bytes)
+        except DialogueError as error:
+            raise of_dialogue(error, self._where) from error
         return self._read(size)
 
     def _read(self, size: int) -> bytes:

@@ -8,8 +8,9 @@ caller and may have a `hint` with advice. A failed write raises one of two error
 
 from __future__ import annotations
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.client.reasons import with_reason
+from lakelog.dialogue.errors import DialogueError, InvalidResponseError, NoCommonVersionError
 
 _IS_IT_RUNNING = "Is the broker running, and is this the address that it listens on?"
 
@@ -70,6 +71,16 @@ class ProtocolError(ClientError):
     def __init__(self, message: str) -> None:
         hint = "Is the port that of a Kafka listener without TLS?"
         super().__init__(ErrorCode.INVALID_REQUEST, message, hint=hint)
+
+
+def of_dialogue(error: DialogueError, where: str = "") -> ClientError:
+    """Return the client's form of an error of the dialogue; `where` names the peer."""
+    message = f"{where}: {error.message}" if where else error.message
+    if isinstance(error, InvalidResponseError):
+        return ProtocolError(message)
+    if isinstance(error, NoCommonVersionError):
+        return UnsupportedError(message)
+    return refused(error.code, where)
 
 
 class _FinalError(ClientError):
@@ -169,10 +180,3 @@ def check(code: int, where: str = "", said: str | None = None) -> None:
 def refused(code: ErrorCode, where: str, said: str | None = None) -> ClientError:
     """Return the error for a code; arguments as for `check`."""
     return ClientError(code, said or with_reason(code, where))
-
-
-def error_code(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

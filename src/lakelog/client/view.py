@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, error_code
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.client.address import Address
-from lakelog.client.errors import error_code
 from lakelog.protocol.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakelog.base.errors import error_code
 from lakelog.client.cluster import TRANSACTION, Cluster
-from lakelog.client.errors import check, error_code, refused
+from lakelog.client.errors import check, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,

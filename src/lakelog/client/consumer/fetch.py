@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.epochs import EpochEnd
-from lakelog.client.errors import ClientError, error_code, refused
+from lakelog.client.errors import ClientError, refused
 from lakelog.client.isolation import Batch, without_aborted
 from lakelog.client.view import Topic
 from lakelog.protocol.fetch import (

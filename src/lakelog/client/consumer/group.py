@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
-from lakelog.client.errors import ClientError, error_code
+from lakelog.client.errors import ClientError
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.retry import log_retry, pauses
 from lakelog.protocol.heartbeat import HeartbeatResponse

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from lakelog.assignors import ASSIGNORS, Member
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.committed import Membership
-from lakelog.client.errors import ClientError, error_code, refused
+from lakelog.client.errors import ClientError, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.connection import Connection
-from lakelog.client.errors import error_code
 from lakelog.client.producer.batch import ProducerBatch
 from lakelog.client.view import ClusterView
 from lakelog.protocol.produce import (

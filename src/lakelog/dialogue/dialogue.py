@@ -2,7 +2,7 @@
 
 Requests wait for their responses in a queue. Kafka's protocol guarantees that responses come in the
 order of the requests; this module rejects a peer that breaks the order. It uses the newest version
-of each API that both sides support.
+of each API that both sides support. `hello` and `welcome` come first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from lakelog.client.errors import ProtocolError, UnsupportedError, check
+from lakelog.base.errors import ErrorCode, error_code
+from lakelog.dialogue.errors import InvalidResponseError, NegotiationError, NoCommonVersionError
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.registry import APIS, Api, api_for
 from lakelog.wire.errors import WireError
@@ -19,11 +20,22 @@ from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS = 18
 _FIRST_VERSION = 3
-_UNSUPPORTED = (35).to_bytes(2, "big")
+"""The first version that names the software; a broker that lacks it names its own (KIP-511)."""
+_IDENTITY_VERSION = 5
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _CORRELATION_MAX = 2**31 - 1
 
 
+class Identity(NamedTuple):
+    """The broker that the requesting side intends to reach."""
+
+    cluster_id: str
+    node_id: int
+
+
 class Pending(NamedTuple):
+    """A request without a response."""
+
     correlation_id: int
     api: Api
     version: int
@@ -32,9 +44,13 @@ class Pending(NamedTuple):
 class Dialogue:
     """Encodes requests, decodes responses, and keeps the requests in flight."""
 
-    def __init__(self, client_id: str, software_version: str) -> None:
+    def __init__(
+        self, client_id: str, software_version: str, expected: Identity | None = None
+    ) -> None:
+        """expected: the broker that has to answer; another one ends the negotiation (KIP-1242)."""
         self._client_id = client_id
         self._software_version = software_version
+        self._expected = expected
         self._next_id = 0
         self._pending: deque[Pending] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
@@ -44,18 +60,23 @@ class Dialogue:
         """The number of requests without a response."""
         return len(self._pending)
 
-    def hello(self, version: int = _FIRST_VERSION) -> list[Buffer]:
+    def hello(self, version: int | None = None) -> list[Buffer]:
         """Return the first request of a connection (ApiVersions)."""
         request = ApiVersionsRequest(
             client_software_name="lakelog", client_software_version=self._software_version
         )
+        if self._expected is not None:
+            request.cluster_id, request.node_id = self._expected
+        if version is None:
+            version = _FIRST_VERSION if self._expected is None else _IDENTITY_VERSION
         return self._encode(APIS[API_VERSIONS], version, request, answered=True)
 
     def welcome(self, frame: Buffer) -> int | None:
         """Process the response to `hello`; return the version for another `hello` (KIP-511).
 
-        Raises `ProtocolError`.
+        Raises `InvalidResponseError`, and `NegotiationError` with the error code of the response.
         """
+        assert self._pending, "welcome follows hello"
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
             response = self._decode(self._pending.popleft()._replace(version=0), frame)
         else:
@@ -66,16 +87,17 @@ class Dialogue:
                 self._versions[row.api_key] = (row.min_version, row.max_version)
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
             return min(self._versions.get(API_VERSIONS, (0, 0))[1], APIS[API_VERSIONS].max_version)
-        check(response.error_code)
+        if response.error_code:
+            raise NegotiationError(error_code(response.error_code))
         return None
 
     def version(self, api: Api, newest: int | None = None) -> int:
-        """Return the newest common version, at most `newest`. Raises `UnsupportedError`."""
+        """Return the newest common version, at most `newest`. Raises `NoCommonVersionError`."""
         low, high = self._versions.get(api.key, (1, 0))
         best = min(high, api.max_version if newest is None else min(newest, api.max_version))
         if best < max(low, api.min_version):
             ours = f"{api.min_version} to {api.max_version}"
-            raise UnsupportedError(
+            raise NoCommonVersionError(
                 f"{api.name}: the broker supports {low} to {high}, this client {ours}"
             )
         return best
@@ -86,6 +108,7 @@ class Dialogue:
         """Return correlation id and frame of a request.
 
         answered: whether a response will come (not for Produce with acks=0).
+        Raises `NoCommonVersionError`, and `WireError` for values that the version cannot carry.
         """
         api = api_for(type(request))
         version = self.version(api, newest)
@@ -93,9 +116,9 @@ class Dialogue:
         return self._last_id(), frame
 
     def answer(self, frame: Buffer) -> tuple[int, Message]:
-        """Return correlation id and message of the next response. Raises `ProtocolError`."""
+        """Return correlation id and message of the next response. Raises `InvalidResponseError`."""
         if not self._pending:
-            raise ProtocolError("a response without a request")
+            raise InvalidResponseError("a response without a request")
         pending = self._pending.popleft()
         return pending.correlation_id, self._decode(pending, frame)
 
@@ -115,10 +138,10 @@ class Dialogue:
         try:
             correlation_id, message = decode_response(api, version, frame)
         except WireError as error:
-            raise ProtocolError(f"{api.name} v{version}: {error}") from error
+            raise InvalidResponseError(f"{api.name} v{version}: {error}") from error
         if correlation_id != pending.correlation_id:
             wanted = pending.correlation_id
-            raise ProtocolError(f"{api.name}: response {correlation_id} instead of {wanted}")
+            raise InvalidResponseError(f"{api.name}: response {correlation_id} instead of {wanted}")
         result: Any = message
         assert isinstance(result, Message)
         return result

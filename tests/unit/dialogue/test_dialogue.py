@@ -4,13 +4,15 @@ import struct
 
 import pytest
 
-from lakelog.client.dialogue import Dialogue
-from lakelog.client.errors import ClientError, ProtocolError, UnsupportedError
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
+from lakelog.base.errors import ErrorCode
+from lakelog.dialogue.dialogue import Dialogue, Identity
+from lakelog.dialogue.errors import InvalidResponseError, NegotiationError, NoCommonVersionError
+from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import APIS
-from lakelog.wire.framing import encode_response
+from lakelog.wire.codec import decode
+from lakelog.wire.framing import decode_request_header, encode_response
 
 METADATA = APIS[3]
 
@@ -46,12 +48,12 @@ def test_versions_are_the_newest_that_both_know() -> None:
 
 @pytest.mark.parametrize("theirs", [(50, 60), (0, -1)])
 def test_no_common_version_is_an_error(theirs: tuple[int, int]) -> None:
-    with pytest.raises(UnsupportedError, match="Metadata"):
+    with pytest.raises(NoCommonVersionError, match="Metadata"):
         hello({3: theirs}).version(METADATA)
 
 
 def test_an_api_that_the_broker_lacks_is_an_error() -> None:
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(NoCommonVersionError):
         hello().version(APIS[22])
 
 
@@ -70,8 +72,20 @@ def test_an_old_broker_is_greeted_again_in_its_version() -> None:
 def test_another_error_of_the_greeting_is_raised() -> None:
     dialogue = Dialogue("test", "1")
     dialogue.hello()
-    with pytest.raises(ClientError):
+    with pytest.raises(NegotiationError) as caught:
         dialogue.welcome(frame(18, 3, 0, ApiVersionsResponse(error_code=58)))
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_the_greeting_names_the_broker_that_it_is_for() -> None:
+    dialogue = Dialogue("test", "1", Identity("cluster-a", 7))
+    raw = b"".join(dialogue.hello())
+    _, _, start = decode_request_header(raw, 4, len(raw), flexible=True)
+    request = decode(ApiVersionsRequest, raw, 5, start, len(raw))
+    assert (request.cluster_id, request.node_id) == ("cluster-a", 7)
+    with pytest.raises(NegotiationError) as caught:
+        dialogue.welcome(frame(18, 5, 0, ApiVersionsResponse(error_code=129)))
+    assert caught.value.code is ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def test_answers_come_in_the_order_of_the_questions() -> None:
@@ -88,12 +102,12 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
 def test_a_response_to_another_request_is_rejected() -> None:
     dialogue = hello()
     correlation_id, _ = dialogue.ask(MetadataRequest(topics=[]))
-    with pytest.raises(ProtocolError, match=r"response \d+ instead of"):
+    with pytest.raises(InvalidResponseError, match=r"response \d+ instead of"):
         dialogue.answer(frame(3, 12, correlation_id + 1, MetadataResponse()))
 
 
 def test_a_response_without_a_request_is_rejected() -> None:
-    with pytest.raises(ProtocolError, match="a response without a request"):
+    with pytest.raises(InvalidResponseError, match="a response without a request"):
         hello().answer(frame(3, 12, 0, MetadataResponse()))
 
 
@@ -101,7 +115,7 @@ def test_a_response_without_a_request_is_rejected() -> None:
 def test_garbage_is_refused(raw: bytes) -> None:
     dialogue = hello()
     dialogue.ask(MetadataRequest(topics=[]))
-    with pytest.raises(ProtocolError):
+    with pytest.raises(InvalidResponseError):
         dialogue.answer(raw)
 
 
