@@ -27,7 +27,7 @@ from lakelog.runtime.posix import SystemClock
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.seams import SimulatedTasks
+from lakelog.testing.simulation.engine.tasks import SimulatedTasks
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
 
 WRITER = b"writer-aaaaaaaaa"

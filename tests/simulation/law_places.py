@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from lakelog.testing import simulation
-from lakelog.testing.simulation.laws import Law
-from lakelog.testing.simulation.ledger import Ledger
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
 
 FOLDER = Path(simulation.__file__).parent
 
@@ -47,16 +47,16 @@ def _places(node: ast.AST, file: str, function: str) -> Iterator[Place]:
 def note_places(monkeypatch: pytest.MonkeyPatch) -> set[Place]:
     """Filled as laws are broken from now on."""
     found: set[Place] = set()
-    violation = Ledger.violation
+    violation = Findings.violation
 
-    def noting(self: Ledger, law: Law, text: str) -> None:
+    def noting(self: Findings, law: Law, text: str) -> None:
         frame = sys._getframe(1)
-        if frame.f_code is Ledger.expect.__code__:
+        if frame.f_code is Findings.expect.__code__:
             assert frame.f_back is not None
             frame = frame.f_back
         file = Path(frame.f_code.co_filename).relative_to(FOLDER).as_posix()
         found.add(Place(file, frame.f_code.co_qualname, law.name))
         violation(self, law, text)
 
-    monkeypatch.setattr(Ledger, "violation", noting)
+    monkeypatch.setattr(Findings, "violation", noting)
     return found

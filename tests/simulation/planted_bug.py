@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lakelog.testing.simulation import Plan
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.checkers.laws import Law
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: list[Bug] = []

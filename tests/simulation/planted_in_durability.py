@@ -20,7 +20,7 @@ from lakelog.storage import log, run
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.log import Log
 from lakelog.storage.segments.segment import Segment
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.plan import SLOW_DISK
 from simulation.planted_bug import bug
 

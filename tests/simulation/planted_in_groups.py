@@ -17,7 +17,7 @@ from lakelog.coordinator.group.offsets import fetch as offset_fetch
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.shard import Result
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug
 
 _STATIC = "static classic members"

@@ -21,7 +21,7 @@ from lakelog.storage.recovery import loader
 from lakelog.storage.recovery import segments as recovery
 from lakelog.storage.segments import checking
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import FLIP, bug
 
 _EPOCH_POSITION = 12

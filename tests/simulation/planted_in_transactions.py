@@ -32,7 +32,7 @@ from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.producers import replay
 from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.plan import EXPIRATION
 from simulation.planted_bug import bug
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from lakelog.storage.folder.reserve import SpaceReserve
-from lakelog.testing.simulation import Plan, World
+from lakelog.testing.simulation import Plan, World, run
 
 SEEDS = 6
 FULL = Plan(15.0, frozenset({"administration", "idempotent"}), frozenset({"disk full", "kill"}))
@@ -30,6 +30,6 @@ def test_what_frees_space_uses_the_reserve(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(SpaceReserve, "free", counted_free)
     monkeypatch.setattr(SpaceReserve, "renew", counted_renew)
     for seed in range(1, SEEDS + 1):
-        assert not World(seed, FULL).run().violations
+        assert not run(World(seed, FULL)).violations
     assert counts["freed"] >= SEEDS
     assert counts["renewed"] > 0

@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from lakelog.testing.simulation import World
-from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation import World, run
+from lakelog.testing.simulation.checkers.laws import Law
 from simulation.law_places import Place, all_places, note_places
 from simulation.planted_bugs import BUGS, Bug
 
@@ -39,7 +39,7 @@ def caught(number: int) -> Catch:
         places = note_places(monkeypatch)
         bug.patch(monkeypatch)
         for seed in range(1, bug.seeds + 1):
-            outcome = World(seed, bug.plan()).run()
+            outcome = run(World(seed, bug.plan()))
             broken |= outcome.broken
             told = [text for text in outcome.violations if bug.told in text]
             if bug.law in outcome.broken and told:
@@ -50,7 +50,7 @@ def caught(number: int) -> Catch:
 @cache
 def sound(plan: str, seed: int) -> tuple[str, ...]:
     """The violations of such a world without a bug; `plan` is that of some bug."""
-    return World(seed, PLANS[plan].plan()).run().violations
+    return run(World(seed, PLANS[plan].plan())).violations
 
 
 def named(bugs: list[Bug]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lakelog.coordinator.transaction import state, transitions
-from lakelog.testing.simulation import Plan, World
-from lakelog.testing.simulation.broker_host import BrokerHost
-from lakelog.testing.simulation.clients.transactions import TransactionalProducer
+from lakelog.testing.simulation import Plan, World, run
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
 from lakelog.testing.simulation.plan import DEATHS, PRODUCING, plan_of
 from lakelog.testing.simulation.runner import main
 
@@ -62,10 +62,10 @@ def test_producers_whose_epochs_are_used_up_go_on_with_other_ids(
     faults = frozenset({"kill", "client crash", "slow network", "reset"})
     for seed in range(1, 4):
         world = World(seed, Plan(15.0, frozenset({"transactions"}), faults))
-        assert world.run().violations == ()
-        epochs = [epoch for *_, epoch in world.producers]
+        assert run(world).violations == ()
+        epochs = [epoch for *_, epoch in world.producer_ids.assigned]
         assert max(epochs) == 5
-        clients = [one for one in world.clients if isinstance(one, TransactionalProducer)]
+        clients = [one for one in world.pool.clients if isinstance(one, TransactionalProducer)]
         assert epochs.count(0) > len(clients)
 
 
@@ -74,13 +74,13 @@ def test_two_brokers_live_in_one_world() -> None:
     faults = frozenset({"kill", "power", "reset", "partition", "clock", "disk error"})
     workloads = frozenset({"idempotent", "transactions", "consumer group"})
     world = World(5, Plan(15.0, workloads, faults), brokers=2)
-    assert world.run().violations == ()
-    first, second = world.brokers
+    assert run(world).violations == ()
+    first, second = world.brokers.hosts
     assert min(first.starts, second.starts) > 1
     for host in (first, second):
-        own = [value for value, sent in world.ledger.sent.items() if is_of(host, sent.place[0])]
-        assert any(world.ledger.sent[value].acked >= 0 for value in own)
-        assert any(world.home_of(group) is host for group, _ in world.offsets.groups())
+        own = [value for value, sent in world.records.sent.items() if is_of(host, sent.place[0])]
+        assert any(world.records.sent[value].acked >= 0 for value in own)
+        assert any(world.brokers.home_of(group) is host for group, _ in world.offsets.groups())
         folders = {path.parent.name for path in host.disk.files()}
         assert f"orders{host.suffix}-0" in folders
     assert "orders-0" not in {path.parent.name for path in second.disk.files()}

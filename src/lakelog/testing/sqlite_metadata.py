@@ -154,7 +154,7 @@ class SimulatedStore:
             self._metadata.report(Change.BROKERS, self)
             await self._run(self._log.close)
 
-    def bury(self) -> None:
+    def release(self) -> None:
         """Free the memory that SQLite holds for the dead process, and report its death.
 
         It may have died between a commit and the report of it.

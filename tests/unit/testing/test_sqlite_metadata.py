@@ -10,7 +10,7 @@ from pathlib import Path
 from lakelog.metadata.store.api import Change
 from lakelog.runtime.posix import SystemClock
 from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.seams import SimulatedTasks
+from lakelog.testing.simulation.engine.tasks import SimulatedTasks
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
 
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="none")
@@ -31,7 +31,7 @@ def test_a_killed_process_is_reported_to_the_others() -> None:
         await other.open(create=False)
         other.watch(changes.put_nowait)
         alive = False
-        victim.bury()
+        victim.release()
         assert await changes.get() == Change.ENTRIES | Change.BROKERS | Change.TERM
         assert await other.live_brokers() == {}
         await other.close()

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from lakelog.testing.simulation.world import Outcome, World
+from lakelog.testing.simulation.execution import Outcome, run
+from lakelog.testing.simulation.world import World
 
 _VIOLATIONS_SHOWN = 20
 
 
 def run_seed(seed: int) -> Outcome:
-    return World(seed).run()
+    return run(World(seed))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +41,7 @@ def _report_one(world: World) -> int:
     plan = world.plan
     _say(f"seed {world.seed}: {', '.join(sorted(plan.workloads))}")
     _say(f"faults: {', '.join(sorted(plan.faults)) or 'none'}; synced at once: {plan.is_durable}")
-    outcome = world.run()
+    outcome = run(world)
     _say(f"{outcome.steps} steps in {outcome.virtual_s:.1f} virtual seconds, hash {outcome.hash}")
     _say_counts("faults", outcome.faults)
     _say_counts("seen", outcome.counts)

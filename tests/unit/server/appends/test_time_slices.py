@@ -15,7 +15,7 @@ from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.storage.reading.timestamps import TimestampOffset
-from lakelog.testing.simulation.loop import SimulatedLoop
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from storage_kit import NOW, ManualClock, make_batch
 
 SLICE_MS = 3

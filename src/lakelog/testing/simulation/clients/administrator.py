@@ -17,16 +17,21 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.partition_check import check_partition
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
-from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
-from lakelog.testing.simulation.clients.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.consumers.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.producers.batches import (
+    answer_of,
+    batch_of,
+    produce_request,
+)
 from lakelog.testing.simulation.clients.topics import create_topic
-from lakelog.testing.simulation.laws import Law
-from lakelog.testing.simulation.ledger import Place
-from lakelog.testing.simulation.wire import Lost
+from lakelog.testing.simulation.network.connection import NoResponse
 
 if TYPE_CHECKING:
-    from lakelog.testing.simulation.world import World
+    from lakelog.testing.simulation.clients.context import ClientContext
 
 _TOPIC = 2
 _SETTINGS = (
@@ -41,8 +46,8 @@ _SETTINGS = (
 class Trimmer(Client):
     """Deletes the beginnings of its partitions, and changes how their topic is kept."""
 
-    def __init__(self, world: World, name: str, places: list[Place]) -> None:
-        super().__init__(world, name)
+    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
+        super().__init__(context, name)
         self._places = places
         self._made: dict[str, str] = {}
         """Settings that were answered, as the last request for each left them."""
@@ -50,10 +55,10 @@ class Trimmer(Client):
         """Names of settings of which a request without an answer may still arrive."""
 
     def replaced(self) -> Trimmer:
-        return Trimmer(self.world, self.next_name, self._places)
+        return Trimmer(self.context, self.next_name, self._places)
 
     async def run(self) -> None:
-        while not self.world.is_ending:
+        while not self.conditions.is_ending:
             await self.pause(0.5, 4.0)
             choice = self.rng.random()
             if choice < 0.5:
@@ -71,23 +76,23 @@ class Trimmer(Client):
     async def _trim(self, place: Place) -> None:
         end = await list_offset(self, place, LATEST, committed=False)
         before = self.rng.randint(0, end)
-        self.ledger.deleted(place, before)
+        self.history.deleted(place, before)
         wanted = DeleteRecordsPartition(partition_index=place[1], offset=before)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=place[0], partitions=[wanted])], timeout_ms=5_000
         )
         try:
             answer = (await self.connection.call(request, 2)).topics[0].partitions[0]
-        except Lost:
+        except NoResponse:
             return
         if answer.error_code == 0:
-            self.ledger.trimmed(place, answer.low_watermark)
-            self.ledger.expect(
+            self.history.trimmed(place, answer.low_watermark)
+            self.findings.expect(
                 Law.TRIMMED,
                 answer.low_watermark >= before,
                 f"{place} begins at {answer.low_watermark} though {before} was asked for",
             )
-        elif answer.error_code not in RETRIABLE and not self.ledger.partition(place).cuts:
+        elif answer.error_code not in RETRIABLE and not self.history.partition(place).cuts:
             self.unexpected("DeleteRecords", answer.error_code)
 
     async def _configure(self, topic: str) -> None:
@@ -99,13 +104,13 @@ class Trimmer(Client):
             response = await self.connection.call(
                 IncrementalAlterConfigsRequest(resources=[resource]), 1
             )
-        except Lost:
+        except NoResponse:
             self._unsure.add(name)
             return
         code = response.responses[0].error_code
         if code == 0:
             self._made[name] = value
-            self.ledger.on_promise()
+            self.conditions.on_acknowledged()
         else:
             self._unsure.add(name)
             if code not in RETRIABLE:
@@ -117,7 +122,7 @@ class Trimmer(Client):
         )
         try:
             response = await self.connection.call(DescribeConfigsRequest(resources=[resource]), 4)
-        except Lost:
+        except NoResponse:
             return
         (result,) = response.results
         if result.error_code:
@@ -126,7 +131,7 @@ class Trimmer(Client):
             return
         found = {entry.name: entry.value for entry in result.configs}
         for name in sorted(self._made.keys() - self._unsure):
-            self.ledger.expect(
+            self.findings.expect(
                 Law.CONFIG_KEPT,
                 found.get(name) == self._made[name],
                 f"{topic} has {name}={found.get(name)} after {self._made[name]} was answered",
@@ -140,17 +145,17 @@ class TopicMaker(Client):
     """Whether a deletion that was not answered may still arrive."""
 
     def replaced(self) -> TopicMaker:
-        return TopicMaker(self.world, self.next_name)
+        return TopicMaker(self.context, self.next_name)
 
     async def run(self) -> None:
         topic, _, predecessor = self.name.partition("'")
         self._may_be_deleted = bool(predecessor)
         await self._delete(topic)
-        while not self.world.is_ending:
+        while not self.conditions.is_ending:
             if not await create_topic(self, topic, 2, {}):
                 await self._delete(topic)
                 continue
-            self.ledger.on_promise()
+            self.conditions.on_acknowledged()
             await self._use((topic, self.rng.randrange(2)))
             await self._delete(topic)
             await self.pause(0.0, 2.0)
@@ -160,28 +165,28 @@ class TopicMaker(Client):
         for _ in range(self.rng.randint(1, 6)):
             await self.pause(0.0, 0.5)
             values = self.new_values(2)
-            self.ledger.will_send(place, values)
+            self.history.will_send(place, values)
             answer = answer_of(await self.ask(produce_request(place, batch_of(self, values)), 12))
-            self.ledger.expect(
+            self.findings.expect(
                 Law.TOPIC_KEPT,
                 answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._may_be_deleted,
                 f"{place} is unknown, and nobody has deleted it",
             )
             if answer.error_code == 0:
-                self.ledger.acknowledged(place, answer.base_offset, values)
+                self.history.acknowledged(place, answer.base_offset, values)
                 written += values
             elif answer.error_code not in RETRIABLE:
                 self.unexpected("Produce", answer.error_code)
-        if self.rng.random() < 0.5 and not self.world.is_troubled:
+        if self.rng.random() < 0.5 and not self.conditions.is_troubled:
             found = await read_all(self, place, committed=False)
-            self.ledger.check_all(place, found, committed=False)
+            check_partition(self.history, place, found, committed=False)
 
     async def _delete(self, topic: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000)
         while True:
             try:
                 (answer,) = (await self.connection.call(request, 6)).responses
-            except Lost:
+            except NoResponse:
                 self._may_be_deleted = True
                 await self.pause(0.05, 0.5)
                 continue
@@ -190,4 +195,4 @@ class TopicMaker(Client):
             if answer.error_code not in RETRIABLE:
                 self.unexpected("DeleteTopics", answer.error_code)
             await self.pause(0.1, 0.5)
-        self.ledger.forget(topic)
+        self.history.forget(topic)

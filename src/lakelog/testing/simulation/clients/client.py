@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.testing.simulation.keys import TOMBSTONE
-from lakelog.testing.simulation.laws import Law
-from lakelog.testing.simulation.ledger import Ledger, Place
-from lakelog.testing.simulation.process import Process
-from lakelog.testing.simulation.wire import Lost, WireConnection
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.world import World
+from lakelog.testing.simulation.checkers.compaction import TOMBSTONE
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
+from lakelog.testing.simulation.checkers.record_history import RecordHistory
+from lakelog.testing.simulation.clients.context import ClientContext
+from lakelog.testing.simulation.conditions import Conditions
+from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.network.connection import ClientConnection, NoResponse
 
 RETRIABLE = frozenset(
     {
@@ -37,11 +40,11 @@ RETRIABLE = frozenset(
 class Client:
     """`run` is its life: until the world's end is near, or its process is killed."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
+    def __init__(self, context: ClientContext, name: str) -> None:
+        self.context = context
         self.name = name
-        self.rng: random.Random = world.chance(name)
-        self.home = world.home_of(name)
+        self.rng: random.Random = context.simulator.random_stream(name)
+        self.home = context.brokers.home_of(name)
         """The broker that it knows."""
         self.process = Process(name)
         self.connection = self.connect()
@@ -50,21 +53,44 @@ class Client:
         """How many of its questions had no answer, and were asked again."""
 
     @property
-    def ledger(self) -> Ledger:
-        return self.world.ledger
+    def history(self) -> RecordHistory:
+        return self.context.records
 
-    def connect(self) -> WireConnection:
-        return WireConnection(self.world.net, self.process, self.home.address, self._on_late)
+    @property
+    def findings(self) -> Findings:
+        return self.context.findings
+
+    @property
+    def offsets(self) -> OffsetHistory:
+        return self.context.offsets
+
+    @property
+    def members(self) -> MembershipHistory:
+        return self.context.members
+
+    @property
+    def conditions(self) -> Conditions:
+        return self.context.conditions
+
+    @property
+    def now(self) -> float:
+        """The loop's time in seconds."""
+        return self.context.simulator.loop.time()
+
+    def connect(self) -> ClientConnection:
+        return ClientConnection(
+            self.context.network, self.process, self.home.address, self._on_late
+        )
 
     def _on_late(self, request: str, asked_at: float) -> None:
-        self.ledger.expect(
+        self.findings.expect(
             Law.PROMPT,
-            self.world.was_disturbed(asked_at),
+            self.conditions.was_disturbed(asked_at),
             f"{self.name}: {request} was not answered in time",
         )
 
     def start(self) -> asyncio.Task[None]:
-        return self.world.loop.create_task(
+        return self.context.simulator.loop.create_task(
             self._live(), name=self.name, context=self.process.context()
         )
 
@@ -72,7 +98,7 @@ class Client:
         try:
             await self.run()
         except Exception as error:
-            self.ledger.violation(Law.CLIENTS_LIVE, f"{self.name} failed: {error!r}")
+            self.findings.violation(Law.CLIENTS_LIVE, f"{self.name} failed: {error!r}")
             raise
 
     def run(self) -> Coroutine[Any, Any, None]:
@@ -95,7 +121,7 @@ class Client:
         while True:
             try:
                 return await self.connection.call(message, version, timeout_s)
-            except Lost:
+            except NoResponse:
                 self.lost += 1
                 await self.pause(0.05, 0.5)
 
@@ -104,19 +130,19 @@ class Client:
 
         A log that has failed, or has a damage, stays offline until it is mended.
         """
-        self.ledger.expect(
+        self.findings.expect(
             Law.PROGRESS,
-            code == ErrorCode.KAFKA_STORAGE_ERROR or self.world.was_disturbed(asked_at),
+            code == ErrorCode.KAFKA_STORAGE_ERROR or self.conditions.was_disturbed(asked_at),
             f"{self.name}: {what} was answered {ErrorCode(code).name}, and nothing is in the way",
         )
 
     def unexpected(self, what: str, code: int) -> None:
-        self.ledger.violation(
+        self.findings.violation(
             Law.ANSWERS, f"{self.name}: {what} was answered {ErrorCode(code).name}"
         )
 
     def note(self, what: str, *details: object) -> None:
-        self.world.trace(what, self.name, *details)
+        self.context.simulator.trace(what, self.name, *details)
 
     def new_values(self, count: int, *, key: bytes = b"") -> list[bytes]:
         """Unique in the world; of very different sizes."""

@@ -1,0 +1,1 @@
+"""The production broker on simulated machines: started, stopped, killed and observed."""

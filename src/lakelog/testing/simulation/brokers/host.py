@@ -1,0 +1,229 @@
+"""A machine that runs the production broker: started, stopped, killed, cut from power.
+
+The broker is `lakelog.server.app.Server` as it is shipped; only what is outside of it is simulated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.server.app import ServeOptions, Server, StartError
+from lakelog.server.environment import Environment
+from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
+from lakelog.testing.simulation.machine.helper_processes import SimulatedHelpers
+from lakelog.testing.simulation.machine.machine import Machine
+from lakelog.testing.simulation.machine.page_cache import PageCachedDisk
+from lakelog.testing.simulation.network.network import Network
+from lakelog.testing.simulation.network.sockets import SimulatedNet
+from lakelog.testing.simulation.plan import EXPIRATION
+from lakelog.testing.sqlite_metadata import SimulatedMetadata, SimulatedStore
+
+DATA = Path("/data")
+PORT = 9092
+_OPEN_FILES_MAX = 24
+_THREAD_S_MAX = 0.01
+_STARTS_MAX = 20
+
+
+class HostObserver(Protocol):
+    """Called when a process of the broker starts, stops or dies, and after each step."""
+
+    def on_started(self, host: BrokerHost) -> None: ...
+    def on_stopping(self, host: BrokerHost) -> None: ...
+    def on_death(self, host: BrokerHost, *, power: bool) -> None: ...
+    def on_start_refused(self, host: BrokerHost, error: BaseException) -> None: ...
+    def on_step(self, host: BrokerHost) -> None: ...
+
+
+class BrokerHost:
+    """One broker of the world, through all processes in which it runs.
+
+    `settings` are the broker's, as text. Brokers with the same `metadata` form one cluster.
+    """
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        network: Network,
+        machine: Machine,
+        metadata: SimulatedMetadata,
+        node_id: int,
+        settings: Mapping[str, str],
+        findings: Findings,
+        observer: HostObserver,
+    ) -> None:
+        self._simulator = simulator
+        self._network = network
+        self._machine = machine
+        self._metadata = metadata
+        self._findings = findings
+        self._observer = observer
+        self.node_id = node_id
+        self.rng: random.Random = simulator.random_stream(machine.name)
+        self._store: SimulatedStore | None = None
+        self.settings = dict(settings)
+        self.process: Process | None = None
+        self.server: Server | None = None
+        self.starts = 0
+        self.metadata_unknown_percent = 0
+        """Of appends to the metadata log: how many have an unknown outcome."""
+        self.helper_death = 0.0
+        """Chance that a helper process dies, at each of its answers."""
+        self.thread_s_max = _THREAD_S_MAX
+        """How long offloaded work may take to begin, and its result to arrive, in seconds."""
+        self._died: asyncio.Future[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._machine.name
+
+    @property
+    def clock(self) -> SimulatedClock:
+        return self._machine.clock
+
+    @property
+    def disk(self) -> PageCachedDisk:
+        return self._machine.disk
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        return int(self.settings[EXPIRATION])
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of its topics, groups and clients, unique in the world."""
+        return f"-b{self.node_id}" if self.node_id > 1 else ""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.name, PORT
+
+    @property
+    def is_running(self) -> bool:
+        """Alive, be it that it still starts or stops."""
+        return self.process is not None
+
+    def usable(self) -> set[Place]:
+        """The partitions that it serves."""
+        partitions = self.server.broker.partitions if self.server is not None else ()
+        return {(entry.topic, entry.index) for entry in partitions if entry.is_online}
+
+    def log_ends(self) -> dict[Place, int]:
+        """Return the log end offsets; nothing while it is down, as a start may cut its logs."""
+        partitions = () if self.server is None else self.server.broker.partitions
+        return {(entry.topic, entry.index): entry.log.log_end_offset for entry in partitions}
+
+    async def start(self) -> bool:
+        """Whether it serves now; it may have been killed while it started, or been refused."""
+        assert self.process is None, f"{self.name} runs already"
+        self.starts += 1
+        process = self.process = Process(self.name)
+        self._died = self._simulator.loop.create_future()
+        server = Server(self._options(), self._outside(process))
+        starting = self._simulator.loop.create_task(server.start(), context=process.context())
+        await asyncio.wait({starting, self._died}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done() or self.process is not process:
+            return False
+        error = starting.exception()
+        if error is not None:
+            if not isinstance(error, StartError):
+                self._findings.violation(Law.STARTS, f"{self.name} failed to start: {error!r}")
+            self._observer.on_start_refused(self, error)
+            self.kill()
+            return False
+        self.server = server
+        self._observer.on_started(self)
+        return True
+
+    def _options(self) -> ServeOptions:
+        config = BrokerConfig(self.settings)
+        return ServeOptions(DATA, config, f"{self.name}:{PORT}", node_id=self.node_id)
+
+    def _outside(self, process: Process) -> Environment:
+        simulator = self._simulator
+        tasks, chance = SimulatedTasks(simulator.loop, self.rng), StreamRandom(self.rng)
+        tasks.delay_s_max = self.thread_s_max
+        store = self._store = self._metadata.handle(tasks, lambda: process.alive)
+        faulty = FaultyStore(
+            store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2
+        )
+        helpers = SimulatedHelpers(self.disk, self.rng, simulator.faults)
+        helpers.death = self.helper_death
+        return Environment(
+            self.clock,
+            self.disk,
+            SimulatedNet(self._network, process),  # type: ignore[arg-type]
+            tasks,
+            chance,
+            helpers,
+            faulty,
+            _OPEN_FILES_MAX,
+        )
+
+    async def stop(self) -> None:
+        """A clean stop, unless it is killed meanwhile."""
+        server, process = self.server, self.process
+        if server is None or process is None:
+            return
+        assert self._died is not None
+        self._observer.on_stopping(self)
+        self.server = None
+        stopping = self._simulator.loop.create_task(server.stop(), context=process.context())
+        await asyncio.wait({stopping, self._died}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done() and stopping.exception() is not None:
+            self._findings.violation(
+                Law.STARTS, f"{self.name} failed to stop: {stopping.exception()!r}"
+            )
+        if self.process is process:
+            self.kill()
+
+    def kill(self, *, power: bool = False, torn: bool = False) -> None:
+        """At once. Without `power` the page cache survives; `torn` keeps some of the rest."""
+        process = self.process
+        if process is None:
+            return
+        self._observer.on_death(self, power=power)
+        process.kill()
+        self.disk.stop_at = self.disk.steps
+        self._network.disconnect(process, silently=power)
+        process.close_coroutines()
+        if self._store is not None:
+            self._store.release()
+        if power:
+            self.disk.crash(StreamRandom(self.rng) if torn else None)
+        else:
+            self.disk.kill()
+        self.process = self.server = None
+        if self._died is not None and not self._died.done():
+            self._died.set_result(None)
+
+    async def wait_for_death(self, timeout_s: float) -> None:
+        if self._died is not None:
+            await asyncio.wait({self._died}, timeout=timeout_s)
+
+    async def bring_back(self) -> None:
+        """Start it if it is down, and repeat failed starts."""
+        for _ in range(_STARTS_MAX):
+            if self.process is not None or await self.start():
+                return
+            await asyncio.sleep(0.5)
+        self._findings.violation(Law.STARTS, f"{self.name} cannot be started any more")
+
+    def on_step(self) -> None:
+        """Have the observer check the step; die at the disk operation chosen by a fault."""
+        self._observer.on_step(self)
+        stop_at = self.disk.stop_at
+        if stop_at is not None and self.disk.steps >= stop_at and self.process is not None:
+            self.kill()

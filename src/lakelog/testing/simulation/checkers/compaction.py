@@ -1,0 +1,50 @@
+"""What a compacted partition has to keep of each key, and what of one that was deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.record_history import RecordHistory
+
+TOMBSTONE = b"-"
+"""Where the name of a tombstone begins, behind its key and a slash."""
+
+
+def check_keys(history: RecordHistory, place: Place, found: Mapping[int, bytes]) -> None:
+    """Each key has its newest value, or one that is newer than what its writers know of.
+
+    Of a key that was deleted there may be nothing left, once its tombstone need not stay.
+    """
+    partition = history.partition(place)
+    newest: dict[bytes, int] = {}
+    for offset, value in found.items():
+        key = value.partition(b"/")[0]
+        newest[key] = max(offset, newest.get(key, -1))
+    for key, value in _newest_of_keys(history, place).items():
+        sent, last = history.sent[value], newest.get(key, -1)
+        if last >= sent.acked or partition.is_hidden(sent.acked):
+            continue
+        law = Law.KEYS_KEPT
+        if value.startswith(key + b"/" + TOMBSTONE):
+            if last < 0 and partition.may_drop_tombstone(sent.made_at):
+                continue
+            law = Law.TOMBSTONE_KEPT if last < 0 else Law.DELETED
+        text = f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
+        history.findings.violation(law, text)
+
+
+def _newest_of_keys(history: RecordHistory, place: Place) -> dict[bytes, bytes]:
+    """By key, the value with the largest offset of all that are certainly committed."""
+    newest: dict[bytes, bytes] = {}
+    for value, sent in history.sent.items():
+        transaction = sent.transaction
+        if sent.place != place or sent.acked < 0:
+            continue
+        if transaction is not None and not transaction.is_committed:
+            continue
+        key = value.partition(b"/")[0]
+        if key not in newest or history.sent[newest[key]].acked < sent.acked:
+            newest[key] = value
+    return newest

@@ -1,0 +1,105 @@
+"""Committed offsets as their committers know them.
+
+Every commit has a number of its own that only rises, so what a fetch brings tells which commit it
+was. A commit whose answer was lost may have been done, at any time after it was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place, Transaction
+
+_Key = tuple[str, Place]
+_OFFSETS = "__consumer_offsets"
+
+
+@dataclass(slots=True)
+class _Commits:
+    sent: dict[int, Transaction | None] = field(default_factory=dict)
+    acked: dict[int, Mapping[Place, int]] = field(default_factory=dict)
+    """Those that are certainly done, and where the logs ended by then."""
+
+
+class OffsetHistory:
+    """Of all groups."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._commits: dict[_Key, _Commits] = {}
+        self._next = 0
+        self.on_acknowledged: Callable[[], object] = lambda: None
+        """Called when a client receives an acknowledgement."""
+
+    def will_commit(self, group: str, place: Place, transaction: Transaction | None = None) -> int:
+        """The offset to be committed."""
+        self._next += 1
+        commits = self._commits.setdefault((group, place), _Commits())
+        commits.sent[self._next] = transaction
+        return self._next
+
+    def acknowledged(self, group: str, place: Place, value: int, ends: Mapping[Place, int]) -> None:
+        """Done, but for one of a transaction, which is done with that.
+
+        `ends` are those of the logs: the record of it is below.
+        """
+        commits = self._commits[group, place]
+        self._findings.counts["offsets committed"] += 1
+        self.on_acknowledged()
+        if commits.sent[value] is None:
+            commits.acked[value] = ends
+
+    def last_done(self, group: str, place: Place) -> int:
+        """What a fetch that is sent now must find, or something newer; -1 for nothing."""
+        commits = self._commits.get((group, place))
+        if commits is None:
+            return -1
+        done = [
+            value
+            for value, transaction in commits.sent.items()
+            if transaction is not None and transaction.is_committed
+        ]
+        return max([-1, *commits.acked, *done])
+
+    def cut(self, place: Place, end: int) -> None:
+        """A log has lost its end; what lay there in the log of a group's offsets may be undone."""
+        if place[0] != _OFFSETS:
+            return
+        for commits in self._commits.values():
+            kept = commits.acked.items()
+            commits.acked = {value: at for value, at in kept if at.get(place, end + 1) <= end}
+
+    def fetched(self, group: str, place: Place, value: int, at_least: int) -> None:
+        """`at_least` is what `last_done` gave before the fetch was sent."""
+        self._findings.counts["offsets fetched"] += 1
+        commits = self._commits.get((group, place), _Commits())
+        if value == -1:
+            self._findings.expect(
+                Law.OFFSET_KEPT,
+                at_least == -1,
+                f"group {group} has lost its offset of {place}: {at_least}",
+            )
+            return
+        if value not in commits.sent:
+            self._findings.violation(
+                Law.OFFSET_SENT, f"group {group} has {value} for {place}, never committed"
+            )
+            return
+        transaction = commits.sent[value]
+        if transaction is not None and transaction.is_open_or_aborted:
+            self._findings.violation(
+                Law.OFFSET_DECIDED,
+                f"group {group} has {value} for {place}: its transaction {transaction.name} is "
+                f"{transaction.fate.value}",
+            )
+        self._findings.expect(
+            Law.OFFSET_FORWARD,
+            value >= at_least,
+            f"group {group} went back from {at_least} to {value} for {place}",
+        )
+
+    def groups(self) -> list[_Key]:
+        return list(self._commits)

@@ -1,0 +1,1 @@
+"""Simulated readers of partitions, and queries whose answers the records imply."""

@@ -1,0 +1,52 @@
+"""Looks for transactions that nobody will end (KIP-664).
+
+A power failure may take the end of `__transaction_state`, or of a partition with a marker in it,
+and leave what belongs to it in other logs. The broker ends such transactions when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.context import ClientContext
+
+_OFFSETS = [("__consumer_offsets", 0), ("__consumer_offsets", 1)]
+
+
+class HangingTransactionCheck(Client):
+    """Comes when producers have gone, and waits until their coordinators must have ended theirs.
+
+    A marker that a compaction has taken too early leaves a transaction that seems to hang, too.
+    """
+
+    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
+        super().__init__(context, name)
+        self._places = [*places, *_OFFSETS]
+
+    async def run(self) -> None:
+        if any([await self._hanging(place) for place in self._places]):
+            await asyncio.sleep(2 * TIMEOUT_MS / 1000)
+        for place in self._places:
+            for producer in await self._hanging(place):
+                offset = producer.current_txn_start_offset
+                self.findings.violation(
+                    Law.ENDS,
+                    f"{place}: the transaction of producer {producer.producer_id} from {offset} "
+                    "on hangs",
+                )
+
+    async def _hanging(self, place: Place) -> list[Any]:
+        wanted = TopicRequest(name=place[0], partition_indexes=[place[1]])
+        answer = await self.ask(DescribeProducersRequest(topics=[wanted]), 0)
+        (found,) = answer.topics[0].partitions
+        if found.error_code:
+            self.unexpected("DescribeProducers", found.error_code)
+        return [each for each in found.active_producers if each.current_txn_start_offset >= 0]

@@ -1,0 +1,60 @@
+"""What a simulated client knows of its world: the network, its broker, and where it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
+from lakelog.testing.simulation.checkers.producer_ids import ProducerIds
+from lakelog.testing.simulation.checkers.record_history import RecordHistory
+from lakelog.testing.simulation.conditions import Conditions
+from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.network.network import Network
+from lakelog.testing.simulation.network.sockets import Address
+from lakelog.testing.simulation.plan import Plan
+
+
+class HomeBroker(Protocol):
+    """The broker that a client connects to."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> Address: ...
+    @property
+    def thread_s_max(self) -> float:
+        """How long offloaded work may take to begin, and its result to arrive, in seconds."""
+
+    def log_ends(self) -> dict[Place, int]:
+        """Return the log end offsets, or nothing while the broker is down."""
+
+
+class Brokers(Protocol):
+    """All brokers of the world."""
+
+    @property
+    def starts(self) -> int:
+        """How many times brokers were started so far."""
+
+    def home_of(self, name: str) -> HomeBroker:
+        """Return the broker that a client or a group of this name belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """Shared by all clients of a world."""
+
+    simulator: Simulator
+    network: Network
+    plan: Plan
+    conditions: Conditions
+    findings: Findings
+    records: RecordHistory
+    offsets: OffsetHistory
+    members: MembershipHistory
+    producer_ids: ProducerIds
+    brokers: Brokers

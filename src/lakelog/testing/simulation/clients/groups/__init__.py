@@ -1,0 +1,1 @@
+"""Simulated members of consumer groups, dynamic and static."""

@@ -1,0 +1,41 @@
+"""After the harm: every group comes to rest, each of its partitions with one owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.clients.groups.member import GroupClient
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+
+_PATIENCE_S = 60.0
+"""More than the sessions, rebalance timeouts and naps of all members, one after the other."""
+_LOOK_S = 0.2
+
+
+async def settle(
+    members: Sequence[GroupClient],
+    dead_members: Sequence[GroupClient],
+    loop: SimulatedLoop,
+    findings: Findings,
+) -> None:
+    """Waits until members own all partitions of their groups, each only one."""
+    until = loop.time() + _PATIENCE_S
+    for group in sorted({member.group for member in members}):
+        inside = [member for member in members if member.group == group]
+        while loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - as one looks
+            await asyncio.sleep(_LOOK_S)
+        owned = {member.name: sorted(member.owned) for member in inside}
+        dead = [member.name for member in dead_members if member.group == group]
+        findings.expect(
+            Law.EXPIRES if dead else Law.OWNED,
+            _is_settled(inside),
+            f"{group} does not settle: {owned}; dead are {dead}",
+        )
+
+
+def _is_settled(members: list[GroupClient]) -> bool:
+    owned = sorted(place for member in members for place in member.owned)
+    return owned == sorted(members[0].places)

@@ -1,0 +1,50 @@
+"""The last look: each partition from beginning to end, before and after a clean restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.partition_check import check_partition, check_transactions
+from lakelog.testing.simulation.clients.consumers.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.groups.member import GroupClient
+from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.context import ClientContext
+
+_PATIENCE_S = 2 * TIMEOUT_MS / 1000
+"""Before a decided transaction may lie another one, which its coordinator has yet to end."""
+
+
+class Inspector(GroupClient):
+    def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
+        super().__init__(context, name, "", places)
+
+    async def run(self) -> None:
+        committed: set[bytes] = set()
+        for place in self.places:
+            await self._await_markers(place)
+            for only_committed in (False, True):
+                found = await read_all(self, place, committed=only_committed)
+                check_partition(self.history, place, found, committed=only_committed)
+                if only_committed:
+                    committed.update(found.values())
+                self.note("read all", place, only_committed, len(found))
+        check_transactions(self.history, committed, self.places)
+        for group, place in self.offsets.groups():
+            if self.context.brokers.home_of(group) is self.home:
+                self.group = group
+                await self.fetch_offset(place, insist=True)
+
+    async def _await_markers(self, place: Place) -> None:
+        """Until what its producers know to be committed can be read as such, or never will be.
+
+        EndTxn is answered with the decision; the markers follow, and have to become durable.
+        """
+        end = self.history.committed_end(place)
+        until = self.now + _PATIENCE_S
+        while await list_offset(self, place, LATEST, committed=True) < end:
+            if self.now >= until:
+                return
+            await self.pause(0.1, 0.3)

@@ -1,0 +1,1 @@
+"""Simulated producers: plain, idempotent and transactional."""

@@ -1,0 +1,55 @@
+"""Batches and Produce requests of simulated producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.records.builder import BatchBuilder
+from lakelog.testing.simulation.checkers.compaction import TOMBSTONE
+from lakelog.testing.simulation.checkers.observations import Place
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.client import Client
+
+NO_PRODUCER = (-1, -1, -1)
+
+
+def batch_of(
+    client: Client,
+    values: list[bytes],
+    producer: tuple[int, int, int] = NO_PRODUCER,
+    *,
+    transactional: bool = False,
+    keyed: bool = False,
+) -> bytes:
+    """`producer` is id, epoch and base sequence; a key is what stands before the first slash.
+
+    A tombstone has no value: a header tells which one it is.
+    """
+    builder = BatchBuilder(client.rng.choice((0, 0, 0, 1)))
+    now_ms = client.context.simulator.wall_ms()
+    for value in values:
+        key, _, name = value.partition(b"/")
+        if keyed and name.startswith(TOMBSTONE):
+            builder.append(now_ms, key, None, [("name", value)])
+        else:
+            builder.append(now_ms, key if keyed else None, value)
+    return bytes(builder.build(*producer, is_transactional=transactional))
+
+
+def produce_request(
+    place: Place, batch: bytes, *, acks: int = -1, transaction: str | None = None
+) -> ProduceRequest:
+    data = PartitionProduceData(index=place[1], records=batch)
+    return ProduceRequest(
+        transactional_id=transaction,
+        acks=acks,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name=place[0], partition_data=[data])],
+    )
+
+
+def answer_of(response: Any) -> Any:
+    """The only partition's part of it."""
+    return response.responses[0].partition_responses[0]

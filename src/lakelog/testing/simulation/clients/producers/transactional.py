@@ -1,0 +1,332 @@
+"""Transactional producers of both versions: the older flow, and that of KIP-890."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from lakelog.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Fate, Place, Transaction
+from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.producers.batches import (
+    answer_of,
+    batch_of,
+    produce_request,
+)
+from lakelog.testing.simulation.clients.producers.transaction_requests import (
+    TIMEOUT_MS,
+    Identity,
+    end_request,
+    init_request,
+    offset_request,
+)
+from lakelog.testing.simulation.network.connection import NoResponse
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.context import ClientContext
+
+_TRANSACTION = 1
+_OVERSLEEPS = 0.03
+"""Chance to come back when the transaction's time is over."""
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_OVER = frozenset(
+    {
+        *_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""The transaction cannot go on: the coordinator has ended it, or somebody else has the id."""
+
+
+class _Over(Exception):  # noqa: N818 - an event
+    pass
+
+
+class TransactionalProducer(Client):
+    """`version` is the transaction's: 0 adds partitions itself, 2 has an epoch for each."""
+
+    def __init__(
+        self,
+        context: ClientContext,
+        name: str,
+        places: list[Place],
+        version: int,
+        *,
+        keyed: bool = False,
+    ) -> None:
+        super().__init__(context, name)
+        self._places = places
+        self._version = version
+        self._keyed = keyed
+        self._id = name.partition("'")[0]
+        self._identity: Identity = (-1, -1)
+        self._sequences: dict[Place, int] = {}
+        self._current: Transaction | None = None
+        self._began = self._filled_at = self._identified_at = 0.0
+        self._unknown = 0
+        """Of the questions since it has its identity, those that may have raised the epoch."""
+
+    def replaced(self) -> TransactionalProducer:
+        """Its open transaction will be aborted, by its successor or when its time is over."""
+        if self._current is not None and self._current.fate is Fate.OPEN:
+            self._current.fate = Fate.ABORTED
+        return TransactionalProducer(
+            self.context, self.next_name, self._places, self._version, keyed=self._keyed
+        )
+
+    async def run(self) -> None:
+        await self._identify()
+        while not self.conditions.is_ending:
+            await self.pause(0.0, 1.5)
+            transaction = self._current = self.history.begin(f"{self.name}/{self._serial}")
+            self._began = self.now
+            try:
+                await self._fill(transaction)
+            except _Over:
+                transaction.fate = Fate.ABORTED
+                await self._start_anew()
+                continue
+            self._filled_at = self.now
+            oversleeps = self.rng.random() < _OVERSLEEPS
+            if oversleeps:
+                await self.pause(TIMEOUT_MS / 1000 + 2, TIMEOUT_MS / 1000 + 4)
+            await self._end(transaction, commit=not oversleeps and self.rng.random() < 0.7)
+
+    async def _start_anew(self) -> None:
+        """With another epoch; whoever still uses the old one must be refused."""
+        old, since = self._identity, self._identified_at
+        await self._identify()
+        if self.rng.random() < 0.5:
+            await self._haunt(old, since)
+
+    async def _haunt(self, old: Identity, since: float) -> None:
+        """`since` then it had been the older identity, of which a cut log may know nothing."""
+        place, values = self.some_place(self._places), self.new_values(1)
+        zombie = self.history.begin(f"{self.name}/zombie")
+        zombie.fate = Fate.ABORTED
+        self.history.will_send(
+            place, values, transaction=zombie, timestamp=self.context.simulator.wall_ms()
+        )
+        batch = batch_of(self, values, (*old, 0), transactional=True, keyed=self._keyed)
+        request = produce_request(place, batch, transaction=self._id)
+        try:
+            response = await self.connection.call(request, 12 if self._version == 2 else 11)
+        except NoResponse:
+            return
+        self.findings.expect(
+            Law.FENCED,
+            answer_of(response).error_code != 0
+            or old == self._identity
+            or self.conditions.cut_at >= since,
+            f"{self.name}: a producer of epoch {old} was not fenced by {self._identity}",
+        )
+
+    # Its identity
+
+    async def _identify(self) -> None:
+        find = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._id])
+        request = init_request(self._id)
+        while True:
+            await self.ask(find, 4)
+            asked_at, lost = self.now, self.lost
+            answer = await self.ask(request, 4)
+            self._unknown += self.lost - lost
+            if answer.error_code == 0:
+                break
+            self._unknown += answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS
+            if answer.error_code not in (*RETRIABLE, *_FENCED):
+                self.unexpected("InitProducerId", answer.error_code)
+            await self.pause(0.1, 0.8)
+        self._check_spared(answer.producer_id, answer.producer_epoch)
+        self._use(answer.producer_id, answer.producer_epoch, asked_at)
+
+    def _check_spared(self, producer_id: int, epoch: int) -> None:
+        """At most 32,767 epochs are a producer id's: each request and each fence takes its own.
+
+        A fence takes two from a producer of KIP-890, which has one more for the end that it meant
+        to ask for (`fenced` of the coordinator).
+        """
+        fence = 2 if self._version == 2 else 1
+        most = self._identity[1] + fence + 1 + self._unknown
+        self.findings.expect(
+            Law.EPOCHS_SPARED,
+            producer_id != self._identity[0]
+            or epoch <= most
+            or self.conditions.cut_at >= self._identified_at,
+            f"{self.name}: producer {producer_id} has epoch {epoch} after {self._identity[1]}",
+        )
+
+    def _use(self, producer_id: int, epoch: int, asked_at: float) -> None:
+        self.findings.expect(
+            Law.NEW_IDENTITY,
+            self.context.producer_ids.is_new(self.home.name, producer_id, epoch),
+            f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
+        )
+        self.findings.expect(
+            Law.IDENTITY_KEPT,
+            self.context.producer_ids.may_have(self.home.name, self._id, producer_id, asked_at),
+            f"{self.name}: {self._id} has producer {producer_id} after another",
+        )
+        self._identity = producer_id, epoch
+        self._identified_at = self.now
+        self._unknown = 0
+        self._sequences.clear()
+        self.note("identity", producer_id, epoch)
+
+    # A transaction
+
+    async def _fill(self, transaction: Transaction) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            place = self.some_place(self._places)
+            await self._add(place)
+            await self._send(transaction, place)
+            await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
+        if self.rng.random() < 0.4:
+            await self._commit_offset(transaction)
+
+    async def _add(self, place: Place) -> None:
+        if self._version == 2:
+            return
+        topics = [AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._identity[0],
+            v3_and_below_producer_epoch=self._identity[1],
+            v3_and_below_topics=topics,
+        )
+        while True:
+            answer = await self.ask(request, 3)
+            (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+            if await self._is_done("AddPartitionsToTxn", result.partition_error_code):
+                return
+
+    async def _send(self, transaction: Transaction, place: Place) -> None:
+        key = self.some_key() if self._keyed else b""
+        values = self.new_values(self.rng.randint(1, 3), key=key)
+        self.history.will_send(
+            place,
+            values,
+            once=True,
+            transaction=transaction,
+            producer_id=self._identity[0],
+            timestamp=self.context.simulator.wall_ms(),
+        )
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = sequence + len(values)
+        producer = (*self._identity, sequence)
+        batch = batch_of(self, values, producer, transactional=True, keyed=self._keyed)
+        request = produce_request(place, batch, transaction=self._id)
+        while True:
+            answer = answer_of(await self.ask(request, 12 if self._version == 2 else 11))
+            if answer.error_code == 0:
+                self.history.acknowledged(place, answer.base_offset, values)
+            if await self._is_done("Produce", answer.error_code):
+                return
+
+    async def _commit_offset(self, transaction: Transaction) -> None:
+        """Of a group that nobody is in: the transaction's outcome decides about it."""
+        if self._version != 2:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._identity[0],
+                producer_epoch=self._identity[1],
+                group_id=self._id,
+            )
+            while not await self._is_done(
+                "AddOffsetsToTxn", (await self.ask(request, 3)).error_code
+            ):
+                pass
+        place = self.some_place(self._places)
+        value = self.offsets.will_commit(self._id, place, transaction)
+        commit = offset_request(self._id, self._identity, self._id, place, value)
+        version = 5 if self._version == 2 else 3
+        while True:
+            answer = (await self.ask(commit, version)).topics[0].partitions[0]
+            if answer.error_code == 0:
+                self.offsets.acknowledged(self._id, place, value, self.home.log_ends())
+            if await self._is_done("TxnOffsetCommit", answer.error_code):
+                return
+
+    async def _is_done(self, what: str, code: int) -> bool:
+        """False if it is to be tried again. Raises `_Over`."""
+        if code == 0:
+            return True
+        if code not in RETRIABLE:
+            if code not in _OVER:
+                self.unexpected(what, code)
+            elif not self._is_late:
+                self.findings.violation(
+                    Law.IN_TIME, f"{self.name}: {what}: {ErrorCode(code).name} in time"
+                )
+            raise _Over
+        await self.pause(0.05, 0.4)
+        return False
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the coordinator may have ended the transaction by itself, or forgotten it.
+
+        It counts by the wall clock, as Apache Kafka does, and so may have leapt over the time.
+        """
+        elapsed_s = self.now - self._began
+        was_cut = self.conditions.cut_at >= self._identified_at
+        has_leapt = self.conditions.leapt_at >= self._began
+        return elapsed_s > TIMEOUT_MS / 1000 * 0.9 or has_leapt or was_cut
+
+    # Its end
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether its time is over, and nothing has kept the coordinator from ending it."""
+        conditions = self.conditions
+        return (
+            self.now - self._filled_at > TIMEOUT_MS / 1000 + 1.5
+            and max(conditions.leapt_at, conditions.cut_at) < self._identified_at
+            and not conditions.was_disturbed(self._began)
+        )
+
+    async def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        is_over = self._is_over
+        transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
+        request = end_request(self._id, self._identity, commit=commit)
+        while True:
+            answer = await self.ask(request, 5 if self._version == 2 else 4, self._patience())
+            if answer.error_code == 0:
+                break
+            if answer.error_code not in RETRIABLE:
+                if not self._is_late:
+                    self.unexpected(f"EndTxn({commit})", answer.error_code)
+                await self._start_anew()
+                return
+            await self.pause(0.05, 0.4)
+        self.findings.expect(
+            Law.FENCED,
+            not is_over,
+            f"{self.name}: a producer whose transaction was ended for it has ended it, too",
+        )
+        transaction.ends = self.home.log_ends()
+        if commit:
+            transaction.fate = Fate.COMMITTED
+        self.note("ended", transaction.name, commit)
+        self._after_end(answer)
+
+    def _patience(self) -> float:
+        """Sometimes so little that the answer is lost, and the same end is asked for again."""
+        return 0.003 if self.rng.random() < 0.15 else 5.0
+
+    def _after_end(self, answer: Any) -> None:
+        if (
+            answer.producer_id >= 0
+            and (answer.producer_id, answer.producer_epoch) != self._identity
+        ):
+            self._use(answer.producer_id, answer.producer_epoch, self._identified_at)

@@ -1,0 +1,1 @@
+"""Deterministic execution: virtual time, processes, clocks, and streams of random numbers."""

@@ -1,0 +1,99 @@
+"""An event loop in virtual time: an hour passes in as long as its events take.
+
+When nothing is ready the clock jumps to the next timer. Each callback takes a random moment of
+virtual time, so that timers and messages meet in other orders with another seed. What is ready runs
+in the order of `call_soon`, as asyncio promises; the order in which the world's events come is the
+network's and the threads' affair.
+
+It replaces the private `_run_once` of asyncio, and has no selector: nothing real can wake it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, cast
+
+from lakelog.testing.simulation.engine.process import CURRENT
+
+_CANCELLED_MAX = 50
+_STEP_S_MAX = 0.000_1
+
+
+class Stuck(Exception):  # noqa: N818 - an event
+    """Everything waits, and nothing will happen."""
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """`on_step` is called after each callback."""
+
+    _ready: Any
+    _scheduled: Any
+    _timer_cancelled_count: int
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._chance = rng.random
+        self.steps = 0
+        self.on_step: Callable[[], None] = lambda: None
+        self.set_task_factory(cast(Any, _new_task))
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if self._timer_cancelled_count > _CANCELLED_MAX:
+            self._sweep()
+        ready, scheduled = self._ready, self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
+        if not ready:
+            if not scheduled:
+                raise Stuck
+            self._now = max(self._now, scheduled[0]._when)
+        while scheduled and scheduled[0]._when <= self._now:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            self._run(ready.popleft())
+
+    def _sweep(self) -> None:
+        """Most timers are timeouts that are cancelled long before they are due."""
+        for timer in self._scheduled:
+            timer._scheduled = not timer._cancelled
+        self._scheduled[:] = [timer for timer in self._scheduled if not timer._cancelled]
+        heapq.heapify(self._scheduled)
+        self._timer_cancelled_count = 0
+
+    def _run(self, handle: Any) -> None:
+        if handle._cancelled:
+            return
+        process = handle._context.get(CURRENT)
+        if process is not None and not process.alive:
+            return
+        self.steps += 1
+        self._now += self._chance() * _STEP_S_MAX
+        handle._run()
+        self.on_step()
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector."""
+
+
+def _new_task(
+    loop: asyncio.AbstractEventLoop,
+    coro: Coroutine[Any, Any, Any],
+    context: Context | None = None,
+    **kwargs: Any,
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(coro, loop=loop, context=context, **kwargs)
+    process = CURRENT.get() if context is None else context.get(CURRENT)
+    if process is not None:
+        process.adopt(task)
+    return task

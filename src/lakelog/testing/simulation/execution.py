@@ -1,0 +1,167 @@
+"""The run of a world: start, faults, repair, the end of the clients, the final checks.
+
+The phases are those of Jepsen's tests: the nemesis injects faults while clients work; then all
+faults end and the system has to recover; then everything is read and checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.logged_errors import LoggedErrors
+from lakelog.testing.simulation.clients.consumers.hanging_transactions import (
+    HangingTransactionCheck,
+)
+from lakelog.testing.simulation.clients.groups.settling import settle
+from lakelog.testing.simulation.clients.inspector import Inspector
+from lakelog.testing.simulation.engine.loop import Stuck
+from lakelog.testing.simulation.plan import DEATHS
+from lakelog.testing.simulation.workloads import Workloads
+from lakelog.testing.simulation.world import World
+from lakelog.testing.sqlite_vfs import seed_sqlite
+
+_ACKED_MIN = 10
+_RECOVERY_S = 3.0
+_RUN_S_MAX = 300.0
+"""Virtual seconds after which a world counts as stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one seed; `hash` is of all events."""
+
+    seed: int
+    violations: tuple[str, ...]
+    broken: frozenset[Law]
+    hash: str
+    steps: int
+    virtual_s: float
+    faults: Mapping[str, int]
+    counts: Mapping[str, int]
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether the run shows little: no broker died, or almost nothing was acknowledged."""
+        deaths = sum(self.faults.get(name, 0) for name in DEATHS)
+        return not deaths or self.counts.get("acked", 0) < _ACKED_MIN
+
+
+def run(world: World) -> Outcome:
+    """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
+    return _Execution(world).run()
+
+
+class _Execution:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._simulator, self._loop = world.simulator, world.simulator.loop
+        self._hosts, self._pool = world.brokers.hosts, world.pool
+        self._findings = world.findings
+        self._workloads = [Workloads(world.context, host) for host in self._hosts]
+
+    def run(self) -> Outcome:
+        seed_sqlite(self._world.seed)
+        with LoggedErrors(self._findings):
+            self._loop.on_step = self._on_step
+            self._loop.set_exception_handler(self._on_exception)
+            asyncio.set_event_loop(self._loop)
+            try:
+                self._loop.run_until_complete(asyncio.wait_for(self._phases(), _RUN_S_MAX))
+            except (TimeoutError, Stuck) as error:
+                self._findings.violation(
+                    Law.RESTS,
+                    f"the world does not come to rest ({error!r}): {self._pool.unfinished}",
+                )
+            finally:
+                self._kill_all()
+                asyncio.set_event_loop(None)
+                self._loop.close()
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        findings = self._findings
+        self._simulator.trace("end", self._loop.time(), sorted(findings.counts.items()))
+        return Outcome(
+            self._world.seed,
+            tuple(findings.violations),
+            frozenset(findings.broken),
+            self._simulator.hash,
+            self._loop.steps,
+            self._loop.time(),
+            dict(self._simulator.faults),
+            dict(findings.counts),
+        )
+
+    async def _phases(self) -> None:
+        conditions = self._world.conditions
+        await self._start()
+        await self._world.nemesis.run()
+        with conditions.disturbing():
+            await self._repair()
+        await asyncio.sleep(_RECOVERY_S)
+        conditions.is_settling = True
+        await settle(self._pool.members, self._pool.dead_members, self._loop, self._findings)
+        conditions.is_ending = True
+        await self._pool.wait()
+        await self._check()
+
+    async def _start(self) -> None:
+        for host in self._hosts:
+            await host.start()
+        for workloads in self._workloads:
+            await workloads.create()
+            workloads.host.disk.write_back()
+        self._pool.start(client for each in self._workloads for client in each.clients)
+
+    async def _repair(self) -> None:
+        """End all faults, and restart brokers: one may have taken a partition offline."""
+        self._world.conditions.is_troubled = False
+        self._simulator.trace("peace")
+        self._world.network.restore_speed()
+        self._world.network.heal()
+        for host in self._hosts:
+            await self._repair_broker(host)
+
+    async def _repair_broker(self, host: BrokerHost) -> None:
+        host.disk.capacity = None
+        host.disk.stop_at = None
+        host.disk.forget_faults()
+        host.metadata_unknown_percent = 0
+        if host.process is not None:
+            host.kill()
+        flips = self._world.bit_flips[host.name]
+        flips.repair(self._simulator.random_stream("repair"))
+        await host.bring_back()
+        if flips.repair_others(host.usable()):
+            host.kill()
+            await host.bring_back()
+
+    async def _check(self) -> None:
+        """Read every partition to its end, before and after a clean restart."""
+        context = self._world.context
+        for each in self._workloads:
+            await HangingTransactionCheck(context, each.named("hanging"), each.places).start()
+        for each in self._workloads:
+            await Inspector(context, each.named("inspector"), each.places).start()
+            await each.host.stop()
+            await each.host.bring_back()
+            await Inspector(context, each.named("inspector"), each.places).start()
+
+    def _kill_all(self) -> None:
+        for host in self._hosts:
+            host.kill()
+        self._pool.kill()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
+    def _on_step(self) -> None:
+        for host in self._hosts:
+            host.on_step()
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        LoggedErrors.judge(self._findings, context["message"], context.get("exception"))

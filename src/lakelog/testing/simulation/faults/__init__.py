@@ -1,0 +1,1 @@
+"""Fault injection: when something fails, and which bits flip on disk."""

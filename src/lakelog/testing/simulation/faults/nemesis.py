@@ -1,0 +1,218 @@
+"""What goes wrong, and when: one fault after another, each chosen by chance from the plan's."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lakelog.storage.folder.known_logs import KNOWN_LOGS
+from lakelog.testing.disk_faults import Operation, kind_of
+from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
+from lakelog.testing.simulation.clients.pool import ClientPool
+from lakelog.testing.simulation.conditions import Conditions
+from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.faults.bit_flips import BitFlips
+from lakelog.testing.simulation.network.network import Network
+from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
+
+_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+"""Files that are made anew from the log; any of their bits may flip while the broker is down."""
+
+_PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
+"""Endings of files that are there for a moment."""
+
+_KNOWN_LOGS = 0.3
+"""Chance that a bit flips in what the broker knows of its logs: it has to do with Kafka's files."""
+
+_AT_A_PROMISE = 0.7
+"""Chance that a power failure waits for an acknowledgement."""
+
+_MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
+"""Topics of which the end may go, as nothing else goes by what their logs remember."""
+
+
+class Nemesis:
+    """`run` does harm until the plan's time is over; the world heals itself afterwards."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        network: Network,
+        plan: Plan,
+        conditions: Conditions,
+        hosts: Sequence[BrokerHost],
+        bit_flips: Mapping[str, BitFlips],
+        pool: ClientPool,
+    ) -> None:
+        self._simulator = simulator
+        self._network = network
+        self._plan = plan
+        self._conditions = conditions
+        self._hosts = hosts
+        self._bit_flips = bit_flips
+        self._pool = pool
+        self._rng: random.Random = simulator.random_stream("nemesis")
+        deeds: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "kill": self._kill,
+            "kill at a write": self._kill_at_a_write,
+            "power": self._power,
+            "stop": self._stop,
+            "reset": self._reset,
+            "partition": self._partition,
+            "slow network": self._slow,
+            "disk full": self._disk_full,
+            "disk error": self._disk_error,
+            "clock": self._clock,
+            "client crash": self._crash_client,
+        }
+        self._deeds = {name: deed for name, deed in deeds.items() if name in plan.faults}
+
+    async def run(self) -> None:
+        """A broker dies at least once if any of the plan's faults kills it."""
+        end = self._simulator.loop.time() + self._plan.seconds
+        deaths = [name for name in self._deeds if name in DEATHS]
+        missing = bool(deaths)
+        while self._simulator.loop.time() < end or missing:
+            await asyncio.sleep(0.5 + self._rng.random() * 4.0)
+            if self._deeds:
+                is_due = missing and self._simulator.loop.time() >= end
+                name = self._rng.choice(deaths if is_due else list(self._deeds))
+                missing = missing and name not in DEATHS
+                await self._do(name)
+
+    async def _do(self, name: str) -> None:
+        self._simulator.trace("fault", name)
+        self._simulator.faults[name] += 1
+        if name in HARMLESS:
+            await self._deeds[name]()
+            return
+        with self._conditions.disturbing():
+            await self._deeds[name]()
+
+    def _some_broker(self) -> BrokerHost:
+        return self._rng.choice(self._hosts)
+
+    async def _kill(self) -> None:
+        host = self._some_broker()
+        host.kill()
+        await self._come_back(host)
+
+    async def _kill_at_a_write(self) -> None:
+        """At the next operations on the disk, in the middle of whatever does them."""
+        host = self._some_broker()
+        if not host.is_running:
+            return
+        host.disk.stop_at = host.disk.steps + self._rng.randrange(60)
+        await host.wait_for_death(10.0)
+        host.kill()
+        await self._come_back(host)
+
+    async def _power(self) -> None:
+        """Often right after a client was told something, before anything else is synced."""
+        host = self._some_broker()
+        if self._rng.random() < _AT_A_PROMISE:
+            await self._conditions.next_acknowledgement(5.0)
+        self._network.down.add(host.name)
+        host.kill(power=True, torn=self._rng.random() < 0.7)
+        await asyncio.sleep(self._rng.random() * 2)
+        if "stop" in self._plan.faults and self._rng.random() < 0.5:
+            await host.bring_back()
+            await host.stop()  # cleanly, and nobody has asked it for anything meanwhile
+        self._network.down.discard(host.name)
+        await self._come_back(host)
+
+    async def _stop(self) -> None:
+        host = self._some_broker()
+        await host.stop()
+        await self._come_back(host)
+
+    async def _come_back(self, host: BrokerHost) -> None:
+        await asyncio.sleep(self._rng.random() * 3)
+        if "flipped bit" in self._plan.faults and self._rng.random() < 0.5:
+            self._flip(host)
+        if "flipped record" in self._plan.faults and self._rng.random() < 0.5:
+            struck = self._bit_flips[host.name].strike(self._rng, _MAY_CUT)
+            self._simulator.faults["flipped record"] += struck
+        await host.bring_back()
+
+    def _flip(self, host: BrokerHost) -> None:
+        """One bit of a file that is made from the log."""
+        found: list[Path] = []
+        for name in host.disk.list(DATA):
+            folder = DATA / name
+            if host.disk.is_dir(folder):
+                files = [folder / entry for entry in host.disk.list(folder)]
+                found += [path for path in files if path.name.endswith(_DERIVED)]
+        found = [path for path in found if host.disk.size(path)]
+        known = DATA / KNOWN_LOGS
+        if host.disk.exists(known) and self._rng.random() < _KNOWN_LOGS:
+            found = [known]
+        if found:
+            path = self._rng.choice(found)
+            host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))
+            self._simulator.faults["flipped bit"] += 1
+
+    async def _reset(self) -> None:
+        host = self._some_broker()
+        sockets = host.process.sockets if host.process is not None else []
+        for socket in list(sockets):
+            if self._rng.random() < 0.4:
+                self._network.reset(socket)
+
+    async def _partition(self) -> None:
+        """Some clients are cut off from a broker: both ways, or only one."""
+        host, net = self._some_broker(), self._network
+        for client in self._pool.clients:
+            if self._rng.random() < 0.5:
+                ways = [(host.name, client.name), (client.name, host.name)]
+                for way in ways if self._rng.random() < 0.5 else [self._rng.choice(ways)]:
+                    net.cut(*way)
+        await asyncio.sleep(self._rng.random() * 8)
+        net.heal()
+
+    async def _slow(self) -> None:
+        self._network.slow_down()
+        await asyncio.sleep(1 + self._rng.random() * 5)
+        self._network.restore_speed()
+
+    async def _disk_full(self) -> None:
+        disk = self._some_broker().disk
+        disk.capacity = disk.used + self._rng.randrange(2_000)
+        await asyncio.sleep(1 + self._rng.random() * 3)
+        disk.capacity = None
+
+    async def _disk_error(self) -> None:
+        """A kind of file fails; the broker may have to be started anew to use that log again."""
+        host = self._some_broker()
+        kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
+        operation = self._rng.choice(kinds)
+        has_no_room = operation in ("write", "truncate", "name") and self._rng.random() < 0.3
+        present = {kind_of(path) for path in host.disk.files()}
+        host.disk.fail(
+            operation,
+            errno.ENOSPC if has_no_room else errno.EIO,
+            suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present | _PASSING)))),
+            skip=self._rng.randrange(4),
+            partial=self._rng.randrange(100),
+            times=self._rng.choice((1, 1, 3, 100)),
+        )
+        await asyncio.sleep(2 + self._rng.random() * 4)
+        host.disk.forget_faults()
+        self._simulator.faults.update(host.disk.faults.taken)
+        host.disk.faults.taken.clear()
+        host.kill()
+        await self._come_back(host)
+
+    async def _clock(self) -> None:
+        clock = self._some_broker().clock
+        self._conditions.leapt_at = self._simulator.loop.time()
+        clock.leap(self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000)))
+
+    async def _crash_client(self) -> None:
+        clients = self._pool.clients
+        if clients:
+            self._pool.crash(self._rng.randrange(len(clients)))

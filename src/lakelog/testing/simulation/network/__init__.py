@@ -1,0 +1,1 @@
+"""The simulated network, its sockets, and a client's connection over it."""

@@ -1,0 +1,161 @@
+"""A network in memory: connections between hosts that are slow, stall, break and are cut off.
+
+TCP loses and reorders nothing within a connection, so neither does this; what it may do is deliver
+late, in other portions than were sent, to one connection before another, or never: a connection
+that is reset has lost what was under way. A host that is cut off from another (one way or both)
+receives nothing until the cut is healed, and what was sent meanwhile then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.network.sockets import (
+    RESET,
+    Address,
+    Portion,
+    SimulatedListener,
+    SimulatedSocket,
+)
+
+_FIRST_PORT = 40_000
+_DELAY_S = (0.000_1, 0.002)
+
+
+class Network:
+    """Everything between the hosts. `trace` is told of each portion that arrives."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        trace: Callable[..., None],
+        faults: Counter[str],
+    ) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.faults = faults
+        self.delay_s = _DELAY_S
+        self.stall_chance = 0.0
+        """Of a portion that is held up for up to `stall_s_max`, and all behind it."""
+        self.stall_s_max = 2.0
+        self.partial_chance = 0.0
+        """Of a call that takes or gives fewer bytes than it could."""
+        self._trace = trace
+        self._listeners: dict[Address, SimulatedListener] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._held: dict[tuple[str, str], list[SimulatedSocket]] = {}
+        self._ports = _FIRST_PORT
+        self.down: set[str] = set()
+        """Hosts without power: they do not even reset."""
+
+    # Connecting
+
+    def listen(self, process: Process, host: str, port: int) -> SimulatedListener:
+        address = host, port
+        if address in self._listeners:
+            raise OSError(98, "Address already in use")
+        listener = self._listeners[address] = SimulatedListener(self, process, address)
+        return listener
+
+    def forget(self, listener: SimulatedListener) -> None:
+        if self._listeners.get(listener.address) is listener:
+            del self._listeners[listener.address]
+
+    async def connect(self, process: Process, address: Address) -> SimulatedSocket:
+        """`ConnectionError` if nobody listens there; never returns while the way is cut."""
+        await asyncio.sleep(self._delay())
+        there, here = address[0], process.host
+        ways = {(here, there), (there, here)}
+        while ways & self._cuts or there in self.down:  # noqa: ASYNC110 - as a SYN is repeated
+            await asyncio.sleep(0.1)
+        listener = self._listeners.get(address)
+        if listener is None or not listener.process.alive:
+            raise ConnectionRefusedError(f"{address} refuses the connection")
+        self._ports += 1
+        near = SimulatedSocket(self, process, (here, self._ports), address)
+        far = SimulatedSocket(self, listener.process, address, (here, self._ports))
+        near.other, far.other = far, near
+        listener.offer(far)
+        return near
+
+    # Carrying
+
+    def carry(self, source: SimulatedSocket, portion: Portion) -> None:
+        """Sees to it that `portion` arrives at the other end, after all before it."""
+        delay = self._delay()
+        if self.stall_chance and self.rng.random() < self.stall_chance:
+            delay += self.rng.random() * self.stall_s_max
+            self.faults["stall"] += 1
+        target = source.other
+        target.due = max(self.loop.time() + delay, target.due)
+        target.coming.append(portion)
+        self.loop.call_at(target.due, self._arrive, target, context=target.no_context)
+
+    def _delay(self) -> float:
+        low, high = self.delay_s
+        return low + self.rng.random() * (high - low)
+
+    def _arrive(self, target: SimulatedSocket) -> None:
+        if not target.coming:
+            return
+        way = target.other.process.host, target.process.host
+        if way in self._cuts:
+            self._held.setdefault(way, []).append(target)
+            return
+        portion = target.coming.popleft()
+        if target.process.host in self.down:
+            return
+        self._trace("net", target.number, portion)
+        if target.closed or not target.process.alive:
+            if not isinstance(portion, str):
+                target.other.receive(RESET)
+            return
+        target.receive(portion)
+
+    # Faults
+
+    def slow_down(self) -> None:
+        """Delay and stall more, and split more calls, until `restore_speed`."""
+        self.delay_s, self.stall_chance, self.partial_chance = (0.001, 0.2), 0.05, 0.5
+
+    def restore_speed(self) -> None:
+        """Return to short delays; a few calls stay split."""
+        self.delay_s, self.stall_chance, self.partial_chance = _DELAY_S, 0.0, 0.05
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing gets from one host to the other until `heal`."""
+        self._cuts.add((source, target))
+        self.faults["partition"] += 1
+
+    def heal(self) -> None:
+        """All ways are open again, and what waited arrives."""
+        self._cuts.clear()
+        held, self._held = self._held, {}
+        for targets in held.values():
+            for target in targets:
+                self._arrive(target)
+
+    def reset(self, socket: SimulatedSocket) -> None:
+        """Breaks a connection at both ends; what is under way is lost."""
+        self.faults["reset"] += 1
+        for end in (socket, socket.other):
+            end.coming.clear()
+            end.receive(RESET)
+
+    def disconnect(self, process: Process, *, silently: bool) -> None:
+        """The process is gone: its system resets its connections, unless that is gone as well."""
+        for listener in list(self._listeners.values()):
+            if listener.process is process:
+                self.forget(listener)
+        for socket in process.sockets:
+            if not socket.closed:
+                socket.closed = True
+                if not silently:
+                    self.carry(socket, RESET)
+        process.sockets.clear()

@@ -1,0 +1,201 @@
+"""Who plays: the topics of a broker, and the clients that the world's plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.checkers.retention import Retention
+from lakelog.testing.simulation.clients.administrator import TopicMaker, Trimmer
+from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.consumers.consumer import Consumer
+from lakelog.testing.simulation.clients.consumers.session_consumer import SessionConsumer
+from lakelog.testing.simulation.clients.context import ClientContext
+from lakelog.testing.simulation.clients.groups.classic_member import ClassicMember
+from lakelog.testing.simulation.clients.groups.consumer_member import ConsumerMember
+from lakelog.testing.simulation.clients.groups.member import DYNAMIC, Role
+from lakelog.testing.simulation.clients.producers.idempotent import (
+    IdempotentProducer,
+    PlainProducer,
+)
+from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
+from lakelog.testing.simulation.clients.topics import create_topic
+from lakelog.testing.simulation.plan import Plan
+
+_INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
+_STATIC = (
+    ("one", Role("one")),
+    ("rival", Role("one", rivals=True)),
+    ("two", Role("two")),
+    ("dynamic", DYNAMIC),
+)
+
+
+class _TopicCreator(Client):
+    """Makes the topics before the others come."""
+
+    def __init__(self, context: ClientContext, workloads: Workloads) -> None:
+        super().__init__(context, workloads.named("stage-hand"))
+        self._workloads = workloads
+
+    async def run(self) -> None:
+        await self._workloads.fill(self)
+        self.connection.close()
+
+
+class Workloads:
+    """Of one broker. `places` are all partitions that anybody writes to for good."""
+
+    def __init__(self, context: ClientContext, host: BrokerHost) -> None:
+        self._context = context
+        self._plan: Plan = context.plan
+        self.host = host
+        self.places: list[Place] = []
+        self.clients: list[Client] = []
+
+    def named(self, name: str) -> str:
+        """By its ending a name tells to which broker it belongs."""
+        return name + self.host.suffix
+
+    async def create(self) -> None:
+        await _TopicCreator(self._context, self).start()
+
+    async def fill(self, hand: Client) -> None:
+        scenes: dict[str, Any] = {
+            "plain": self._plain,
+            "idempotent": self._idempotent,
+            "transactions": self._transactions,
+            "compaction": self._compaction,
+            "classic group": self._classic_group,
+            "consumer group": self._consumer_group,
+            "static classic members": self._static_classic_members,
+            "static consumer members": self._static_consumer_members,
+            "administration": self._administration,
+            "retention": self._retention,
+        }
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            await create_topic(hand, topic, 2, _INTERNAL)
+        for name, scene in scenes.items():
+            if name in self._plan.workloads:
+                playing: Coroutine[Any, Any, None] = scene(hand)
+                await playing
+
+    async def _topic(self, hand: Client, name: str, partitions: int, **config: str) -> list[Place]:
+        settings = {key.replace("_", "."): text for key, text in config.items()}
+        topic = self.named(name)
+        await create_topic(hand, topic, partitions, settings)
+        places = [(topic, index) for index in range(partitions)]
+        self.places += places
+        return places
+
+    def _readers(self, places: list[Place]) -> None:
+        topic = places[0][0].removesuffix(self.host.suffix)
+        for committed in (False, True):
+            name = self.named(f"{topic}-{'committed' if committed else 'all'}")
+            self.clients.append(Consumer(self._context, name, places, committed=committed))
+        self.clients.append(SessionConsumer(self._context, self.named(f"{topic}-session"), places))
+
+    async def _plain(self, hand: Client) -> None:
+        places = await self._topic(hand, "plain", 2)
+        for acks in (0, 1, -1):
+            self.clients.append(
+                PlainProducer(self._context, self.named(f"plain{acks}"), places, acks)
+            )
+        self._readers(places[:1])
+
+    async def _idempotent(self, hand: Client) -> None:
+        places = await self._topic(hand, "orders", 2)
+        for number in range(2):
+            self.clients.append(
+                IdempotentProducer(self._context, self.named(f"once{number}"), places)
+            )
+        self._readers(places)
+
+    async def _transactions(self, hand: Client) -> None:
+        places = await self._topic(hand, "accounts", 3)
+        for number, version in enumerate((0, 2, 2)):
+            name = self.named(f"txn{number}")
+            self.clients.append(TransactionalProducer(self._context, name, places, version))
+        self._readers(places)
+
+    async def _compaction(self, hand: Client) -> None:
+        delete_retention_ms = self._context.simulator.random_stream(self.named("cast")).choice(
+            (0, 4_000, 60_000)
+        )
+        clock = self.host.clock
+        config = {
+            "cleanup_policy": "compact",
+            "delete_retention_ms": str(delete_retention_ms),
+            "min_cleanable_dirty_ratio": "0.01",
+        }
+        places = await self._topic(hand, "state", 2, **config)
+        for place in places:
+            partition = self._context.records.partition(place)
+            partition.compacted = True
+            partition.may_drop_tombstone = lambda made_at: (
+                clock.spread_ms(made_at) >= delete_retention_ms
+            )
+        self.clients.append(
+            IdempotentProducer(self._context, self.named("keys"), places, keyed=True)
+        )
+        for version in (0, 2):
+            name = self.named(f"ktxn{version}")
+            client = TransactionalProducer(self._context, name, places, version, keyed=True)
+            self.clients.append(client)
+        self._readers(places)
+
+    async def _classic_group(self, hand: Client) -> None:
+        places = await self._topic(hand, "jobs", 4)
+        for number in range(3):
+            self.clients.append(
+                ClassicMember(
+                    self._context, self.named(f"cm{number}"), self.named("workers"), places
+                )
+            )
+
+    async def _consumer_group(self, hand: Client) -> None:
+        places = await self._topic(hand, "tasks", 4)
+        for number in range(3):
+            self.clients.append(
+                ConsumerMember(self._context, self.named(f"km{number}"), self.named("team"), places)
+            )
+
+    async def _static_classic_members(self, hand: Client) -> None:
+        places = await self._topic(hand, "posts", 4)
+        for name, role in _STATIC:
+            self.clients.append(
+                ClassicMember(
+                    self._context, self.named(f"cs-{name}"), self.named("crew"), places, role
+                )
+            )
+
+    async def _static_consumer_members(self, hand: Client) -> None:
+        places = await self._topic(hand, "shifts", 4)
+        for name, role in _STATIC:
+            self.clients.append(
+                ConsumerMember(
+                    self._context, self.named(f"ks-{name}"), self.named("watch"), places, role
+                )
+            )
+
+    async def _administration(self, hand: Client) -> None:
+        places = await self._topic(hand, "trimmed", 2)
+        for place in places:
+            self._context.records.partition(place).has_times = False
+        self.clients.append(IdempotentProducer(self._context, self.named("steady"), places))
+        self.clients.append(Trimmer(self._context, self.named("trimmer"), places))
+        self.clients.append(TopicMaker(self._context, self.named("shortlived")))
+        self._readers(places)
+
+    async def _retention(self, hand: Client) -> None:
+        places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")
+        for place in places:
+            retention = Retention(8000, 9000, self.host.clock.spread_ms)
+            records = self._context.records
+            records.partition(place).retention = partial(retention.lost, records, place)
+            records.partition(place).has_times = False
+        self.clients.append(IdempotentProducer(self._context, self.named("emitter"), places))
+        self._readers(places)
