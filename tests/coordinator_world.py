@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import heapq
-import random
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -18,53 +16,11 @@ from lakelog.coordinator.shard import TransactionMarker
 from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.testing.randomness import SeededRandom
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
 
 T = TypeVar("T")
-
-WALL_START_MS = 1_700_000_000_000
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps to the next timer when no callback is ready."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._now = 0.0
-
-    def time(self) -> float:
-        return self._now
-
-    def _run_once(self) -> None:
-        while self._scheduled and self._scheduled[0].cancelled():
-            heapq.heappop(self._scheduled)._scheduled = False
-            self._timer_cancelled_count -= 1
-        if not self._ready:
-            assert self._scheduled, "everything waits, and nothing will happen"
-            self._now = max(self._now, self._scheduled[0].when())
-        super()._run_once()
-
-
-class VirtualClock:
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self.wall_skew_ms = 0
-
-    def wall_ms(self) -> int:
-        return WALL_START_MS + self.wall_skew_ms + int(self._loop.time() * 1000)
-
-    def monotonic(self) -> float:
-        return self._loop.time()
-
-
-class SeededRandom:
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def bytes(self, size: int) -> bytes:
-        return self._random.randbytes(size)
-
-    def below(self, end: int) -> int:
-        return self._random.randrange(end)
 
 
 class FakeLog:
@@ -166,10 +122,10 @@ class FakeTopics:
 class World:
     """A broker's group coordinator; `restart` creates another over the same log."""
 
-    def __init__(self, loop: VirtualLoop, config: GroupConfig, seed: int = 0) -> None:
+    def __init__(self, loop: SimulatedLoop, config: GroupConfig, seed: int = 0) -> None:
         self.loop = loop
         self.config = config
-        self.clock = VirtualClock(loop)
+        self.clock = SimulatedClock(loop)
         self.tasks = AsyncioTasks(loop)
         self.random = SeededRandom(seed)
         self.log = FakeLog()
@@ -218,7 +174,7 @@ def run(
     seed: int = 0,
 ) -> T:
     """Run a scenario in a new world, in virtual time, with all partitions loaded."""
-    loop = VirtualLoop()
+    loop = SimulatedLoop(None)
     try:
         world = World(loop, config or GroupConfig(partitions=1, initial_rebalance_delay_ms=0), seed)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from coordinator_world import FakeLog, FakeTopics, SeededRandom, VirtualClock, VirtualLoop
+from coordinator_world import FakeLog, FakeTopics
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.config import GroupConfig
@@ -28,6 +28,9 @@ from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.testing.randomness import SeededRandom
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
 
 T = TypeVar("T")
 
@@ -142,10 +145,10 @@ class FakeMarkers:
 class World:
     """A broker's coordinators; `restart` creates others over the same logs."""
 
-    def __init__(self, loop: VirtualLoop, config: TransactionConfig, seed: int = 0) -> None:
+    def __init__(self, loop: SimulatedLoop, config: TransactionConfig, seed: int = 0) -> None:
         self.loop = loop
         self.config = config
-        self.clock = VirtualClock(loop)
+        self.clock = SimulatedClock(loop)
         self.tasks = AsyncioTasks(loop)
         self.random = SeededRandom(seed)
         self.log = FakeLog()
@@ -310,7 +313,7 @@ def run(
     seed: int = 0,
 ) -> T:
     """Run a scenario in a new world, in virtual time, with all partitions loaded."""
-    loop = VirtualLoop()
+    loop = SimulatedLoop(None)
     try:
         world = World(loop, config or TransactionConfig(partitions=1), seed)
 

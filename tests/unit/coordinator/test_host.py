@@ -272,7 +272,7 @@ async def test_a_caller_that_has_gone_away_does_no_harm(world: World) -> None:
 @in_world()
 async def test_a_clock_set_forward_ends_no_session(world: World) -> None:
     (joined,) = await form(world, 1)
-    world.clock.wall_skew_ms = 3_600_000
+    world.clock.leap(3_600_000)
     await asyncio.sleep(5)
     assert await heartbeat(world, joined) == 0
 

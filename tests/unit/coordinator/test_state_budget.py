@@ -367,7 +367,7 @@ async def test_nothing_is_counted_when_nothing_is_left(world: World) -> None:
     for producer_id in (5000, 5001, 5002):
         marker = TransactionMarker(producer_id, 0, producer_id == 5000, 0, 2)
         assert await world.coordinator.write_marker(0, marker) == 0
-    world.clock.wall_skew_ms += 8 * 24 * 3_600_000
+    world.clock.leap(8 * 24 * 3_600_000)
     names = [*world.coordinator.groups_owned, "pending"]
     await world.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=names))
     await asyncio.sleep(20)

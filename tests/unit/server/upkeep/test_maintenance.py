@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from coordinator_world import VirtualClock, VirtualLoop
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.shortage import no_space
@@ -28,6 +27,8 @@ from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from storage_kit import DATA, TOPIC_ID, make_batch
 
 SMALL = LogConfig(segment_bytes=400)
@@ -60,8 +61,8 @@ class FakeTasks(AsyncioTasks):
 
 
 class Broker:
-    def __init__(self, loop: VirtualLoop, settings: dict[str, str]) -> None:
-        self.clock = VirtualClock(loop)
+    def __init__(self, loop: SimulatedLoop, settings: dict[str, str]) -> None:
+        self.clock = SimulatedClock(loop)
         self.disk = MemoryDisk(self.clock)
         self.tasks = FakeTasks(loop)
         self.config = BrokerConfig(settings)
@@ -136,7 +137,7 @@ def in_broker(**settings: str) -> Callable[[Callable[[Broker], Coroutine[Any, An
 
     def wrap(scenario: Callable[[Broker], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         def test() -> None:
-            loop = VirtualLoop()
+            loop = SimulatedLoop(None)
             values = {key.replace("_", "."): value for key, value in settings.items()}
             broker = Broker(loop, values)
 

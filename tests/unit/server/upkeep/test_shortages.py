@@ -12,13 +12,14 @@ from unittest.mock import patch
 
 import pytest
 
-from coordinator_world import VirtualClock, VirtualLoop
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
 from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.storage.names import PROBE
 from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from storage_kit import DATA
 
 RESERVED = 10_000
@@ -37,8 +38,8 @@ class Tasks(AsyncioTasks):
 
 
 class World:
-    def __init__(self, loop: VirtualLoop) -> None:
-        self.disk = MemoryDisk(VirtualClock(loop))
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.disk = MemoryDisk(SimulatedClock(loop))
         self.disk.make_dirs(DATA)
         self.filled = self.ended = 0
         self.reserve = SpaceReserve(self.disk, DATA, RESERVED, SpaceGate())
@@ -61,7 +62,7 @@ class World:
 
 def in_world(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
     def test(caplog: pytest.LogCaptureFixture) -> None:
-        loop = VirtualLoop()
+        loop = SimulatedLoop(None)
         try:
             with caplog.at_level(logging.INFO):
                 loop.run_until_complete(scenario(World(loop)))

@@ -1,11 +1,10 @@
-"""An event loop in virtual time: an hour passes in as long as its events take.
+"""An event loop in virtual time: when no callback is ready, the clock jumps to the next timer.
 
-When nothing is ready the clock jumps to the next timer. Each callback takes a random moment of
-virtual time, so that timers and messages meet in other orders with another seed. What is ready runs
-in the order of `call_soon`, as asyncio promises; the order in which the world's events come is the
-network's and the threads' affair.
+With random numbers each callback takes a random moment of virtual time, so that timers and messages
+meet in another order with another seed; without, callbacks take no time. Ready callbacks run in the
+order of `call_soon`, as asyncio promises. The loop drops callbacks of dead processes (`process`).
 
-It replaces the private `_run_once` of asyncio, and has no selector: nothing real can wake it.
+It replaces the private `_run_once` of asyncio and has no selector: nothing outside can wake it.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ _STEP_S_MAX = 0.000_1
 
 
 class Stuck(Exception):  # noqa: N818 - an event
-    """Everything waits, and nothing will happen."""
+    """No callback is ready and no timer is set: nothing will ever happen."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`on_step` is called after each callback."""
+    """A loop that starts at time 0; `on_step` is called after each callback."""
 
     _ready: Any
     _scheduled: Any
     _timer_cancelled_count: int
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random | None) -> None:
         super().__init__()
         self._now = 0.0
-        self._chance = rng.random
+        self._random = _zero if rng is None else rng.random
         self.steps = 0
         self.on_step: Callable[[], None] = lambda: None
         self.set_task_factory(cast(Any, _new_task))
@@ -64,7 +63,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._run(ready.popleft())
 
     def _sweep(self) -> None:
-        """Most timers are timeouts that are cancelled long before they are due."""
+        """Remove cancelled timers: most are timeouts, cancelled long before they are due."""
         for timer in self._scheduled:
             timer._scheduled = not timer._cancelled
         self._scheduled[:] = [timer for timer in self._scheduled if not timer._cancelled]
@@ -78,12 +77,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if process is not None and not process.alive:
             return
         self.steps += 1
-        self._now += self._chance() * _STEP_S_MAX
+        self._now += self._random() * _STEP_S_MAX
         handle._run()
         self.on_step()
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector."""
+        """There is no selector to wake."""
+
+
+def _zero() -> float:
+    return 0.0
 
 
 def _new_task(
