@@ -25,12 +25,12 @@ sys.path.insert(0, str(_PROJECT / "tests"))
 from call_trace import COLUMNS, CallTrace  # noqa: E402
 from tables import Table, record, repeat_command, section, show  # noqa: E402
 
+from lakelog.protocol.api import api_for  # noqa: E402
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest  # noqa: E402
 from lakelog.protocol.end_txn import EndTxnRequest  # noqa: E402
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest  # noqa: E402
 from lakelog.protocol.init_producer_id import InitProducerIdRequest  # noqa: E402
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol  # noqa: E402
-from lakelog.protocol.registry import api_for  # noqa: E402
 from lakelog.runtime.api import Timer  # noqa: E402
 from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_response, encode_request  # noqa: E402
 from socketless_broker import FakeSocket, SocketlessBroker  # noqa: E402

@@ -12,6 +12,7 @@ from typing import Any
 from brokers import Broker, BrokerError
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -19,7 +20,6 @@ from lakelog.protocol.create_topics import (
 )
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import api_for
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, WireClient, fetch_request, produce_request

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     FetchRequest,
@@ -16,7 +17,6 @@ from lakelog.protocol.fetch import (
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.connections.listener import Acceptor

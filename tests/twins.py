@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.registry import api_for
 from lakelog.server.connections.connection import Connection
 from lakelog.server.requests import dispatch
 from lakelog.wire.framing import decode_response, encode_request

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from broker_process import eventually
+from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,7 +22,6 @@ from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.registry import Api, api_for
 from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request

@@ -9,6 +9,7 @@ from typing import Any
 
 from corruption.folder import GROUP, ROUNDS, SETTINGS, TOPICS, TRANSACTIONAL_IDS
 from lakelog.base.uuids import encode_uuid
+from lakelog.protocol.api import api_for
 from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
@@ -26,7 +27,6 @@ from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from lakelog.protocol.registry import api_for
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.record import decode_records
 from lakelog.wire.framing import decode_response, encode_request

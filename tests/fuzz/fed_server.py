@@ -9,8 +9,8 @@ from typing import Any
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom

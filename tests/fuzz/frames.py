@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.api import Api
+from lakelog.protocol.registry import APIS
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import encode_request
 from random_messages import random_message

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess, eventually
+from lakelog.protocol.api import Api
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.registry import APIS
 from lakelog.wire.framing import encode_request
 from wire_client import (
     FETCH_VERSION,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.fetch import (
     FetchPartition,
@@ -16,7 +17,6 @@ from lakelog.protocol.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from lakelog.protocol.registry import api_for
 from lakelog.records.batch import iter_batches
 from wire_client import (
     FETCH_VERSION,

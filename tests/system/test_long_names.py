@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lakelog.protocol.api import Api
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.registry import APIS
 from lakelog.wire.shapes import Field
 from wire_client import WireClient, batch_of, fetch, produce
 

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from broker_process import BrokerProcess, eventually
+from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.registry import api_for
 from wire_client import WireClient, batch_of, described, fetch, produce
 
 PARTITIONS = 1000

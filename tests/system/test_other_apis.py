@@ -10,6 +10,7 @@ import pytest
 
 from broker_process import eventually
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
@@ -19,7 +20,7 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.registry import APIS, api_for
+from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode
 from wire_client import (
     WireClient,

@@ -8,10 +8,10 @@ import uuid
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import api_for
 from wire_client import (
     PRODUCE_VERSION,
     WireClient,

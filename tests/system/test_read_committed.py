@@ -14,6 +14,7 @@ import pytest
 from broker_process import BrokerProcess, eventually
 from file_oracle import check_data_folder
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.list_offsets import (
@@ -21,7 +22,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from lakelog.protocol.registry import api_for
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

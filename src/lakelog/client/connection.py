@@ -25,7 +25,7 @@ from lakelog.client.errors import (
 from lakelog.dialogue.dialogue import Dialogue
 from lakelog.dialogue.errors import DialogueError
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, response_size
-from lakelog.protocol.registry import api_for
+from lakelog.protocol.api import api_for
 from lakelog.wire.framing import FRAME_SIZE_BYTES
 from lakelog.wire.schema import Buffer, Message
 

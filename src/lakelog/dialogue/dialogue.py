@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, error_code
 from lakelog.dialogue.errors import InvalidResponseError, NegotiationError, NoCommonVersionError
+from lakelog.protocol.api import Api, api_for
+from lakelog.protocol.api_versions import API as API_VERSIONS
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.registry import APIS, Api, api_for
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_response, encode_request
 from lakelog.wire.schema import Buffer, Message
 
-API_VERSIONS = 18
 _FIRST_VERSION = 3
 """The first version that names the software; a broker that lacks it names its own (KIP-511)."""
 _IDENTITY_VERSION = 5
@@ -69,7 +69,7 @@ class Dialogue:
             request.cluster_id, request.node_id = self._expected
         if version is None:
             version = _FIRST_VERSION if self._expected is None else _IDENTITY_VERSION
-        return self._encode(APIS[API_VERSIONS], version, request, answered=True)
+        return self._encode(API_VERSIONS, version, request, answered=True)
 
     def welcome(self, frame: Buffer) -> int | None:
         """Process the response to `hello`; return the version for another `hello` (KIP-511).
@@ -83,10 +83,10 @@ class Dialogue:
             response = self.answer(frame)[1]
         assert isinstance(response, ApiVersionsResponse)
         for row in response.api_keys:
-            if row.api_key in APIS:
-                self._versions[row.api_key] = (row.min_version, row.max_version)
+            self._versions[row.api_key] = (row.min_version, row.max_version)
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
-            return min(self._versions.get(API_VERSIONS, (0, 0))[1], APIS[API_VERSIONS].max_version)
+            highest = self._versions.get(API_VERSIONS.key, (0, 0))[1]
+            return min(highest, API_VERSIONS.max_version)
         if response.error_code:
             raise NegotiationError(error_code(response.error_code))
         return None

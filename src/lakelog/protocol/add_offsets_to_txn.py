@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, int16, int32, int64, string
 
 
@@ -23,3 +24,6 @@ class AddOffsetsToTxnResponse(Message, versions="0-4", flexible="3+"):
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
+
+
+API = Api(25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)

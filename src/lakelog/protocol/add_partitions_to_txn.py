@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
@@ -70,3 +71,6 @@ class AddPartitionsToTxnResponse(Message, versions="0-5", flexible="3+"):
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
         AddPartitionsToTxnTopicResult, "0-3"
     )
+
+
+API = Api(24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -55,3 +56,6 @@ class AlterConfigsResponse(Message, versions="0-2", flexible="2+"):
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+
+
+API = Api(33, AlterConfigsRequest, AlterConfigsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, error_text, int16, int32, string
 
 
@@ -51,3 +52,6 @@ class AlterPartitionReassignmentsResponse(Message, versions="0-1", flexible="0+"
     error_code: int = int16()
     error_message: str | None = error_text()
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
+
+
+API = Api(45, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
@@ -63,3 +64,6 @@ class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
     """The version of the set of features, which rises with each change; -1 when unknown."""
     finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2)
     zk_migration_ready: bool = boolean("3+", tag=3)
+
+
+API = Api(18, ApiVersionsRequest, ApiVersionsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -78,3 +79,6 @@ class ConsumerGroupDescribeResponse(Message, versions="0-1", flexible="0+"):
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)
+
+
+API = Api(69, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -62,3 +63,6 @@ class ConsumerGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
     assignment: Assignment | None = struct(Assignment, nullable="0+", default=None)
+
+
+API = Api(68, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)

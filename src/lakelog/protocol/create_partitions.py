@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, error_text, int16, int32, string
 
 
@@ -46,3 +47,6 @@ class CreatePartitionsResponse(Message, versions="0-3", flexible="2+"):
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)
+
+
+API = Api(37, CreatePartitionsRequest, CreatePartitionsResponse)

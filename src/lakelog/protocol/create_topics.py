@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -84,3 +85,6 @@ class CreateTopicsResponse(Message, versions="2-7", flexible="5+"):
 
     throttle_time_ms: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
+
+
+API = Api(19, CreateTopicsRequest, CreateTopicsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string
 
 
@@ -24,3 +25,6 @@ class DeleteGroupsResponse(Message, versions="0-3", flexible="2+"):
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)
+
+
+API = Api(42, DeleteGroupsRequest, DeleteGroupsResponse)

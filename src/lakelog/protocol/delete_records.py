@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
@@ -49,3 +50,6 @@ class DeleteRecordsResponse(Message, versions="0-2", flexible="2+"):
 
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)
+
+
+API = Api(21, DeleteRecordsRequest, DeleteRecordsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string, uuid
 
 
@@ -37,3 +38,6 @@ class DeleteTopicsResponse(Message, versions="1-6", flexible="4+"):
 
     throttle_time_ms: int = int32()
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)
+
+
+API = Api(20, DeleteTopicsRequest, DeleteTopicsResponse)

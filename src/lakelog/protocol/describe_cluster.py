@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -49,3 +50,6 @@ class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
     """One bit per operation; the minimum int32 when not requested."""
+
+
+API = Api(60, DescribeClusterRequest, DescribeClusterResponse)

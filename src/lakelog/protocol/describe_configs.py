@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -75,3 +76,6 @@ class DescribeConfigsResponse(Message, versions="1-4", flexible="4+"):
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
+
+
+API = Api(32, DescribeConfigsRequest, DescribeConfigsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Buffer,
     Message,
@@ -62,3 +63,6 @@ class DescribeGroupsResponse(Message, versions="0-6", flexible="5+"):
 
     throttle_time_ms: int = int32("1+")
     groups: list[DescribedGroup] = array(DescribedGroup)
+
+
+API = Api(15, DescribeGroupsRequest, DescribeGroupsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
@@ -62,3 +63,6 @@ class DescribeLogDirsResponse(Message, versions="1-5", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+")
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
+
+
+API = Api(35, DescribeLogDirsRequest, DescribeLogDirsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, int64, string
 
 
@@ -52,3 +53,6 @@ class DescribeProducersResponse(Message, versions="0", flexible="0+"):
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)
+
+
+API = Api(61, DescribeProducersRequest, DescribeProducersResponse)

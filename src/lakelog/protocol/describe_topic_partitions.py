@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -69,3 +70,6 @@ class DescribeTopicPartitionsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: Cursor | None = struct(Cursor, nullable="0+", default=None)
+
+
+API = Api(75, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
@@ -38,3 +39,6 @@ class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)
+
+
+API = Api(65, DescribeTransactionsRequest, DescribeTransactionsResponse)

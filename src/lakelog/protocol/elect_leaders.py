@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16, int32, string
 
 
@@ -43,3 +44,6 @@ class ElectLeadersResponse(Message, versions="0-2", flexible="2+"):
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)
+
+
+API = Api(43, ElectLeadersRequest, ElectLeadersResponse)

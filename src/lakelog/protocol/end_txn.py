@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
 
 
@@ -26,3 +27,6 @@ class EndTxnResponse(Message, versions="0-5", flexible="3+"):
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1)
     producer_epoch: int = int16("5+", default=-1)
+
+
+API = Api(26, EndTxnRequest, EndTxnResponse)

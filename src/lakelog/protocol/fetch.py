@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -168,3 +169,6 @@ class FetchResponse(Message, versions="4-18", flexible="12+"):
     session_id: int = int32("7+")
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)
+
+
+API = Api(1, FetchRequest, FetchResponse)

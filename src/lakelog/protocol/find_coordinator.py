@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16, int32, string
 
 
@@ -39,3 +40,6 @@ class FindCoordinatorResponse(Message, versions="0-6", flexible="3+"):
     host: str = string("0-3")
     port: int = int32("0-3")
     coordinators: list[Coordinator] = array(Coordinator, "4+")
+
+
+API = Api(10, FindCoordinatorRequest, FindCoordinatorResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, int16, int32, string
 
 
@@ -22,3 +23,6 @@ class HeartbeatResponse(Message, versions="0-4", flexible="4+"):
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()
+
+
+API = Api(12, HeartbeatRequest, HeartbeatResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -54,3 +55,6 @@ class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+
+
+API = Api(44, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
 
 
@@ -32,3 +33,6 @@ class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
     producer_epoch: int = int16()
     ongoing_txn_producer_id: int = int64("6+", default=-1)
     ongoing_txn_producer_epoch: int = int16("6+", default=-1)
+
+
+API = Api(22, InitProducerIdRequest, InitProducerIdResponse, latest_is_unstable=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Buffer,
     Message,
@@ -68,3 +69,6 @@ class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
     skip_assignment: bool = boolean("9+")
     member_id: str = string()
     members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)
+
+
+API = Api(11, JoinGroupRequest, JoinGroupResponse)

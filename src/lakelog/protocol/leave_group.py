@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
@@ -38,3 +39,6 @@ class LeaveGroupResponse(Message, versions="0-5", flexible="4+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, "3+")
+
+
+API = Api(13, LeaveGroupRequest, LeaveGroupResponse)

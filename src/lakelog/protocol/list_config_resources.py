@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, string
 
 
@@ -24,3 +25,6 @@ class ListConfigResourcesResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     config_resources: list[ConfigResource] = array(ConfigResource)
+
+
+API = Api(74, ListConfigResourcesRequest, ListConfigResourcesResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
@@ -30,3 +31,6 @@ class ListGroupsResponse(Message, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)
+
+
+API = Api(16, ListGroupsRequest, ListGroupsResponse)

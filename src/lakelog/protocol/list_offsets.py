@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
 
 
@@ -60,3 +61,6 @@ class ListOffsetsResponse(Message, versions="1-11", flexible="6+"):
 
     throttle_time_ms: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
+
+
+API = Api(2, ListOffsetsRequest, ListOffsetsResponse)

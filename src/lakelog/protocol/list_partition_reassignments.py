@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string
 
 
@@ -44,3 +45,6 @@ class ListPartitionReassignmentsResponse(Message, versions="0", flexible="0+"):
     error_code: int = int16()
     error_message: str | None = error_text()
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
+
+
+API = Api(46, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
@@ -34,3 +35,6 @@ class ListTransactionsResponse(Message, versions="0-2", flexible="0+"):
     error_code: int = int16()
     unknown_state_filters: list[str] = array(string)
     transaction_states: list[TransactionState] = array(TransactionState)
+
+
+API = Api(66, ListTransactionsRequest, ListTransactionsResponse)

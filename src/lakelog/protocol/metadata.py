@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string, uuid
 
 
@@ -74,3 +75,6 @@ class MetadataResponse(Message, versions="0-13", flexible="9+"):
     cluster_authorized_operations: int = int32("8-10", default=-(2**31))
     """One bit per operation; the minimum int32 when not requested."""
     error_code: int = int16("13+")
+
+
+API = Api(3, MetadataRequest, MetadataResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string, uuid
 
 
@@ -60,3 +61,6 @@ class OffsetCommitResponse(Message, versions="2-10", flexible="8+"):
 
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
+
+
+API = Api(8, OffsetCommitRequest, OffsetCommitResponse)

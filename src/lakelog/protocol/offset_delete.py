@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
@@ -45,3 +46,6 @@ class OffsetDeleteResponse(Message, versions="0"):
     error_code: int = int16()
     throttle_time_ms: int = int32()
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
+
+
+API = Api(47, OffsetDeleteRequest, OffsetDeleteResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string, uuid
 
 
@@ -100,3 +101,6 @@ class OffsetFetchResponse(Message, versions="1-10", flexible="6+"):
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7")
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")
+
+
+API = Api(9, OffsetFetchRequest, OffsetFetchResponse)

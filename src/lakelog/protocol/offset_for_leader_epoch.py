@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
 
 
@@ -52,3 +53,6 @@ class OffsetForLeaderEpochResponse(Message, versions="2-4", flexible="4+"):
 
     throttle_time_ms: int = int32("2+")
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)
+
+
+API = Api(23, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -108,3 +109,6 @@ class ProduceResponse(Message, versions="3-13", flexible="9+"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32()
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)
+
+
+API = Api(0, ProduceRequest, ProduceResponse)

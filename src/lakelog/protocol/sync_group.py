@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int16, int32, string
 
 
@@ -35,3 +36,6 @@ class SyncGroupResponse(Message, versions="0-5", flexible="4+"):
     protocol_type: str | None = string("5+", nullable="0+", default=None)
     protocol_name: str | None = string("5+", nullable="0+", default=None)
     assignment: Buffer = binary()
+
+
+API = Api(14, SyncGroupRequest, SyncGroupResponse)

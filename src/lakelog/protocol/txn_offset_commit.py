@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string, uuid
 
 
@@ -61,3 +62,6 @@ class TxnOffsetCommitResponse(Message, versions="0-6", flexible="3+"):
 
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
+
+
+API = Api(28, TxnOffsetCommitRequest, TxnOffsetCommitResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.protocol.api import Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
 
 
@@ -61,3 +62,6 @@ class WriteTxnMarkersResponse(Message, versions="1-2", flexible="1+"):
     """The result for each marker."""
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
+
+
+API = Api(27, WriteTxnMarkersRequest, WriteTxnMarkersResponse)

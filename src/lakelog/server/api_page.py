@@ -42,7 +42,7 @@ def api_page() -> str:
 
 def _row(served: ServedApi[Any]) -> str:
     api = served.api
-    versions = f"{api.min_version}–{api.max_version}"
+    versions = f"{served.served_versions.lowest}–{served.served_versions.highest}"
     return f"| {api.key} | {api.name} | {versions} | {served.done} | {served.missing} |"
 
 

@@ -28,7 +28,7 @@ def served_apis() -> tuple[ServedApi[Any], ...]:
 
 def advertised_apis() -> list[ApiVersion]:
     """Return the served APIs as ApiVersions lists them."""
-    return [each.advertised for each in served_apis()]
+    return [each.advertised_row for each in served_apis()]
 
 
 def routes(broker: Broker) -> dict[int, Route]:
@@ -37,6 +37,7 @@ def routes(broker: Broker) -> dict[int, Route]:
         each.api.key: Route(
             each.api,
             partial(each.handle, broker),
+            versions=each.served_versions,
             in_place=each.in_place,
             learn=None if each.learn is None else partial(each.learn, broker),
             counts_errors=each.counts_errors,

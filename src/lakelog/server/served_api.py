@@ -10,19 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersion
-from lakelog.protocol.registry import Api, api_for
 from lakelog.server.broker import Broker
 from lakelog.server.connections.repeat import Repeat
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Message
+from lakelog.wire.shapes import Versions, parse
 
 R = TypeVar("R", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedApi(Generic[R]):
-    """One API as this broker serves it, in all versions of the registry.
+    """One API as this broker serves it.
 
     Args:
         request: the request class, which names the API.
@@ -33,7 +34,9 @@ class ServedApi(Generic[R]):
         learn: makes the connection's next repeat of its last one and a request just handled.
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
-        advertised_from: lowest version in ApiVersions, if that is below the lowest served one.
+        versions: the served versions, such as "0-4"; by default all that the protocol declares.
+        advertised: the versions in ApiVersions; by default the served ones. A client must never
+            be offered a newer version than the newest served one, because it would choose that.
     """
 
     request: type[R]
@@ -43,18 +46,27 @@ class ServedApi(Generic[R]):
     in_place: bool = False
     learn: Callable[[Broker, Repeat | None, Context, R], Repeat | None] | None = None
     counts_errors: bool = False
-    advertised_from: int | None = None
+    versions: str | None = None
+    advertised: str | None = None
+
+    def __post_init__(self) -> None:
+        served, declared, advertised = self.served_versions, self.api.versions, self.advertised_row
+        assert declared.lowest <= served.lowest <= served.highest <= declared.highest
+        assert advertised.min_version <= served.lowest
+        assert advertised.max_version == served.highest
 
     @property
     def api(self) -> Api:
         return api_for(self.request)
 
     @property
-    def advertised(self) -> ApiVersion:
-        """The API's entry in a response to ApiVersions."""
-        api, lowest = self.api, self.advertised_from
+    def served_versions(self) -> Versions:
+        return self.api.versions if self.versions is None else parse(self.versions)
+
+    @property
+    def advertised_row(self) -> ApiVersion:
+        """The API's row in a response to ApiVersions."""
+        offered = self.served_versions if self.advertised is None else parse(self.advertised)
         return ApiVersion(
-            api_key=api.key,
-            min_version=api.min_version if lowest is None else lowest,
-            max_version=api.max_version,
+            api_key=self.api.key, min_version=offered.lowest, max_version=offered.highest
         )

@@ -19,7 +19,13 @@ PARSERS = {"cyclopts", "rich", "attrs", "inspect", "docstring_parser", "pygments
 CODECS = {"crc32c", "cramjam", "re2", "rpds"}
 LOOP = {"asyncio", "ssl", "concurrent.futures"}
 SPARK = {"pyspark", "pyarrow", "pyiceberg", "numba"}
-BROKER = {"lakelog.server", "lakelog.storage", "lakelog.coordinator", "lakelog.replica"}
+BROKER = {
+    "lakelog.server",
+    "lakelog.storage",
+    "lakelog.coordinator",
+    "lakelog.replica",
+    "lakelog.protocol.registry",
+}
 RECORDS = {"lakelog.records", "lakelog.client.consumer", "lakelog.client.producer"}
 HELP = sorted(path.stem.partition("-") for path in FOLDER.glob("*.txt"))
 

@@ -20,7 +20,9 @@ from lakelog.wire.codec import decode, encode
 from lakelog.wire.schema import Message, Struct
 from lakelog.wire.shapes import Field
 
-MODULES = sorted({api.module for api in APIS.values()} | {"consumer_protocol"})
+MODULES = sorted(
+    {api.request.__module__.rpartition(".")[2] for api in APIS.values()} | {"consumer_protocol"}
+)
 
 TOPIC_ID = bytes(range(16))
 PRODUCE = ProduceRequest(

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from lakelog.protocol.registry import APIS, api_for, header_is_flexible
-from lakelog.wire.schema import Message
+from lakelog.protocol.api import Api, api_for
+from lakelog.protocol.registry import APIS
 
 # The stable ranges that the first version of the project promises.
 RANGES = {
@@ -55,19 +52,21 @@ RANGES = {
 }
 
 
-def test_the_promised_apis_and_no_others() -> None:
+def test_the_promised_apis_are_declared_in_exactly_the_promised_versions() -> None:
+    """docs/api-support.md has the APIs beyond these."""
     found = {api.name: (api.key, api.min_version, api.max_version) for api in APIS.values()}
-    assert found == RANGES
+    assert found.items() >= RANGES.items()
+
+
+def test_apis_are_in_the_order_of_their_keys() -> None:
+    assert list(APIS) == sorted(APIS)
+    assert all(api.key == key for key, api in APIS.items())
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_a_row_and_its_messages_agree(api: object) -> None:
-    from lakelog.protocol.registry import Api
-
-    assert isinstance(api, Api)
+def test_a_request_and_its_response_have_the_same_versions(api: Api) -> None:
     assert api_for(api.request) is api
     for message in (api.request, api.response):
-        assert issubclass(message, Message)
         assert message.__versions__.lowest == api.min_version
         assert message.__versions__.highest >= api.max_version
         is_ever_flexible = api.max_version in message.__flexible__
@@ -75,30 +74,7 @@ def test_a_row_and_its_messages_agree(api: object) -> None:
         assert not is_ever_flexible or message.__flexible__.lowest == api.flexible_from
 
 
-def test_a_class_that_is_no_request_has_no_api() -> None:
-    with pytest.raises(KeyError):
-        api_for(Message)
-
-
-def test_an_api_has_no_other_attributes() -> None:
-    with pytest.raises(AttributeError):
-        APIS[0].responce  # noqa: B018
-
-
-def test_headers_turn_flexible_with_their_api() -> None:
-    assert not header_is_flexible(0, 8)
-    assert header_is_flexible(0, 9)
-    assert header_is_flexible(18, 99)
-    with pytest.raises(KeyError):
-        header_is_flexible(4, 0)
-
-
-def test_importing_the_registry_loads_no_message_module() -> None:
-    program = (
-        "import sys, lakelog.protocol.registry as registry\n"
-        "loaded = [name for name in sys.modules if name.startswith('lakelog.protocol.')]\n"
-        "assert loaded == ['lakelog.protocol.registry'], loaded\n"
-        "assert registry.APIS[18].request.__name__ == 'ApiVersionsRequest'\n"
-        "assert 'lakelog.protocol.api_versions' in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
+def test_the_unstable_version_of_a_message_is_not_of_its_api() -> None:
+    newest = {api.name: api.request.__versions__.highest for api in APIS.values()}
+    unstable = [api.name for api in APIS.values() if api.max_version < newest[api.name]]
+    assert unstable == ["InitProducerId"]

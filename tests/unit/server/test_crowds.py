@@ -18,8 +18,8 @@ from connection_world import (
     frame,
     request,
 )
+from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
-from lakelog.protocol.registry import api_for
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
 from lakelog.server.handlers.fetch import PendingFetch

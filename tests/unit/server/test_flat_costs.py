@@ -9,8 +9,8 @@ from typing import Any
 
 from counted_work import lines_run
 from lakelog.base.config.log_config import LogConfig
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.registry import api_for
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import make_batch

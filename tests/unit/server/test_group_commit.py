@@ -13,6 +13,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import TopicReference, plan_delete_topics
+from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -20,7 +21,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.registry import api_for
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
 from lakelog.server.appends.acknowledgement import Appended, committed

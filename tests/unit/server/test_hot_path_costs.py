@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from counted_work import work_run
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.protocol.registry import api_for
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, make_batch

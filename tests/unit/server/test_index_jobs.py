@@ -14,6 +14,7 @@ import pytest
 
 from counted_work import lines_run
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -21,7 +22,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.protocol.registry import api_for
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
-from lakelog.protocol.registry import api_for
 from lakelog.server.connections.connection import Connection
 from lakelog.wire.framing import decode_response
 from storage_kit import make_batch

@@ -3,12 +3,15 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.registry import APIS
 from lakelog.server import handlers
 from lakelog.server.routes import advertised_apis, served_apis
+from lakelog.server.served_api import ServedApi
 
 _MODULES = sorted(
     path.stem for path in Path(handlers.__path__[0]).glob("*.py") if path.stem != "__init__"
@@ -34,8 +37,32 @@ def test_every_api_of_the_registry_has_one_handler() -> None:
 
 def test_apis_are_advertised_in_the_served_versions_except_produce() -> None:
     ranges = {each.api_key: (each.min_version, each.max_version) for each in advertised_apis()}
-    served = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
-    assert ranges == served | {0: (0, served[0][1])}
+    declared = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
+    assert ranges == declared | {0: (0, declared[0][1])}
+
+
+def _served(**options: str) -> ServedApi[Any]:
+    return ServedApi(HeartbeatRequest, lambda *_: None, done="Everything.", **options)
+
+
+def test_a_handler_may_serve_fewer_versions_than_the_protocol_declares() -> None:
+    narrow = _served(versions="1-3")
+    row = narrow.advertised_row
+    assert (row.api_key, row.min_version, row.max_version) == (12, 1, 3)
+    assert repr(_served().served_versions) == "0-4"
+    row = _served(versions="1-3", advertised="0-3").advertised_row
+    assert (row.min_version, row.max_version) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"versions": "0-5"}, {"versions": "3-2"}, {"versions": "0-3", "advertised": "0-4"}],
+)
+def test_no_version_is_served_undeclared_or_offered_beyond_the_newest_served_one(
+    options: dict[str, str],
+) -> None:
+    with pytest.raises(AssertionError):
+        _served(**options)
 
 
 def test_only_apis_that_copy_nothing_are_decoded_in_place_and_only_the_hot_ones_learn() -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.protocol.metadata import MetadataRequest
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.registry import APIS
 from lakelog.wire import codec, interpret
 from lakelog.wire.codec import encode
 from lakelog.wire.elements import count_elements

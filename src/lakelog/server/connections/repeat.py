@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from lakelog.protocol.registry import Api
+from lakelog.protocol.api import Api
 
 
 class RequestHeader(Protocol):

@@ -63,7 +63,7 @@ API = ServedApi(
     in_place=True,
     learn=learn,
     counts_errors=True,
-    advertised_from=0,
+    advertised="0-13",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -13,7 +14,6 @@ from lakelog.protocol.fetch import (
     FetchTopic,
     PartitionData,
 )
-from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.fetches.reading import READ_COMMITTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from lakelog.protocol.registry import Api
+from lakelog.protocol.api import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import KafkaError
+from lakelog.protocol.api import Api
 from lakelog.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -16,7 +17,6 @@ from lakelog.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.appends.entries import check_entry, rejected_result, topic_key

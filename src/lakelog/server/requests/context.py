@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from lakelog.protocol.registry import Api
+from lakelog.protocol.api import Api
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply, release, slices_of
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_response

@@ -14,7 +14,7 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any
 
-from lakelog.protocol.registry import Api
+from lakelog.protocol.api import Api
 from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
@@ -29,6 +29,7 @@ from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header
 from lakelog.wire.schema import Message
+from lakelog.wire.shapes import Versions
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Route:
     """One API as this broker serves it.
 
     Args:
+        versions: the served versions; by default all that the protocol declares.
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
         learn: makes the connection's next repeat of its last one and a request just handled.
@@ -71,6 +73,7 @@ class Route:
         api: Api,
         handler: Handler,
         *,
+        versions: Versions | None = None,
         in_place: bool = False,
         learn: Learner | None = None,
         counts_errors: bool = False,
@@ -81,8 +84,9 @@ class Route:
         self.in_place = in_place
         self.learn = learn
         self.counts_errors = counts_errors
-        self.min_version = api.min_version
-        self.max_version = api.max_version
+        served = versions or api.versions
+        self.min_version = served.lowest
+        self.max_version = served.highest
 
 
 class Dispatcher:

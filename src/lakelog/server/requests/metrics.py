@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.api import Api
+from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.repeat import RequestHeader
 from lakelog.server.event_log.log_window import LogWindow, left_out_text, one_line

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,7 +22,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import api_for
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c

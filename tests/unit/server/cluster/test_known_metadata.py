@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lakelog.metadata.image import MetadataImage
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.registry import api_for
 from lakelog.server.cluster.known_metadata import KnownMetadata
 from lakelog.server.handlers import metadata
 from lakelog.wire.framing import decode_response, encode_request

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import api_for
 from lakelog.records.compression import Codec, compress
 from lakelog.server.connections.sampling import Sampling
 from lakelog.wire.framing import decode_response, encode_request

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.registry import api_for
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
 from lakelog.wire.framing import encode_request

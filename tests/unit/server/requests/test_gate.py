@@ -15,6 +15,7 @@ import pytest
 
 import lakelog.server
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,7 +28,6 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from lakelog.protocol.registry import api_for
 from lakelog.records.compression import Codec
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_sink import ProtocolViolation

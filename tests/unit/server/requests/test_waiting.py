@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lakelog.base.state_budget import StateBudget
+from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import (
@@ -25,7 +26,7 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.registry import APIS
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.server.connections import shared_limit
 from lakelog.server.connections.connection import Connection

@@ -12,9 +12,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.join_group import JoinGroupRequest
-from lakelog.protocol.registry import Api, api_for
 from lakelog.protocol.sync_group import SyncGroupRequest
 from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.network.network import Network
