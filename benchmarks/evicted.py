@@ -141,7 +141,8 @@ class Evicted:
     def _first_offset(self, number: int) -> int:
         """Each round begins elsewhere."""
         records = self._options.megabytes * 1_000_000 // _BATCH_BYTES * _BATCH_RECORDS
-        return records * (number % self._options.rounds) // self._options.rounds
+        first: int = records * (number % self._options.rounds) // self._options.rounds
+        return first
 
 
 def _measure(options: argparse.Namespace, brokers: Sequence[Broker]) -> dict[str, list[Round]]:

@@ -160,7 +160,9 @@ async def _learned(client: Client) -> list[list[str]]:
 
 
 async def _measure(folder: Path, *, repeats: bool) -> list[list[str]]:
-    broker = SocketlessBroker(folder, repeats=repeats, group_initial_rebalance_delay_ms="1")
+    broker = SocketlessBroker(
+        folder, repeats=repeats, settings={"group_initial_rebalance_delay_ms": "1"}
+    )
     _suspend_upkeep(broker)
     await broker.start()
     try:

@@ -110,7 +110,10 @@ def _measure_loads(
                 back_free_memory(broker.folder, case.megabytes)
             return load.measure(broker, case)
 
-        servers = [*brokers, *([bare] if bare.applies_to(case) else [])]
+        servers: list[Broker | BareSendfile] = [
+            *brokers,
+            *([bare] if bare.applies_to(case) else []),
+        ]
         measured = interleaved(
             case.name, servers, rounds, measure, lambda found: found.requests_per_cpu_s
         )

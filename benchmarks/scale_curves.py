@@ -164,7 +164,7 @@ class HeldConnections:
 def over_length(broker: Broker, megabytes: Sequence[int], requests: int, note: Note) -> Curve:
     """One log of many segments, read at random and at its end, and appended to."""
     partition = "long", 0
-    create(broker, [partition], **{"segment.bytes": str(_SEGMENT_BYTES)})
+    create(broker, [partition], configs={"segment.bytes": str(_SEGMENT_BYTES)})
     filling = produce_frame(partition, batch(_FILL_SIZE, _FILL_RECORDS))
     curve: Curve = {}
     filled = 0

@@ -78,7 +78,8 @@ def create(
     partitions: Sequence[Partition],
     deadline: float = math.inf,
     note: Callable[[str], None] = lambda _: None,
-    **configs: str,
+    *,
+    configs: Mapping[str, str] | None = None,
 ) -> list[Partition]:
     """Makes the topics that have these partitions, some in each request, and waits for them.
 
@@ -90,7 +91,7 @@ def create(
             if time.monotonic() > deadline:
                 break
             request = CreateTopicsRequest(
-                topics=_topics(part, configs), timeout_ms=int(_PATIENCE_S * 1000)
+                topics=_topics(part, configs or {}), timeout_ms=int(_PATIENCE_S * 1000)
             )
             for topic in wire.call(request, 7).topics:
                 _check(topic.error_code, f"creating {topic.name}")

@@ -38,7 +38,7 @@ def _measure(
     broker.start()
     try:
         note(f"{broker.name}: filling a segment")
-        create(broker, [_PARTITION], **{"segment.bytes": str(size)})
+        create(broker, [_PARTITION], configs={"segment.bytes": str(size)})
         records = batch(_BATCH_SIZE, _RECORDS)
         to_each(broker, [produce_frame(_PARTITION, records)] * ((size - _SPARE) // len(records)))
         for name, is_cold in (("in the page cache", False), ("from the device", True)):

@@ -84,7 +84,7 @@ def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
             builder = BatchBuilder()
             for _ in range(min(_BATCH_RECORDS, records - first)):
                 builder.append(now_ms, None, os.urandom(value_bytes))
-            answer = produce(wire, _TOPIC, builder.build(), partition=number % _PARTITIONS)
+            answer = produce(wire, _TOPIC, bytes(builder.build()), partition=number % _PARTITIONS)
             if answer.error_code:
                 raise BrokerError(f"filling: error {answer.error_code}")
 

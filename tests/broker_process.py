@@ -22,7 +22,7 @@ from typing import Self, TypeVar
 
 T = TypeVar("T")
 
-LAKELOG = Path(sys.executable).parent / "lakelog"
+LAKELOG = str(Path(sys.executable).parent / "lakelog")
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 EVENT_TIMEOUT_S = 60.0
@@ -88,7 +88,7 @@ class BrokerProcess:
         options = [part for item in self.settings.items() for part in ("--set", "=".join(item))]
         listen = f"127.0.0.1:{self.port}"
         return [
-            *(str(LAKELOG), "serve", "--data", str(self.data), "--listen", listen),
+            *(LAKELOG, "serve", "--data", str(self.data), "--listen", listen),
             *options,
             *self.arguments,
         ]
@@ -183,7 +183,9 @@ class BrokerProcess:
         return BrokerError(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
 
 
-def eventually(condition: Callable[[], T], timeout_s: float = EVENT_TIMEOUT_S, what: str = "") -> T:
+def eventually(
+    condition: Callable[[], T | None], timeout_s: float = EVENT_TIMEOUT_S, what: str = ""
+) -> T:
     """Polls `condition()` until it is true, and returns its value; fails at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

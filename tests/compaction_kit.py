@@ -13,7 +13,7 @@ from lakelog.storage.compaction.job import (
     decode_answer,
     encode_answer,
 )
-from lakelog.storage.compaction.plan import CleanerLimits, examine, make_job
+from lakelog.storage.compaction.plan import CleanableLog, CleanerLimits, examine, make_job
 from lakelog.storage.compaction.swap import begin_swap, end_swap, finish_swap
 from lakelog.storage.log import Log
 from storage_kit import Store
@@ -51,7 +51,7 @@ class Cleaner:
     def is_due(self, *, last_stable_offset: int | None = None) -> bool:
         return self._examine(last_stable_offset).is_due
 
-    def _examine(self, stable: int | None):  # type: ignore[no-untyped-def]
+    def _examine(self, stable: int | None) -> CleanableLog:
         log = self.store.log
         end = log.log_end_offset if stable is None else stable
         return examine(log, self.cleaned, self.store.clock.now_ms, end)
@@ -73,7 +73,7 @@ class Cleaner:
 
 def headers(log: Log) -> list[BatchHeader]:
     """Headers of all batches in the files, also before the log's start."""
-    found = []
+    found: list[BatchHeader] = []
     for segment in log.segments:
         data = segment.open().file.read_at(0, segment.size)
         found.extend(header for header, _ in iter_batches(data))

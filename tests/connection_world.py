@@ -45,7 +45,7 @@ class FakeSlice(LogSlice):
     """Only what a connection asks of a slice."""
 
     def __init__(self, data: bytes, position: int = 0, size: int | None = None) -> None:
-        self.file = FakeFile.of(data)  # type: ignore[assignment, misc]
+        self.file = FakeFile.of(data)  # type: ignore[assignment]
         self.position = position
         self.size = len(data) if size is None else size
         self.is_resident = None
@@ -113,7 +113,7 @@ class FakeWorld:
 
     getpeername = getsockname
 
-    def recv_into(self, buffer: memoryview) -> int:
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0) -> int:
         if not self.incoming:
             if self.is_reset:
                 raise ConnectionResetError

@@ -119,7 +119,8 @@ def snapshot(world: World) -> dict[str, Any]:
 async def describe(world: World, group: str = GROUP) -> DescribedGroup:
     request = ConsumerGroupDescribeRequest(group_ids=[group])
     response = await world.coordinator.admin.consumer_group_describe(request)
-    return response.groups[0]
+    described: DescribedGroup = response.groups[0]
+    return described
 
 
 def subscription(

@@ -61,7 +61,8 @@ async def new_id(world: World, **options: Any) -> str:
     """Return the member id of the response to a first JoinGroup."""
     response = await join(world, **options)
     assert response.error_code == 79, response
-    return response.member_id
+    member_id: str = response.member_id
+    return member_id
 
 
 def sync(

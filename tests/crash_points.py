@@ -298,7 +298,7 @@ class Workload:
         if options.get("transactional"):
             assert isinstance(producer, tuple)
             verification = self._partition.start_verification(
-                *producer, NOW, supports_epoch_bump=False
+                producer[0], producer[1], producer[2], NOW, supports_epoch_bump=False
             )
         wait_for(partial(self._partition.append, batch, NOW, verification=verification))
         history.batches.append(bytes(batch))

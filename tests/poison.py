@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from lakelog.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from lakelog.records.compression import Codec, compress
@@ -15,7 +15,8 @@ COUNT_MAX = (1 << 31) - 1
 _CRC_START = 21
 
 
-class Poison(NamedTuple):
+@dataclass(frozen=True)
+class Poison:
     """`content` is what the records of the batch are before they are compressed."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +43,7 @@ class FakeSocket:
 
     getpeername = getsockname
 
-    def recv_into(self, buffer: memoryview) -> int:
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0) -> int:
         if not self.incoming:
             raise BlockingIOError
         size = min(len(buffer), len(self.incoming))
@@ -88,9 +88,9 @@ class SocketlessBroker:
         metadata: Callable[[AsyncioTasks], MetadataStore] | None = None,
         repeats: bool = True,
         seed: int = 7,
-        **settings: str,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`settings` have `_` for `.`. With the seed of its predecessor it takes itself for it."""
+        """Keys of `settings` have `_` for `.`. A broker with another seed is another process."""
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
         self.disk = disk or PosixDisk()
         self.clock, net = ManualClock(), FakeSocket()
@@ -104,7 +104,8 @@ class SocketlessBroker:
             metadata(self.tasks) if metadata else EmbeddedStore(data / METADATA_FILE, self.clock),
             64,
         )
-        config = BrokerConfig({key.replace("_", "."): text for key, text in settings.items()})
+        values = {key.replace("_", "."): text for key, text in (settings or {}).items()}
+        config = BrokerConfig(values)
         self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.data = data
         self.repeats = repeats

@@ -170,6 +170,12 @@ class Store:
         self.directory.load_logs(lambda topic, topic_id: self.config, self.known)
         return self.directory
 
+    @property
+    def memory_disk(self) -> MemoryDisk:
+        """The disk, which must be one in memory."""
+        assert isinstance(self.disk, MemoryDisk)
+        return self.disk
+
     def create(self, topic: str = "topic", partition: int = 0) -> Log:
         return self.directory.create_log(topic, partition, TOPIC_ID, self.config)
 

@@ -28,8 +28,8 @@ class Twins:
 
     def __init__(self, folder: Path) -> None:
         settings = {"num_partitions": str(PARTITIONS)}
-        self.quick = SocketlessBroker(folder / "quick", **settings)
-        self.plain = SocketlessBroker(folder / "plain", repeats=False, **settings)
+        self.quick = SocketlessBroker(folder / "quick", settings=settings)
+        self.plain = SocketlessBroker(folder / "plain", repeats=False, settings=settings)
         self.both = (self.quick, self.plain)
         self.earlier: list[list[tuple[Connection, FakeSocket]]] = []
 
@@ -114,7 +114,9 @@ class Client:
         parts = encode_request(api, self.version, self.correlation_id, self.client_id, message)
         return b"".join(parts)
 
-    def produce(self, batch: bytes | None, *, partition: int = 0, acks: int = 1) -> bytes:
+    def produce(
+        self, batch: bytes | bytearray | None, *, partition: int = 0, acks: int = 1
+    ) -> bytes:
         entry = PartitionProduceData(index=partition, records=batch)
         topic = TopicProduceData(
             name="orders", topic_id=self.twins.topic_id, partition_data=[entry]

@@ -9,6 +9,7 @@ import itertools
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 from broker_process import eventually
@@ -235,9 +236,12 @@ def create_topic(
     assert created.error_code == 0, created
     for index in range(partitions):
         what = f"the leader of {topic}-{index}"
-        eventually(
-            lambda at=index: fetch(client, topic, 0, partition=at).error_code == 0, what=what
-        )
+        eventually(partial(_has_leader, client, topic, index), what=what)
+
+
+def _has_leader(client: WireClient, topic: str, partition: int) -> bool:
+    code: int = fetch(client, topic, 0, partition=partition).error_code
+    return code == 0
 
 
 def described(client: WireClient, topic: str) -> Any:

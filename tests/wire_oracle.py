@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, NamedTuple
 
 import kafka_jars
+from lakelog.wire.schema import Message
 
 _PROGRAM = Path(__file__).parent / "java" / "WireOracle.java"
 _CLIENTS = "org.apache.kafka.common.message"
@@ -21,11 +22,11 @@ class JavaRefusedError(Exception):
 class Target(NamedTuple):
     """A class of ours and the Java class that must agree with it."""
 
-    kind: type
+    kind: type[Message]
     java: str
 
     @classmethod
-    def of(cls, kind: type, package: str = _CLIENTS) -> Target:
+    def of(cls, kind: type[Message], package: str = _CLIENTS) -> Target:
         """Kafka's generator adds `Data` to the names of requests and responses."""
         name = kind.__name__
         suffix = "Data" if name.endswith(("Request", "Response")) else ""

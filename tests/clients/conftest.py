@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -14,7 +14,7 @@ from clients.adapters.confluent import Confluent
 from clients.adapters.kafka_python import KafkaPython
 from clients.adapters.own import Own
 
-CLIENTS: tuple[Callable[[str], Client], ...] = (Confluent, KafkaPython, Aio, Own)
+CLIENTS = (Confluent, KafkaPython, Aio, Own)
 
 
 @pytest.fixture
@@ -25,7 +25,8 @@ def clients(bootstrap: str) -> list[Client]:
 
 @pytest.fixture(params=range(len(CLIENTS)), ids=[make.name for make in CLIENTS])
 def client(request: pytest.FixtureRequest, clients: list[Client]) -> Client:
-    return clients[request.param]
+    index: int = request.param
+    return clients[index]
 
 
 @pytest.fixture

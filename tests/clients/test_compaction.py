@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka
@@ -44,6 +45,10 @@ def cleaned_offset(broker: BrokerProcess, topic: str) -> int:
 
 def await_cleaned(broker: BrokerProcess, topic: str, offset: int) -> None:
     eventually(lambda: cleaned_offset(broker, topic) >= offset, WAIT_S, "the log was compacted")
+
+
+def _is_gone(process: Path) -> bool:
+    return not process.exists()
 
 
 def first_active(broker: BrokerProcess, topic: str) -> int:
@@ -122,7 +127,8 @@ def test_a_kill_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
             end += write_filler(client, topic)  # what there was may be clean by now
             (helper,) = eventually(lambda: writing_helpers(broker, folder), WAIT_S, "it writes")
             broker.kill()
-            eventually(lambda pid=helper: not Path(f"/proc/{pid}").exists(), WAIT_S, "it is gone")
+            process = Path(f"/proc/{helper}")
+            eventually(partial(_is_gone, process), WAIT_S, "the helper is gone")
             broker.restart()
             assert not list(folder.glob("*.swap"))
             received = read_all(client, topic, end - 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import admin as rd
+from confluent_kafka.admin import ConsumerGroupDescription
 
 from broker_process import BrokerProcess, eventually
 from clients.adapters.aio import Aio
@@ -61,7 +62,9 @@ def _received(members: list[GroupMember]) -> set[bytes | None]:
 
 def _describe(broker: BrokerProcess, group: str) -> rd.ConsumerGroupDescription:
     admin = rd.AdminClient({"bootstrap.servers": broker.bootstrap})
-    return admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+    described: ConsumerGroupDescription
+    described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+    return described
 
 
 def test_members_come_and_go_and_a_killed_broker_changes_nothing(

@@ -69,7 +69,12 @@ def test_a_consumer_passes_what_was_aborted(
         consumer.assign([key])
         consumer.seek(key, 0)
         found: list[bytes | None] = []
-        eventually(lambda: found.extend(r.value for r in consumer.poll(0.2)) or len(found) >= 6)
+
+        def has_six() -> bool:
+            found.extend(record.value for record in consumer.poll(0.2))
+            return len(found) >= 6
+
+        eventually(has_six)
         assert found == KEPT
         eventually(lambda: consumer.poll(0.1) or consumer.position(key) == END)
 

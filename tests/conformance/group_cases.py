@@ -314,9 +314,18 @@ OFFSET_FETCH = [
     ),
 ]
 
+
+def _describe(group: str) -> Build:
+    return lambda world: DescribeGroupsRequest(groups=[group])
+
+
+def _find(key: str, kind: int) -> Build:
+    return lambda world: FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+
+
 GROUPS = [
     *(
-        Case("DescribeGroups", name, lambda w, group=group: DescribeGroupsRequest(groups=[group]))
+        Case("DescribeGroups", name, _describe(group))
         for name, group in (
             ("accepted", "conformance-group"),
             ("unknown group", "no-such-group"),
@@ -333,9 +342,7 @@ GROUPS = [
         Case(
             "FindCoordinator",
             name,
-            lambda w, key=key, kind=kind: FindCoordinatorRequest(
-                key=key, key_type=kind, coordinator_keys=[key]
-            ),
+            _find(key, kind),
         )
         for name, key, kind in (
             ("group", "conformance-group", 0),
@@ -346,9 +353,7 @@ GROUPS = [
         Case(
             "FindCoordinator",
             name,
-            lambda w, key=key, kind=kind: FindCoordinatorRequest(
-                key=key, key_type=kind, coordinator_keys=[key]
-            ),
+            _find(key, kind),
             versions,
         )
         for name, key, kind, versions in (

@@ -85,7 +85,8 @@ def test_a_topic_key_has_the_same_broker_keys_behind_it(rows: list[Row]) -> None
 
 def test_values_are_taken_and_refused_alike(rows: list[Row]) -> None:
     """A refused key takes its default only, and no Java class is looked for."""
-    stricter, looser = set(), set()
+    stricter: set[str] = set()
+    looser: set[str] = set()
     for row in rows:
         if row.key.effect is Effect.REFUSED or row.key.type is ConfigType.CLASS:
             continue

@@ -324,6 +324,12 @@ def _move(
     return build
 
 
+def _moves(
+    topics: list[ListPartitionReassignmentsTopics] | None,
+) -> Callable[[World], ListPartitionReassignmentsRequest]:
+    return lambda world: ListPartitionReassignmentsRequest(topics=topics)
+
+
 REASSIGNMENTS = [
     *(
         Case("AlterPartitionReassignments", name, build)
@@ -346,7 +352,7 @@ REASSIGNMENTS = [
         Case(
             "ListPartitionReassignments",
             name,
-            lambda w, topics=topics: ListPartitionReassignmentsRequest(topics=topics),
+            _moves(topics),
         )
         for name, topics in (
             ("all", None),

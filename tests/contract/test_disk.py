@@ -37,7 +37,8 @@ class Place:
 @pytest.fixture(params=["posix", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     disk: Disk = PosixDisk() if request.param == "posix" else MemoryDisk(ManualClock())
-    folder, calls = tmp_path / "place", []
+    folder = tmp_path / "place"
+    calls: list[Call] = []
     if request.param == "posix":
         recorder = Recorder(folder, calls.append)
         recorder.install(partial(monkeypatch.setattr, os))
@@ -320,7 +321,7 @@ def test_the_watcher_of_a_disk_is_called_before_a_failure_is_raised(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, call, fail)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "fdatasync": file.sync,
         "fsync": lambda: disk.sync_dir(tmp_path),
         "pwrite": lambda: file.write_at(0, b"x"),

@@ -21,7 +21,7 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.metadata import MetadataRequest
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopics
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -54,7 +54,7 @@ class Asking:
     def __init__(self, folder: Path) -> None:
         settings = {key.replace(".", "_"): text for key, text in SETTINGS.items()}
         settings["log_cleaner_enable"] = "false"
-        self.broker = SocketlessBroker(folder, **settings)
+        self.broker = SocketlessBroker(folder, settings=settings)
         self.broker.clock.now_ms = NOW_MS
 
     async def call(self, message: Any, version: int) -> Any:
@@ -100,7 +100,7 @@ class Asking:
         found[f"producers of {topic}"] = await self._producers(topic)
         known = [at[1] for at in (start, end) if not isinstance(at, Refused)]
         if len(known) == 2:
-            for offset in range(*known, step):
+            for offset in range(known[0], known[1], step):
                 found[f"{topic} from {offset}"] = await self._records(topic, offset, 1, 0)
                 found[f"{topic} committed from {offset}"] = await self._committed(topic, offset)
             found[f"all of {topic}"] = whole = await self._records(topic, known[0], 1 << 20, 0)
@@ -162,7 +162,7 @@ class Asking:
         return list(_visible(answer))
 
     async def _coordinators(self, found: Picture) -> None:
-        topics = [OffsetFetchRequestTopics(name="plain", partition_indexes=[0])]
+        topics = [OffsetFetchRequestTopic(name="plain", partition_indexes=[0])]
         answer = await self.call(OffsetFetchRequest(group_id=GROUP, topics=topics), 7)
         rows = [row for topic in answer.topics for row in topic.partitions]
         found["committed offset"] = _told(answer, [row.committed_offset for row in rows])

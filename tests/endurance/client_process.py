@@ -20,6 +20,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from delivered import delivered
 from endurance.history import Stored
 from endurance.judge import COPIES, transformed
 
@@ -98,8 +99,8 @@ class Client:
         for message in consumer.consume(100, 0.2):
             error = message.error()
             if error is None:
-                place = message.partition(), message.offset()
-                found.append(Stored(*place, message.value().decode()))
+                partition, offset, value = delivered(message)
+                found.append(Stored(partition, offset, value.decode()))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self.note(violation=f"reset: {error}")
             else:

@@ -7,6 +7,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from broker_process import eventually
+from delivered import delivered
 from endurance.history import Stored
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -49,8 +50,8 @@ def read_topic(bootstrap: str, topic: str, partitions: int, isolation: str) -> l
             for message in consumer.consume(5000, 0.2):
                 if message.error() is not None:
                     raise KafkaException(message.error())
-                place = message.partition(), message.offset()
-                found.append(Stored(*place, message.value().decode()))
+                partition, offset, value = delivered(message)
+                found.append(Stored(partition, offset, value.decode()))
             entries = consumer.position([TopicPartition(topic, index) for index in ends])
             return all(max(entry.offset, 0) >= ends[entry.partition] for entry in entries)
 

@@ -60,7 +60,7 @@ def _transactions(times: int) -> Any:
     return DescribeTransactionsRequest(transactional_ids=["x"] * times)
 
 
-REQUESTS = {
+REQUESTS: dict[str, tuple[Callable[[int], Any], int, Callable[[Any], Any]]] = {
     "Metadata": (_metadata, 12, lambda found: found.topics),
     "DescribeConfigs": (_configs, 4, lambda found: found.results),
     "DescribeProducers": (
@@ -87,7 +87,6 @@ def _ask(folder: Path, message: Any, version: int) -> Any:
 
 @pytest.mark.parametrize("api", REQUESTS)
 def test_a_repetition_is_answered_once(tmp_path: Path, api: str) -> None:
-    build: Callable[[int], Any]
     build, version, entries = REQUESTS[api]
     assert len(entries(_ask(tmp_path, build(TIMES), version))) == 1
 

@@ -116,7 +116,7 @@ class _LateClock(SystemClock):
     def __init__(self) -> None:
         self.late_s = 0.0
 
-    def monotonic(self) -> float:  # type: ignore[override]
+    def monotonic(self) -> float:
         return SystemClock.monotonic() + self.late_s
 
 
@@ -129,7 +129,7 @@ class _Counted:
         self._before = 0
         self._server = server
         self._on_request = server.dispatcher.on_request
-        server.dispatcher.on_request = self._note  # type: ignore[method-assign]
+        server.dispatcher.on_request = self._note  # type: ignore[assignment, method-assign]
         self._turn()
 
     def _note(self, *arguments: Any) -> Any:

@@ -63,7 +63,7 @@ class Calls:
             yield
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
             known = Note(time.monotonic() - begin, sorted(_keys(called)))
             self._known[item.nodeid] = _digest(item.path), known
 

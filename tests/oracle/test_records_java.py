@@ -27,7 +27,7 @@ ORACLE = Path(__file__).parent.parent / "java" / "RecordsOracle.java"
 LIMIT = 64 << 20
 LARGE = b"lakelog " * 20_000
 
-ROWS = [
+ROWS: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (1_000, b"key", b"value", []),
     (999, None, None, [("n", None)]),
     (1 << 40, b"", b"", [("a", b"\x01"), ("schlüssel", b"")]),

@@ -11,7 +11,7 @@ from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage import retention
-from lakelog.storage.compaction import clean
+from lakelog.storage.compaction import clean, records
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.folder.directory import LogDirectory
@@ -117,7 +117,7 @@ def _newest_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("recovery writes into batches that are there", Law.SAME_BYTES, "plain", faults=("kill",))
 def _stamped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    recover = loader.recover_segment
+    recover = recovery.recover_segment
 
     def stamping(segment: Any, *rest: Any, **named: Any) -> Any:
         cut = recover(segment, *rest, **named)
@@ -148,7 +148,7 @@ def _damage_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds=20,
 )
 def _corrupt_for_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    recover = loader.recover_segment
+    recover = recovery.recover_segment
 
     def from_nothing(segment: Any, recovery_point: int, *rest: Any, **named: Any) -> Any:
         return recover(segment, 0, *rest, **named)
@@ -207,7 +207,7 @@ def _trimmed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("compaction drops the newest value of a key", Law.KEYS_KEPT, "compaction")
 def _newest_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    note_keys = clean.note_keys
+    note_keys = records.note_keys
 
     def beyond(data: bytes, count: int, base: int, start: int, offsets: dict[bytes, int]) -> None:
         before = dict(offsets)
@@ -339,7 +339,7 @@ def _tombstone_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds=30.0,
 )
 def _goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    note_keys = clean.note_keys
+    note_keys = records.note_keys
 
     def oldest(data: bytes, count: int, base: int, start: int, offsets: dict[bytes, int]) -> None:
         before = dict(offsets)

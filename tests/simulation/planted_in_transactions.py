@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.state import Transaction
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata import image as metadata_image
+from lakelog.metadata.controller import brokers
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
@@ -125,7 +127,7 @@ def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds=25.0,
 )
 def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget, clean_starts = app.plan_forget_epochs, [False]
+    forget, clean_starts = brokers.plan_forget_epochs, [False]
 
     def note(directory: LogDirectory) -> bool:
         clean_starts.append(directory.clean)
@@ -170,7 +172,7 @@ def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))
 def _epoch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    initialised = producers.initialised
+    initialised = transitions.initialised
 
     def same(current: Any, expected: Any, *rest: Any, **named: Any) -> Any:
         new = initialised(current, expected, *rest, **named)
@@ -207,7 +209,7 @@ def _older_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a transaction ends before its time", Law.IN_TIME, "transactions")
 def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    initialised = producers.initialised
+    initialised = transitions.initialised
 
     def hasty(*arguments: Any, **named: Any) -> Any:
         return replace(initialised(*arguments, **named), timeout_ms=200)
@@ -222,7 +224,7 @@ def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("slow network",),
 )
 def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = producers.ended
+    ended = transitions.ended
 
     def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
         step = ended(current, end, *rest, **named)
@@ -252,8 +254,7 @@ def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("last stable offset one too high", Law.COMMITTED_ONLY, "transactions")
 def _stable_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
-    stable = Log.last_stable_offset.fget
-    assert stable is not None
+    stable: Callable[[Log], int] = vars(Log)["last_stable_offset"].fget
     raised = property(lambda self: min(stable(self) + 1, self.log_end_offset))
     monkeypatch.setattr(Log, "last_stable_offset", raised)
 

@@ -28,13 +28,13 @@ def run_script(text: str, home: Path, environment: Mapping[str, str] | None = No
     _provide_extensions(home)
     activated = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     settings = {"HOME": str(home), "PATH": activated, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         [sys.executable, "-c", text],
         capture_output=True,
         text=True,
         timeout=240,
         cwd=home,
-        env=os.environ | settings | (environment or {}),
+        env={**os.environ, **settings, **(environment or {})},
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

@@ -125,7 +125,7 @@ class Fleet:
     def __init__(self, folder: Path, arguments: list[str], stack: ExitStack) -> None:
         self._cold = iter(range(DRIVERS))
         self._warming: deque[Driver] = deque()
-        self._start = lambda number: Driver(folder, number, arguments)
+        self._folder, self._arguments = folder, arguments
         self._stack = stack
 
     def peek(self) -> Driver:
@@ -144,7 +144,7 @@ class Fleet:
 
     def _warm_up(self, count: int) -> None:
         for number in islice(self._cold, count - len(self._warming)):
-            self._warming.append(self._start(number))
+            self._warming.append(Driver(self._folder, number, self._arguments))
             self._stack.callback(self._warming[-1].end)
 
 

@@ -21,7 +21,7 @@ def shell(bootstrap: str) -> Shell:
 
 def bash(shell: Shell, script: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        ["bash", "-c", script.replace("lakelog", str(LAKELOG))],
+        ["bash", "-c", script.replace("lakelog", LAKELOG)],
         capture_output=True,
         env=shell.environment | environment,
         timeout=_TIMEOUT_S,

@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 
 from broker_process import BrokerProcess, eventually
+from delivered import delivered
 from file_oracle import check_data_folder
 from kafka_jars import require
 from lakelog.base.errors import ErrorCode
@@ -177,15 +178,21 @@ def _consume(
     with closing(consumer):
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, offset)])
 
-        def ends() -> confluent_kafka.Message | bool | None:
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                seen.append(message.value())
-                return len(seen) == count
-            return message
+        errors: list[int] = []
 
-        last = eventually(ends)
-    return seen, None if last is True else last.error().code()
+        def is_over() -> bool:
+            message = consumer.poll(0.2)
+            if message is None:
+                return False
+            error = message.error()
+            if error is None:
+                seen.append(delivered(message).value)
+            else:
+                errors.append(error.code())
+            return bool(errors) or len(seen) == count
+
+        eventually(is_over)
+    return seen, errors[0] if errors else None
 
 
 def test_a_folder_that_no_topic_knows_is_kept(broker: BrokerProcess) -> None:

@@ -170,7 +170,7 @@ def test_other_clients_delete_records(broker: BrokerProcess) -> None:
         other.delete_records({KafkaPythonPartition("shared", 0): 6})
     finally:
         other.close()
-    command = [str(LAKELOG), "topic", "delete-records", "shared", "--before", "-2", "--yes"]
+    command = [LAKELOG, "topic", "delete-records", "shared", "--before", "-2", "--yes"]
     done = subprocess.run(
         [*command, "-b", broker.bootstrap, "-f", "json"], capture_output=True, check=True
     )
@@ -275,7 +275,7 @@ def test_a_poisoned_partition_can_be_read_on(tmp_path: Path) -> None:
         assert produce(wire, "poisoned", batch_of(b"behind")).error_code == 0
 
         def lakelog(*words: str) -> subprocess.CompletedProcess[str]:
-            command = [str(LAKELOG), *words, "-b", broker.bootstrap]
+            command = [LAKELOG, *words, "-b", broker.bootstrap]
             return subprocess.run(command, capture_output=True, text=True, check=False)
 
         stopped = lakelog("consume", "poisoned", "-o", "start", "-e")

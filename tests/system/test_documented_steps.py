@@ -31,7 +31,7 @@ _STATUS = {
 
 
 def environment(**more: str) -> dict[str, str]:
-    path = f"{LAKELOG.parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{Path(LAKELOG).parent}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"NO_COLOR": "1", "PATH": path} | more
 
 
@@ -130,9 +130,7 @@ def test_the_examples_of_the_command_page(
             if noun[1] in _ELSEWHERE:
                 continue
             if _WAITS.fullmatch(command):
-                until_it_waits(
-                    Shell(broker.bootstrap), command.replace("lakelog", str(LAKELOG)), folder
-                )
+                until_it_waits(Shell(broker.bootstrap), command.replace("lakelog", LAKELOG), folder)
                 continue
             done = run(command, folder, variables)
             assert done.returncode == _STATUS.get(command, 0), f"{command}: {done.stderr}"

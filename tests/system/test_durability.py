@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import BrokerProcess
+from delivered import delivered
 
 COUNT = 200
 
@@ -40,7 +41,7 @@ def read_all(bootstrap: str, topic: str, *, commit: bool) -> list[bytes]:
             assert message is not None, f"nothing more after {len(found)} records"
             error = message.error()
             if error is None:
-                found.append(message.value())
+                found.append(delivered(message).value)
             elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                 if commit and found:
                     consumer.commit(asynchronous=False)
@@ -52,7 +53,7 @@ def read_all(bootstrap: str, topic: str, *, commit: bool) -> list[bytes]:
 def test_records_transactions_and_offsets(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
-    failures: list[object] = []
+    errors: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "transactional.id": "orders"}
     )
@@ -61,10 +62,10 @@ def test_records_transactions_and_offsets(broker: BrokerProcess) -> None:
         producer.begin_transaction()
         for i in range(COUNT):
             value = f"{commits}-{i}".encode()
-            producer.produce("orders", value, on_delivery=lambda e, _: e and failures.append(e))
+            producer.produce("orders", value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(60) == 0
         (producer.commit_transaction if commits else producer.abort_transaction)(60)
-    assert not failures
+    assert not any(errors)
 
     wanted = [f"True-{i}".encode() for i in range(COUNT)] * 2
     assert read_all(broker.bootstrap, "orders", commit=True) == wanted

@@ -18,7 +18,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopics
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from wire_client import WireClient, batch_of, create_topic, produce
 
 OFFSETS = "__consumer_offsets"
@@ -54,7 +54,7 @@ def commit(wire: WireClient, group: str, offset: int) -> None:
 
 def committed(wire: WireClient) -> list[int]:
     """Each group's offset, -1 for none."""
-    topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
     found = []
     for group in GROUPS:
         response = wire.call(OffsetFetchRequest(group_id=group, topics=topics), 7)

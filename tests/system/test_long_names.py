@@ -97,7 +97,7 @@ def test_librdkafka_with_a_long_client_id(bootstrap: str, topic: str) -> None:
         consumer.subscribe([topic])
         got = [message.value() for message in consumer.consume(100, timeout=60)]
         consumer.commit(asynchronous=False)
-        admin = AdminClient(common)
+        admin = AdminClient({**common})
         described = admin.describe_consumer_groups([group])[group].result(60)
         assert [member.client_id for member in described.members] == [client_id]
         wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]

@@ -215,7 +215,7 @@ def test_health_and_version(broker: BrokerProcess, endpoint: Endpoint) -> None:
 
 def test_requests_of_a_client_are_watched(broker: BrokerProcess, endpoint: Endpoint) -> None:
     def watch(*options: str) -> subprocess.Popen[str]:
-        command = [str(LAKELOG), "debug", "requests", "--tail", "--http", endpoint.address]
+        command = [LAKELOG, "debug", "requests", "--tail", "--http", endpoint.address]
         return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
 
     def is_done() -> bool:

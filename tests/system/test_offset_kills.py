@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopics
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from wire_client import WireClient, create_topic
 
 PARTITIONS = 40
@@ -59,7 +60,7 @@ def commit(wire: WireClient, group: str, offset: int, *, retention_ms: int = -1)
 def offsets(wire: WireClient, group: str) -> list[int] | None:
     """Of every partition, -1 for none; nothing while the coordinator is not ready."""
     wire.call(FindCoordinatorRequest(key=group), 3)
-    topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[*range(PARTITIONS)])]
+    topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[*range(PARTITIONS)])]
     answer = wire.call(OffsetFetchRequest(group_id=group, topics=topics), 7)
     if answer.error_code in _NOT_READY:
         return None
@@ -71,7 +72,7 @@ def offsets(wire: WireClient, group: str) -> list[int] | None:
 
 def state(broker: BrokerProcess, groups: list[str]) -> dict[str, list[int]]:
     with WireClient(broker.bootstrap) as wire:
-        return {group: eventually(lambda group=group: offsets(wire, group)) for group in groups}
+        return {group: eventually(partial(offsets, wire, group)) for group in groups}
 
 
 def test_kip_211_a_kill_while_offsets_expire(broker: BrokerProcess) -> None:
@@ -81,7 +82,7 @@ def test_kip_211_a_kill_while_offsets_expire(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap) as wire:
         for number, group in enumerate(groups):
             retention_ms = -1 if number % 3 == 0 else 100 + 150 * number
-            eventually(lambda g=group, r=retention_ms: commit(wire, g, 5, retention_ms=r))
+            eventually(partial(commit, wire, group, 5, retention_ms=retention_ms))
     kept = groups[::3]
     gone: set[str] = set()
     for _ in range(4):

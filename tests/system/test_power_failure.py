@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import BrokerProcess
+from delivered import delivered
 from recorded_disk import after_power_failure, read_calls
 
 TOPIC = "orders"
@@ -56,12 +57,12 @@ def write(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(TOPIC, 1, 1, config={"internal.segment.bytes": "3000"})
     admin.create_topics([topic])[TOPIC].result(TIMEOUT_S)
-    failures: list[object] = []
+    errors: list[confluent_kafka.KafkaError | None] = []
 
     def send(producer: confluent_kafka.Producer, what: str) -> None:
         for number in range(COUNT):
             value = f"{what} {number:>60}".encode()
-            producer.produce(TOPIC, value, on_delivery=lambda e, _: e and failures.append(e))
+            producer.produce(TOPIC, value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(TIMEOUT_S) == 0
 
     producer = confluent_kafka.Producer(
@@ -76,7 +77,7 @@ def write(bootstrap: str) -> None:
     send(
         confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": "all", **SMALL}), "plain"
     )
-    assert not failures
+    assert not any(errors)
 
 
 def read_all(bootstrap: str, group: str = "readers") -> list[str]:
@@ -102,7 +103,7 @@ def read_all(bootstrap: str, group: str = "readers") -> list[str]:
             assert message is not None, f"nothing more after {len(found)} records"
             error = message.error()
             if error is None:
-                found.append(message.value().split()[0].decode())
+                found.append(delivered(message).value.split()[0].decode())
             elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                 if found:
                     consumer.commit(asynchronous=False)

@@ -12,6 +12,7 @@ import kafka
 import pytest
 
 from broker_process import BrokerProcess, eventually
+from delivered import delivered
 from file_oracle import check_data_folder
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
@@ -299,7 +300,7 @@ def _confluent(bootstrap: str, topic: str) -> list[bytes]:
             if error is not None:
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 return values
-            values.append(message.value())
+            values.append(delivered(message).value)
     finally:
         consumer.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def describe(broker: BrokerProcess, *ids: str) -> list[TransactionState]:
     return response.transaction_states
 
 
+def _is_committed(broker: BrokerProcess, transactional_id: str) -> bool:
+    return describe(broker, transactional_id)[0].transaction_state == "CompleteCommit"
+
+
 def test_killed_as_soon_as_the_commit_is_acknowledged(broker: BrokerProcess) -> None:
     """The decision is in the log; the markers may or may not be: the next start sees to them."""
     for number in range(ROUNDS):
@@ -54,9 +59,7 @@ def test_killed_as_soon_as_the_commit_is_acknowledged(broker: BrokerProcess) -> 
         identity = producer._identity
         producer.close()
         broker.restart()
-        eventually(
-            lambda n=number: describe(broker, f"t{n}")[0].transaction_state == "CompleteCommit"
-        )
+        eventually(partial(_is_committed, broker, f"t{number}"))
         (found,) = describe(broker, f"t{number}")
         assert (found.producer_id, found.producer_epoch) == identity
         expected = [b"%d" % n for n in range(number + 1)] * PARTITIONS

@@ -117,9 +117,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], st
         path = source.joinpath(*planted.importer.split(".")).with_suffix(".py")
         with path.open("a") as file:
             file.write(f"\nimport {planted.imported}\n")
-    package = source.joinpath(*_NEW_PACKAGE.split("."))
-    package.mkdir()
-    (package / "__init__.py").touch()
+    room = source.joinpath(*_NEW_PACKAGE.split("."))
+    room.mkdir()
+    (room / "__init__.py").touch()
     return _lint(source)
 
 

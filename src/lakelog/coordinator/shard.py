@@ -12,7 +12,7 @@ state is lost with the shard.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -108,7 +108,7 @@ class Shard(Protocol[R]):
 class Reply(Protocol[T_co]):
     """A response that may come later, such as an `asyncio.Future`. A caller may cancel it."""
 
-    def __await__(self) -> Any: ...
+    def __await__(self) -> Generator[Any, None, T_co]: ...
 
     def done(self) -> bool: ...
 

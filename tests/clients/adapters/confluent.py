@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka import TopicPartition
 from confluent_kafka import admin as rd
 
-from clients.adapters.api import GroupDescription, Headers, Received, Sent
+from clients.adapters.api import GroupDescription, Received, Sent
 
 TIMEOUT_S = 60.0
 
@@ -217,12 +217,15 @@ def _noting(results: list[Any], index: int) -> Any:
 def _received(message: confluent_kafka.Message) -> Received:
     if error := message.error():
         raise confluent_kafka.KafkaException(error)
-    headers: Headers = tuple(message.headers() or ())
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    headers: Any = message.headers() or ()  # typed as a dict of texts, too, which it never is
     return Received(
-        message.partition(),
-        message.offset(),
+        partition,
+        offset,
         message.timestamp()[1],
         message.key(),
         message.value(),
-        headers,
+        tuple(headers),
     )

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as RdPartition
 from broker_process import eventually
 from clients.adapters.aio import LOOP
 from clients.adapters.kafka_python import JOINING_MS
+from delivered import delivered
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
 from lakelog.protocol.list_transactions import ListTransactionsRequest
@@ -116,7 +117,7 @@ class ConfluentTransactional:
             self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:
-            return [(m.partition(), m.offset(), m.value()) for m in self.consumer.consume(100, 0.2)]
+            return [delivered(message) for message in self.consumer.consume(100, 0.2)]
 
         def close(self) -> None:
             self.consumer.close()
@@ -324,12 +325,15 @@ def read_all(bootstrap: str, topic: str, isolation: str, partitions: int = 1) ->
         while len(ended) < partitions:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, "the partitions did not come to their ends"
-            if message.error() is None:
-                found[message.partition()].append(message.value())
-            elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
+            error, partition = message.error(), message.partition()
+            if error is None:
+                record = delivered(message)
+                found[record.partition].append(record.value)
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                assert partition is not None
+                ended.add(partition)
             else:
-                raise confluent_kafka.KafkaException(message.error())
+                raise confluent_kafka.KafkaException(error)
     finally:
         consumer.close()
     return [value for index in range(partitions) for value in found[index]]

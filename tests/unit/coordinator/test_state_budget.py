@@ -282,7 +282,7 @@ async def test_joins_beyond_the_budget_are_rejected_and_existing_members_continu
     more = Consumer(world, "m", topics=["x" * 5000 + str(each) for each in range(20)], group="c")
     refused = await more.beat()
     assert refused.error_code == FULL
-    assert "lakelog.coordinator.state.max.bytes" in refused.error_message
+    assert "lakelog.coordinator.state.max.bytes" in (refused.error_message or "")
 
     group, member = joined.popitem()
     await leave(world, (member.member_id, None), group=group)
@@ -318,8 +318,8 @@ async def test_an_assignment_is_accepted_when_there_is_room_again(world: World) 
         await leave(world, (member_id, None), group=group)
     again = await join(world, joined.member_id, group="a", version=3)
     assert again.error_code == 0
-    answer = await sync(world, again, given, group="a")
-    assert (answer.error_code, len(answer.assignment)) == (0, 120_000)
+    synced = await sync(world, again, given, group="a")
+    assert (synced.error_code, len(synced.assignment)) == (0, 120_000)
 
 
 @in_world()

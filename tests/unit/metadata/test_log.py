@@ -555,7 +555,12 @@ def test_changes_reported_during_the_start_wait_for_its_end(tmp_path: Path) -> N
         store.read = read  # type: ignore[method-assign]
         second = world.log(store, 2)
         followed = asyncio.Event()
-        second.subscribe(Follower(lambda old, new, records: new.end == 2 and followed.set()))
+
+        def follow(old: object, new: MetadataImage, records: object) -> None:
+            if new.end == 2:
+                followed.set()
+
+        second.subscribe(Follower(follow))
         await second.open(create=False)
         await followed.wait()
         assert reads[:4] == ["begin", "end"] * 2

@@ -105,7 +105,7 @@ def structs(module_name: str) -> list[type[Struct]]:
 def expected_annotation(field: Field) -> Any:
     names: dict[str, Any] = {"bool": bool, "float64": float, "string": str, "uuid": bytes}
     base = field.struct or names.get(field.type_name, int)
-    return list[base] if field.is_array else base
+    return types.GenericAlias(list, base) if field.is_array else base
 
 
 @pytest.mark.parametrize("name", MODULES)

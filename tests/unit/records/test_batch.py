@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lakelog.records.batch import (
@@ -16,7 +18,7 @@ from lakelog.records.compression import Codec
 from lakelog.records.record import decode_records
 
 
-def make(count: int = 3, codec: int = Codec.NONE, **build: int) -> bytearray:
+def make(count: int = 3, codec: int = Codec.NONE, **build: Any) -> bytearray:
     builder = BatchBuilder(codec)
     for index in range(count):
         builder.append(1_000 + index, b"k%d" % index, b"v" * index)
@@ -80,7 +82,7 @@ def test_every_changed_byte_after_the_checksum_is_noticed() -> None:
 def test_batches_are_cut_apart_and_a_trailing_part_is_left_out() -> None:
     first, second = make(1), make(2)
     both = first + second
-    found = [(header.records_count, bytes(batch)) for header, batch in iter_batches(both)]
+    found = [(header.records_count, bytearray(batch)) for header, batch in iter_batches(both)]
     assert found == [(1, first), (2, second)]
     assert [header.records_count for header, _ in iter_batches(both[:-1])] == [1]
     assert list(iter_batches(first[:30])) == []

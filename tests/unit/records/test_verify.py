@@ -64,8 +64,8 @@ _RECORDS = st.lists(
 
 @given(records=_RECORDS)
 def test_built_batches_are_valid(
-    records: list[tuple[int, bytes | None, bytes | None, list]],
-) -> None:  # type: ignore[type-arg]
+    records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+) -> None:
     builder = BatchBuilder()
     for delta, key, value, headers in records:
         builder.append(NOW + delta, key, value, headers)

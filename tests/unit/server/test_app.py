@@ -438,7 +438,7 @@ def test_a_start_that_is_cancelled_leaves_the_folder_clean(tmp_path: Path) -> No
                 reached.set()
             return offload(lane, work)
 
-        running.tasks.offload = watched  # type: ignore[method-assign, assignment]
+        running.tasks.offload = watched  # type: ignore[method-assign]
         starting = asyncio.ensure_future(running.server.start())
         await reached.wait()
         starting.cancel()

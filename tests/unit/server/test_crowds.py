@@ -22,7 +22,7 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
-from lakelog.server.handlers.fetch import PendingFetch
+from lakelog.server.fetches.pending import PendingFetch
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
 

@@ -63,7 +63,7 @@ def broker_on(disk: MemoryDisk, reserve: int) -> SocketlessBroker:
         return store.handle(InPlace(asyncio.get_running_loop()), lambda: True)
 
     size = {"lakelog_disk_reserve_bytes": str(reserve)}
-    return SocketlessBroker(DATA, disk, metadata=metadata, **SETTINGS, **size)
+    return SocketlessBroker(DATA, disk, metadata=metadata, settings=SETTINGS | size)
 
 
 async def create(broker: SocketlessBroker, segment_bytes: int) -> Partition:

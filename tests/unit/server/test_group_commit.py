@@ -86,7 +86,7 @@ class World:
     def __init__(self, data: Path, **settings: str) -> None:
         self.gate = Gate()
         settings = {"log_durability": "fsync", **settings}
-        self.broker = SocketlessBroker(data, GatedDisk(self.gate), **settings)
+        self.broker = SocketlessBroker(data, GatedDisk(self.gate), settings=settings)
 
     async def start(self) -> None:
         await self.broker.start()

@@ -17,6 +17,7 @@ from counted_work import work_run
 from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.wire.framing import encode_request
+from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, make_batch
 from wire_client import fetch_request, produce_request
@@ -39,7 +40,7 @@ RECORDED = {
 """Calls, which are the same in all versions of Python, and the bytecodes of each of `VERSIONS`."""
 
 
-def frame(message: object, version: int) -> bytes:
+def frame(message: Message, version: int) -> bytes:
     return b"".join(encode_request(api_for(type(message)), version, 1, "test", message))
 
 

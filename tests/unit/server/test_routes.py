@@ -27,7 +27,7 @@ def test_a_handler_module_is_named_by_its_api_and_says_so_first(name: str) -> No
     module = import_module(f"lakelog.server.handlers.{name}")
     api = module.API.api
     assert _snake(api.name) == name
-    assert module.__doc__.startswith(f"{api.name} ({api.key}): ")
+    assert (module.__doc__ or "").startswith(f"{api.name} ({api.key}): ")
     assert module.API.handle is module.handle
 
 

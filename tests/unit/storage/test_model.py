@@ -226,7 +226,7 @@ def test_a_failed_write_leaves_no_trace(skip: int) -> None:
     disk = store.disk
     assert isinstance(disk, MemoryDisk)
     disk.fail("write", errno.ENOSPC, suffix=".log", skip=skip, partial=25)
-    written = []
+    written: list[bytes] = []
     failures = 0
     while len(written) < 30:
         batch = make_batch(1 + len(written) % 3, producer=(5, 0, log.log_end_offset))

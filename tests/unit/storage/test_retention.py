@@ -237,7 +237,7 @@ def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_
     for _ in range(6):
         append(log, make_batch())
     log.config = LogConfig(retention_bytes=2 * size, retention_ms=-1)
-    store.disk.fail("name", errno.EIO, skip=skip)
+    store.memory_disk.fail("name", errno.EIO, skip=skip)
     with pytest.raises(OSError, match="Errno"):
         log.delete_old_segments(NOW)
     assert log.log_start_offset == 4 >= bases(log)[0], "offsets before the start are out of range"

@@ -82,7 +82,7 @@ def test_misspelt_fields_are_refused() -> None:
 
 def test_constructors_take_keywords_only() -> None:
     with pytest.raises(TypeError):
-        Point(1, 2)  # type: ignore[misc]
+        Point(1, 2)  # type: ignore[call-arg]
 
 
 def test_equality_is_by_class_and_fields() -> None:

@@ -11,7 +11,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction import coordinator, producers
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
-from lakelog.coordinator.transaction.state import EPOCH_LAST
+from lakelog.coordinator.transaction.state import EPOCH_LAST, TransactionVersion
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world, run
 
 NONE = ErrorCode.NONE
@@ -25,7 +25,7 @@ def before(producer: Producer) -> Producer:
     return Producer(producer.producer_id, producer.epoch - 1)
 
 
-async def in_state(world: World, state: str, version: int) -> Producer:
+async def in_state(world: World, state: str, version: TransactionVersion) -> Producer:
     """Bring the transactional id into a state; return the producer that may continue."""
     producer = await world.ready()
     if state == "Empty":

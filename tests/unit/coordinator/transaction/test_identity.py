@@ -8,7 +8,12 @@ from dataclasses import replace
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.state import EPOCH_LAST, EPOCH_MAX, Transaction
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    Transaction,
+    TransactionVersion,
+)
 from lakelog.coordinator.transaction.transitions import needs_producer_id
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
@@ -119,7 +124,7 @@ async def test_a_producer_with_the_last_epoch_continues_with_a_new_id(world: Wor
 
 @pytest.mark.parametrize("version", [CLASSIC, BUMPING])
 @pytest.mark.parametrize("epoch", range(EPOCH_MAX - 4, EPOCH_MAX))
-def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
+def test_kafka_18660_epochs_never_overflow(version: TransactionVersion, epoch: int) -> None:
     """KAFKA-18660, KAFKA-19367: commits, aborts and timeouts around the last epoch."""
 
     @in_world()

@@ -56,7 +56,7 @@ async def test_a_newer_coordinator_ends_the_work_of_an_older_one(world: World) -
     async def write(markers: object) -> list[ErrorCode]:
         return [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 
-    world.markers.write = write  # type: ignore[method-assign, assignment]
+    world.markers.write = write  # type: ignore[method-assign]
     await world.end(producer, commit=True)
     await asyncio.sleep(60)
     assert world.state() == "PrepareCommit"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -87,10 +88,10 @@ class Client:
         except Given_up:
             self.model.count("given up")
 
-    async def again(self, ask: Callable[[], object]) -> ErrorCode:
+    async def again(self, ask: Callable[[], Awaitable[Any]]) -> ErrorCode:
         """Send a request, and retry retriable errors as a client does."""
         for _ in range(1000):
-            answer = await asyncio.wait_for(ask(), ANSWERED_WITHIN_S)  # type: ignore[arg-type]
+            answer = await asyncio.wait_for(ask(), ANSWERED_WITHIN_S)
             code = getattr(answer, "code", answer)
             if code not in RETRIED:
                 self.answer = answer
@@ -163,7 +164,7 @@ class Client:
             codes = await self.model.world.coordinator.verify(
                 self.transactional_id, *self.producer, [key], add=add
             )
-            return codes[key]  # type: ignore[no-any-return]
+            return codes[key]
 
         if await self.again(ask) is not ErrorCode.NONE:
             raise Given_up
@@ -180,7 +181,7 @@ class Client:
                 self.transactional_id, *self.producer, [key], add=self.version is BUMPING
             )
             if codes[key] is not ErrorCode.NONE:
-                return codes[key]  # type: ignore[no-any-return]
+                return codes[key]
             response = await world.groups.txn_offset_commit(self.offsets(offset), 5)
             return ErrorCode(response.topics[0].partitions[0].error_code)
 

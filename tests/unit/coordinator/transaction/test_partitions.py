@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, PartitionCodes
 from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
 from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from transaction_world import BUMPING, Producer, World, in_world
@@ -16,7 +17,9 @@ NONE = ErrorCode.NONE
 A, B = ("orders", 0), ("orders", 1)
 
 
-async def verify(world: World, producer: Producer, *keys: tuple[str, int], add: bool = False):
+async def verify(
+    world: World, producer: Producer, *keys: tuple[str, int], add: bool = False
+) -> PartitionCodes:
     return await world.coordinator.verify("t", *producer, keys, add=add)
 
 
@@ -100,7 +103,7 @@ async def test_the_topics_own_count_decides(world: World) -> None:
 # Queries
 
 
-def listed(world: World, **filters: object) -> ListTransactionsResponse:
+def listed(world: World, **filters: Any) -> ListTransactionsResponse:
     return world.coordinator.admin.list_transactions(ListTransactionsRequest(**filters))
 
 

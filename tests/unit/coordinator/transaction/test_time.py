@@ -8,13 +8,16 @@ import itertools
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.state import TransactionVersion
 from transaction_world import BUMPING, CLASSIC, World, in_world
 
 DAY_S = 24 * 3600
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(CLASSIC, 1), (BUMPING, 2)])
-def test_kip_664_a_transaction_is_aborted_at_its_timeout(version: int, epoch: int) -> None:
+def test_kip_664_a_transaction_is_aborted_at_its_timeout(
+    version: TransactionVersion, epoch: int
+) -> None:
     @in_world()
     async def scenario(world: World) -> None:
         producer = await world.ready(timeout_ms=5_000)

@@ -56,13 +56,13 @@ def _responses(sent: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-def _produce(number: int, topic: str, batch: bytes) -> bytes:
+def _produce(number: int, topic: str, batch: bytes | bytearray) -> bytes:
     return _frame(produce_request(topic, bytes(batch)), PRODUCE_VERSION, number)
 
 
 class World:
     def __init__(self, data: Path, **settings: str) -> None:
-        self.broker = SocketlessBroker(data, **settings)
+        self.broker = SocketlessBroker(data, settings=settings)
 
     async def start(self, **topics: dict[str, str]) -> None:
         await self.broker.start()

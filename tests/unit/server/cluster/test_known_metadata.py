@@ -78,7 +78,7 @@ def test_topics_that_are_named_are_answered_at_once_unless_one_is_to_be_made(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        broker = SocketlessBroker(tmp_path, auto_create_topics_enable="false")
+        broker = SocketlessBroker(tmp_path, settings={"auto_create_topics_enable": "false"})
         await broker.start()
         await _create(broker, "one")
         named = [MetadataRequestTopic(name=name) for name in ("one", "none")]

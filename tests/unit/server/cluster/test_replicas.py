@@ -70,8 +70,9 @@ class Node:
     def _revoke(self) -> None:
         self.revoked += 1
 
-    async def _checkpointed(self) -> None:
+    async def _checkpointed(self) -> bool:
         self.directory.write_checkpoints()
+        return True
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         done = asyncio.get_running_loop().create_future()
@@ -152,8 +153,12 @@ def test_a_recreated_topic_is_not_compared_with_old_recovery_points(
     old.log.flush()
     node.directory.write_checkpoints()
     again = topic("orders", PAYMENTS, 1)
-    for records in [[TopicRemoved(ORDERS), *again]] if at_once else [[TopicRemoved(ORDERS)], again]:
-        node.apply(records)
+    removed = [TopicRemoved(ORDERS)]
+    if at_once:
+        node.apply([*removed, *again])
+    else:
+        node.apply(removed)
+        node.apply(again)
     killed = Node(_killed(node.disk), node.image)
     assert killed.directory.failed == {}
     assert killed.partitions.find("orders", 0).log.log_end_offset == 0

@@ -233,7 +233,7 @@ def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_ri
         def __new__(cls, size: int) -> NoMemory:
             if size > 4096:
                 raise MemoryError
-            return super().__new__(cls, size)
+            return super().__new__(cls)
 
     monkeypatch.setattr(receive_buffer, "bytearray", NoMemory, raising=False)
     world.incoming += frame(request(1, size=300_000))

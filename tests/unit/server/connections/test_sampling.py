@@ -40,7 +40,7 @@ def run(
     **keys: str,
 ) -> None:
     async def main() -> None:
-        broker = SocketlessBroker(folder / "data", repeats=repeats, **keys)
+        broker = SocketlessBroker(folder / "data", repeats=repeats, settings=keys)
         await broker.start()
         try:
             await scenario(broker)

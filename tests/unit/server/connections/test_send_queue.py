@@ -115,7 +115,7 @@ def test_a_device_that_fails_ends_the_connection() -> None:
     sink.slices[request(1)] = found
     world.cold.add(0)
 
-    def fail(file: Any, offset: int, size: int) -> int:
+    def fail(file: Any, offset: int, size: int) -> bool:
         raise OSError("the device")
 
     world.read_ahead = fail  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ def test_a_session_names_its_client_by_host_and_port() -> None:
 
 def test_a_client_that_is_gone_has_no_session() -> None:
     class Gone(FakeWorld):
-        def getpeername(self) -> None:  # type: ignore[override]
+        def getpeername(self) -> None:
             raise OSError("not connected")
 
     with pytest.raises(OSError, match="not connected"):

@@ -47,7 +47,7 @@ def append(log: Log, producer: tuple[int, int]) -> None:
 
 async def began(data: Path) -> int:
     """A broker that stops with transactions of a known and of an unknown producer id open."""
-    broker = SocketlessBroker(data, seed=1, **SETTINGS)
+    broker = SocketlessBroker(data, seed=1, settings=SETTINGS)
     await broker.start()
     await create(broker, "t")
     topics: Any = broker.server.broker.topics
@@ -59,7 +59,8 @@ async def began(data: Path) -> int:
         append(log, (answer.producer_id, answer.producer_epoch))
         append(log, (4711, 3))
     await broker.stop()
-    return answer.producer_id
+    producer_id: int = answer.producer_id
+    return producer_id
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -71,7 +72,8 @@ def test_it_is_ended(
         producer_id = await began(tmp_path)
         if not clean:
             (tmp_path / CLEAN_SHUTDOWN).unlink()
-        broker = SocketlessBroker(tmp_path, seed=2, log_durability=durability, **SETTINGS)
+        settings = SETTINGS | {"log_durability": durability}
+        broker = SocketlessBroker(tmp_path, seed=2, settings=settings)
         with caplog.at_level(logging.WARNING):
             await broker.start()
             logs = [log_of(broker, "t"), log_of(broker, GROUP_TOPIC)]
@@ -102,7 +104,7 @@ def test_a_marker_that_finds_no_space_is_tried_again(
     async def scenario() -> None:
         await began(tmp_path)
         monkeypatch.setattr(Log, "append_marker", full_at_first)
-        broker = SocketlessBroker(tmp_path, seed=2, **SETTINGS)
+        broker = SocketlessBroker(tmp_path, seed=2, settings=SETTINGS)
         with caplog.at_level(logging.WARNING):
             await broker.start()
             logs = [log_of(broker, "t"), log_of(broker, GROUP_TOPIC)]

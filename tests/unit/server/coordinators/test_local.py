@@ -17,14 +17,15 @@ from socketless_broker import SocketlessBroker
 async def initialise(data: Path, durability: str, seed: int) -> int:
     """The producer id that a client is given by a broker that is started for it and stopped."""
     settings = {"log_durability": durability, "transaction_state_log_num_partitions": "1"}
-    broker = SocketlessBroker(data, seed=seed, **settings)
+    broker = SocketlessBroker(data, seed=seed, settings=settings)
     await broker.start()
     try:
         await broker.server.broker.topics.ensure_transaction_topic()
         request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
         answer = await broker.server.broker.transactions.init_producer_id(request)
         assert answer.code is ErrorCode.NONE
-        return answer.producer_id
+        producer_id: int = answer.producer_id
+        return producer_id
     finally:
         await broker.stop()
 

@@ -30,8 +30,8 @@ def test_a_refusal_has_one_line_with_its_reason(caplog: pytest.LogCaptureFixture
 
 def test_a_crowd_and_long_names_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
     refused = RefusedJoins(ManualClock())
-    names = (letter * 32_767 for letter in "gmch")
-    refusal = JoinRefusal(*names, FULL, "r" * 32_767)
+    group, member, client, host, reason = (letter * 32_767 for letter in "gmchr")
+    refusal = JoinRefusal(group, member, client, host, FULL, reason)
     for _ in range(2 * LINES_MAX):
         refused.note(refusal._replace(client_host="/10.0.0.1"))
     assert len(caplog.messages) == LINES_MAX

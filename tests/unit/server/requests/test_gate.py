@@ -255,7 +255,7 @@ _FAILING = {
 
 def _answering_functions() -> set[str]:
     """The functions of Produce and Fetch that answer, from the source."""
-    found = set()
+    found: set[str] = set()
     for room in _ROOMS:
         path = _PRODUCT / room
         for module in [path] if path.suffix else sorted(path.glob("*.py")):

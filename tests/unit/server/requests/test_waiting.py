@@ -259,6 +259,7 @@ def test_peers_that_do_not_read_are_closed_as_soon_as_their_responses_take_too_m
     monkeypatch.setattr(shared_limit, "UNREAD_MAX", most)
     large = MetadataResponse(topics=[MetadataResponseTopic(name="x" * 20_000)] * 100)
     highest = 0
+    broker: Any = None
 
     def answer(context: Context, request: Any) -> MetadataResponse:
         nonlocal highest
@@ -284,7 +285,6 @@ def test_peers_that_do_not_read_are_closed_as_soon_as_their_responses_take_too_m
                     peer.close()
         assert 4_000_000 < highest < most
 
-    broker: Any = None
     run(scenario)
 
 

@@ -18,6 +18,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.api import ProcessUsage
 from lakelog.server.upkeep import cleaner
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -106,6 +107,9 @@ class FakeProcesses:
             raise OSError("no more processes")
         self.children.append(FakeChild(self.disk, self.works.pop(0)))
         return self.children[-1]
+
+    def usage(self) -> ProcessUsage:
+        raise NotImplementedError
 
 
 class Bench:

@@ -295,7 +295,7 @@ async def test_only_a_checkpoint_that_frees_space_takes_the_reserve(broker: Brok
 
     broker.shortages.free_reserve = free_reserve  # type: ignore[method-assign]
     begin = broker.directory.begin_checkpoints
-    broker.directory.begin_checkpoints = lambda *_: FullDiskJob()  # type: ignore[method-assign,assignment,return-value]
+    broker.directory.begin_checkpoints = lambda *_: FullDiskJob()  # type: ignore[method-assign, assignment]
     assert not await broker.maintenance.checkpointed()
     assert freed == []
     assert not await broker.maintenance.checkpointed(from_reserve=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -18,12 +18,14 @@ from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady
 from storage_kit import NOW, Store, append, make_batch, memory_store
 
+T = TypeVar("T")
+
 BATCH_SIZE = len(make_batch(2))
 
 
 class ThreadsAtOnce:
-    def offload(self, lane: str, work: Callable[[], None]) -> Future[None]:
-        done: Future[None] = Future()
+    def offload(self, lane: str, work: Callable[[], T]) -> Future[T]:
+        done: Future[T] = Future()
         done.set_result(work())
         return done
 

@@ -38,7 +38,7 @@ def test_old_checkpoints_go_beside_a_run_that_takes_its_own_away(
             (tmp_path / "ends").rmdir()
         return now_s
 
-    monkeypatch.setattr(running.time, "time", end_the_other)
+    monkeypatch.setattr(time, "time", end_the_other)
     monkeypatch.setattr(Path, "glob", lambda self, _: [self / "ends", self / "old", self / "young"])
     running._remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["young"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from lakelog.spark.source.options import (
@@ -16,8 +18,8 @@ from lakelog.tables.topic.offsets import StreamOffset
 BASE = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a, b"}
 
 
-def parse(streaming: bool = False, **given: str) -> SourceOptions:
-    return parse_source_options(BASE | given, streaming=streaming)
+def parse(given: Mapping[str, str] | None = None, *, streaming: bool = False) -> SourceOptions:
+    return parse_source_options({**BASE, **(given or {})}, streaming=streaming)
 
 
 def test_defaults_are_the_official_connectors() -> None:
@@ -46,11 +48,11 @@ def test_positions_in_the_official_order_of_precedence() -> None:
         "startingOffsetsByTimestamp": '{"a": {"0": 6}}',
         "startingOffsets": '{"a": {"0": -2}}',
     }
-    assert parse(**everything).starting == AtTimestamp(5)
+    assert parse(everything).starting == AtTimestamp(5)
     del everything["startingTimestamp"]
-    assert parse(**everything).starting == AtTimestamps({"a": {0: 6}})
+    assert parse(everything).starting == AtTimestamps({"a": {0: 6}})
     del everything["startingOffsetsByTimestamp"]
-    assert parse(**everything).starting == StreamOffset({"a": {0: -2}})
+    assert parse(everything).starting == StreamOffset({"a": {0: -2}})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_positions_in_the_official_order_of_precedence() -> None:
 )
 def test_what_is_wrong_is_said(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
-        parse(**given)
+        parse(given)
 
 
 def test_the_brokers_are_required_and_so_is_one_way_to_choose_topics() -> None:
@@ -92,8 +94,8 @@ def test_a_bad_pattern_is_named_with_its_fault() -> None:
 
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(OptionError, match="a stream has no end"):
-        parse(streaming=True, endingTimestamp="5")
+        parse({"endingTimestamp": "5"}, streaming=True)
 
 
 def test_tuning_of_the_official_consumer_changes_nothing() -> None:
-    assert parse(**{"kafka.fetch.min.bytes": "5", "fetchOffset.numRetries": "3"}) == parse()
+    assert parse({"kafka.fetch.min.bytes": "5", "fetchOffset.numRetries": "3"}) == parse()

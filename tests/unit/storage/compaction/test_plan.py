@@ -97,8 +97,11 @@ def test_an_old_record_makes_a_log_due_whatever_its_ratio() -> None:
 
 def test_records_of_the_future_are_as_old_as_their_file() -> None:
     """KIP-937: a record from the year 2100 must not pin a compacted log either."""
-    lags = {"min_compaction_lag_ms": HOUR, "max_compaction_lag_ms": 2 * HOUR}
-    config = CONFIG._replace(**lags, message_timestamp_after_max_ms=1 << 62)
+    config = CONFIG._replace(
+        min_compaction_lag_ms=HOUR,
+        max_compaction_lag_ms=2 * HOUR,
+        message_timestamp_after_max_ms=1 << 62,
+    )
     store = memory_store(config)
     log = store.create()
     for _ in range(3):

@@ -91,7 +91,8 @@ def test_everything_survives_a_power_failure_after_it(monkeypatch: pytest.Monkey
     disk.crash()
     store.start()
     assert store.directory.clean
-    assert store.directory.failed == store.directory.recoveries == {}
+    assert not store.directory.failed
+    assert not store.directory.recoveries
     assert len(store.directory.logs) == len(batches)
     for key, log in store.directory.logs.items():
         assert read_batches(log) == [batches[key]]

@@ -177,7 +177,7 @@ def test_a_new_log_whose_topic_id_was_lost_with_the_power_makes_room(data: bytes
     store = memory_store()
     store.create()
     store.disk.write_atomic(FOLDER / "partition.metadata", data)
-    store.disk.kill()
+    store.memory_disk.kill()
     store.start()
     assert store.directory.failed == {}
     assert append(store.create(), make_batch()) == 0
@@ -194,8 +194,7 @@ def test_a_log_whose_topic_id_was_lost_with_the_power_makes_room_if_it_never_was
         store.directory.write_checkpoints()
         store.disk.remove(DATA / KNOWN_LOGS)
     store.disk.write_atomic(FOLDER / "partition.metadata", b"\0" * 43)
-    assert isinstance(store.disk, MemoryDisk)
-    store.disk.kill()
+    store.memory_disk.kill()
     directory = LogDirectory(DATA, store.disk, store.clock, SeededRandom(1))
     directory.open(None, 1)
     assert directory.load_logs(lambda *_: LogConfig(), {TOPIC_ID}, lambda _: TOPIC_ID) == {}
@@ -213,7 +212,7 @@ def test_a_new_log_does_not_inherit_the_recovery_point_of_a_stray_one() -> None:
     store.directory.write_checkpoints()
     store.directory.logs.clear()
     store.known = set()
-    store.disk.kill()
+    store.memory_disk.kill()
     store.start()
     store.known = {TOPIC_ID}
     assert store.create().log_end_offset == 0
@@ -243,7 +242,7 @@ def test_creation_that_broke_off_is_completed() -> None:
             finished = True
         except Exception:  # noqa: BLE001 - wherever it stops
             pass
-        store.disk.kill()
+        store.memory_disk.kill()
         store.start()
         assert store.directory.failed == {}
         log = store.directory.logs.get(("topic", 0)) or store.create()
@@ -288,8 +287,7 @@ def test_a_long_topic_name_fits_into_the_name_of_the_deleted() -> None:
 def test_deletion_is_resumed_after_a_kill() -> None:
     store = memory_store()
     store.directory.schedule_delete(store.create())
-    assert isinstance(store.disk, MemoryDisk)
-    store.disk.kill()
+    store.memory_disk.kill()
     store.start()
     assert store.directory.logs == {}
     assert store.directory.deletions.purge(NOW) == 1
@@ -335,8 +333,7 @@ def test_checkpoints_keep_the_entries_of_an_offline_log() -> None:
         each.advance_log_start(2)
         each.flush()
     store.directory.write_checkpoints({("topic", 0): 5, ("topic", 1): 5})
-    assert isinstance(store.disk, MemoryDisk)
-    store.disk.kill()
+    store.memory_disk.kill()
     store.disk.remove(other.folder / "partition.metadata")
     store.start()
     assert list(store.directory.failed) == [("topic", 1)]

@@ -27,11 +27,6 @@ def store() -> Store:
     return store
 
 
-def disk_of(store: Store) -> MemoryDisk:
-    assert isinstance(store.disk, MemoryDisk)
-    return store.disk
-
-
 def has_lost_after(store: Store, end: Callable[[], object]) -> bool:
     end()
     store.start()
@@ -39,7 +34,7 @@ def has_lost_after(store: Store, end: Callable[[], object]) -> bool:
 
 
 def test_a_killed_process_has_lost_nothing_and_the_power_may_take_all(store: Store) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     assert not has_lost_after(store, disk.kill)
     assert store.log.log_end_offset == 2
     store.directory.trust_page_cache()
@@ -49,7 +44,7 @@ def test_a_killed_process_has_lost_nothing_and_the_power_may_take_all(store: Sto
 def test_a_clean_stop_loses_nothing_even_in_a_power_failure_after_it(store: Store) -> None:
     def stop_and_boot() -> None:
         store.directory.close()
-        disk_of(store).crash()
+        store.memory_disk.crash()
 
     assert not has_lost_after(store, stop_and_boot)
 
@@ -59,7 +54,7 @@ def test_without_the_name_of_this_page_cache_it_is_not_believed(
     store: Store, content: bytes | None
 ) -> None:
     store.disk.remove(PATH) if content is None else store.disk.write_atomic(PATH, content)
-    assert has_lost_after(store, disk_of(store).kill)
+    assert has_lost_after(store, store.memory_disk.kill)
 
 
 def test_nor_if_the_kernel_does_not_name_it(
@@ -69,7 +64,7 @@ def test_nor_if_the_kernel_does_not_name_it(
         raise OSError(errno.ENOENT, "no such boot")
 
     monkeypatch.setattr(MemoryDisk, "page_cache_id", refuse)
-    assert has_lost_after(store, disk_of(store).kill)
+    assert has_lost_after(store, store.memory_disk.kill)
     assert "counts as a power failure" in caplog.text
     store.directory.trust_page_cache()
     assert "cannot be written" in caplog.text
@@ -80,14 +75,14 @@ def test_a_start_that_is_killed_before_it_has_noted_its_losses_is_not_believed(
     store: Store,
 ) -> None:
     """It may have cut a log, which the next start finds whole."""
-    assert not has_lost_after(store, disk_of(store).kill)
-    assert has_lost_after(store, disk_of(store).kill)
+    assert not has_lost_after(store, store.memory_disk.kill)
+    assert has_lost_after(store, store.memory_disk.kill)
     store.directory.trust_page_cache()
-    assert not has_lost_after(store, disk_of(store).kill)
+    assert not has_lost_after(store, store.memory_disk.kill)
 
 
 def test_the_file_is_durable_and_so_is_its_removal(store: Store) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     assert disk.copy_after_crash().exists(PATH)
     store.killed()
     assert not disk.copy_after_crash().exists(PATH)
@@ -95,7 +90,7 @@ def test_the_file_is_durable_and_so_is_its_removal(store: Store) -> None:
 
 @pytest.mark.parametrize("operation", ["write", "truncate", "sync"])
 def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operation: str) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     disk.fail(operation, errno.EIO, suffix=LOG)  # type: ignore[arg-type]
     file = store.log.segments.active.open().file
     calls = {"write": lambda: file.write_at(300, b"x"), "truncate": lambda: file.truncate(1)}
@@ -120,9 +115,10 @@ def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operatio
 def test_what_failed_without_touching_a_page_changes_nothing(
     store: Store, operation: str, code: int, believed: bool
 ) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     disk.fail(operation, code, suffix=LOG)  # type: ignore[arg-type]
     file = store.log.segments.active.open().file
+    calls: dict[str, Callable[[], object]]
     calls = {"write": lambda: file.write_at(300, b"x"), "read": lambda: file.read_at(0, 1)}
     with pytest.raises(OSError):
         calls.get(operation, file.sync)()
@@ -131,13 +127,13 @@ def test_what_failed_without_touching_a_page_changes_nothing(
 
 def test_a_failure_that_another_process_met_counts_too(store: Store) -> None:
     store.directory.distrust_page_cache()
-    assert has_lost_after(store, disk_of(store).kill)
+    assert has_lost_after(store, store.memory_disk.kill)
 
 
 def test_where_the_file_cannot_be_removed_the_log_says_so(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     disk.fail("sync", errno.EIO, times=2)
     with pytest.raises(OSError, match="Input/output"):
         store.log.segments.active.open().file.sync()
@@ -146,14 +142,14 @@ def test_where_the_file_cannot_be_removed_the_log_says_so(
 
 
 def test_what_recovery_cuts_is_lost_though_the_page_cache_is_the_same(store: Store) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     disk.flip(store.log.segments.active.path(LOG), 8 * 70)
     assert has_lost_after(store, disk.kill)
     assert store.log.log_end_offset == 0
 
 
 def test_so_is_what_a_failed_sync_leaves_in_doubt(store: Store) -> None:
-    disk = disk_of(store)
+    disk = store.memory_disk
     log = store.log
     job = log.begin_flush()
     assert job is not None
@@ -171,7 +167,7 @@ def test_so_is_a_log_that_is_offline() -> None:
     store.log.flush()
     store.directory.write_checkpoints()
     store.directory.trust_page_cache()
-    disk = disk_of(store)
+    disk = store.memory_disk
     disk.remove(store.log.segments[-1].path(LOG))
     assert has_lost_after(store, disk.kill)
     assert isinstance(store.directory.failed["topic", 0], CorruptLog)

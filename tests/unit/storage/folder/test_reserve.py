@@ -31,7 +31,7 @@ def test_it_is_allocated_when_there_is_plenty() -> None:
     reserve = opened(disk)
     assert not reserve.is_held
     reserve.renew()
-    assert reserve.is_held
+    assert (reserve.is_held, reserve.is_spent) == (True, False)
     assert disk.used == disk.size(DATA / RESERVE) == SIZE
     assert opened(disk).is_held
     tight = make_disk(4 * SIZE - 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_a_search_among_too_many_such_batches_gives_up(monkeypatch: pytest.Monke
     for _ in range(300):
         append(log, claiming(make_batch(1, size=100), NOW + 100))
     assert record_at(log, NOW) == (NOW, 0, 3)
-    for ask in (lambda: record_at(log, NOW + 50), lambda: newest_record(log)):
+    for ask in (partial(record_at, log, NOW + 50), partial(newest_record, log)):
         with pytest.raises(CorruptLog, match="no record with the time"):
             ask()
 
@@ -145,7 +147,7 @@ def test_only_much_that_is_compressed_is_handed_to_a_thread(
     builder.append(NOW, b"key", SeededRandom(1).bytes(size))
     append(log, builder.build())
     search = log.search_time(NOW)
-    steps = []
+    steps: list[Callable[[], object] | None] = []
     try:
         while True:
             work = next(search) if not steps or steps[-1] is None else search.send(steps[-1]())

@@ -144,7 +144,9 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch_and_kept_aside(keep: int) ->
     cut = FOLDER / f"{0:020d}.{position}.cut"
     assert store.disk.exists(cut) == (keep > 0)
     if keep:
-        assert store.disk.copy_after_crash().read(cut) == tail, "durable before it is cut off"
+        assert store.memory_disk.copy_after_crash().read(cut) == tail, (
+            "durable before it is cut off"
+        )
         assert store.directory.recoveries["topic", 0].bytes_cut == keep
 
 

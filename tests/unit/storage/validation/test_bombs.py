@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -30,15 +31,15 @@ LYING_CHUNKS = {
     "a snappy chunk of -1": XERIAL + b"\xff\xff\xff\xff" + bytes(100),
     "raw snappy of 2^31 - 1": b"\xff\xff\xff\xff\x07" + bytes(100),
 }
+
+
+def _bomb(codec: Codec) -> bytearray:
+    return batch_with(BOMBS[codec](ZEROS), codec)
+
+
 BATCHES: dict[str, Callable[[], bytearray]] = {
-    **{
-        codec.name.lower(): (lambda codec=codec: batch_with(BOMBS[codec](ZEROS), codec))
-        for codec in BOMBS
-    },
-    **{
-        name: (lambda content=content: batch_with(content, Codec.SNAPPY))
-        for name, content in LYING_CHUNKS.items()
-    },
+    **{codec.name.lower(): partial(_bomb, codec) for codec in BOMBS},
+    **{name: partial(batch_with, content, Codec.SNAPPY) for name, content in LYING_CHUNKS.items()},
 }
 
 
@@ -67,24 +68,24 @@ def _peak(work: Callable[[], object], *kinds: type[Exception]) -> int:
 def test_produced_to_a_topic_whose_records_are_looked_at(batch: bytearray) -> None:
     compacted = LogConfig(max_message_bytes=8 << 20, cleanup_policy=frozenset({"compact"}))
     log = memory_store(compacted).create()
-    work = lambda: log.append(batch, leader_epoch=1, now_ms=NOW)  # noqa: E731
-    assert _peak(work, SlowBatchError, KafkaError) < 2 * batches.DECODED_AT_ONCE + 2 * len(batch)
+    append = partial(log.append, batch, leader_epoch=1, now_ms=NOW)
+    assert _peak(append, SlowBatchError, KafkaError) < 2 * batches.DECODED_AT_ONCE + 2 * len(batch)
     header = read_header(batch)
-    work = lambda: batches.read_records(batch, header, compacted)  # noqa: E731
-    assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
+    read = partial(batches.read_records, batch, header, compacted)
+    assert _peak(read, KafkaError) < 2 * LIMIT + 2 * len(batch)
     assert log.log_end_offset == 0
 
 
 def test_produced_to_a_topic_with_a_codec_of_its_own(batch: bytearray) -> None:
     config = LogConfig(max_message_bytes=8 << 20, compression_type="uncompressed")
-    work = lambda: recompressed.recompressed(batch, config)  # noqa: E731
-    assert _peak(work, SlowBatchError) < 2 * batches.DECODED_AT_ONCE + 2 * len(batch)
+    at_once = partial(recompressed.recompressed, batch, config)
+    assert _peak(at_once, SlowBatchError) < 2 * batches.DECODED_AT_ONCE + 2 * len(batch)
     header = read_header(batch)
     with pytest.raises(KafkaError) as refusal:
         recompressed.recompressed_slowly(batch, header, config)
     assert refusal.value.code is ErrorCode.INVALID_RECORD
-    work = lambda: recompressed.recompressed_slowly(batch, header, config)  # noqa: E731
-    assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
+    slowly = partial(recompressed.recompressed_slowly, batch, header, config)
+    assert _peak(slowly, KafkaError) < 2 * LIMIT + 2 * len(batch)
 
 
 def test_a_topic_may_allow_less() -> None:
@@ -113,7 +114,7 @@ def test_a_topic_may_allow_less() -> None:
 def test_found_by_a_search_for_a_time(batch: bytearray) -> None:
     log = memory_store(LARGE).create()
     log.append(batch, leader_epoch=1, now_ms=NOW)
-    for search in (lambda: record_at(log, NOW), lambda: newest_record(log)):
+    for search in (partial(record_at, log, NOW), partial(newest_record, log)):
         tracemalloc.start()
         try:
             found = search()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ async def test_the_initial_wait_ends_at_the_rebalance_timeout(world: World) -> N
 
 @in_world(initial_rebalance_delay_ms=0)
 async def test_a_rebalance_waits_as_long_as_its_most_patient_member_asks_for(world: World) -> None:
-    short = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
+    short: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
     (leader,) = await form(world, 1, **short)
     other = join(world, await new_id(world), **short | {"rebalance_timeout_ms": 40_000})
     joined = [await join(world, leader.member_id, **short), await other]
@@ -457,7 +458,7 @@ async def test_a_new_member_does_not_wait_longer_than_the_limit_for_new_members(
     world: World,
 ) -> None:
     """Its client may no longer exist, but would be a member of the next generation."""
-    patient = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
+    patient: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
     (leader,) = await form(world, 1, **patient)
     newcomer = join(world, await new_id(world), **patient)
     started = world.clock.monotonic()

@@ -210,7 +210,8 @@ async def test_an_assignment_on_its_way_to_the_log_is_waited_for(world: World) -
 )
 def test_which_groups_may_go_up(policy: MigrationPolicy, protocol_type: str, code: int) -> None:
     async def scenario(world: World) -> None:
-        options = {"protocol_type": protocol_type, "protocols": (("range", subscription(["x"])),)}
+        protocols = (("range", subscription(["x"])),)
+        options: dict[str, Any] = {"protocol_type": protocol_type, "protocols": protocols}
         member_id = await new_id(world, **options)
         joined = await join(world, member_id, **options)
         await sync(world, joined, {member_id: assignment({})})

@@ -143,7 +143,10 @@ async def test_a_marker_of_another_producer_ends_nothing(world: World) -> None:
 @in_world()
 async def test_kip_447_fencing(world: World) -> None:
     joined, *_ = await form(world, 1)
-    member = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+    member: dict[str, Any] = {
+        "member_id": joined.member_id,
+        "generation_id_or_member_epoch": joined.generation_id,
+    }
     assert await txn_commit(world, 1, **member) == NONE
     for changes, code in (
         ({"generation_id_or_member_epoch": joined.generation_id - 1}, ErrorCode.ILLEGAL_GENERATION),
@@ -157,7 +160,7 @@ async def test_kip_447_fencing(world: World) -> None:
 @in_world()
 async def test_a_static_member_that_was_replaced_is_fenced(world: World) -> None:
     joined = await join(world, instance_id="rock")
-    fields = {
+    fields: dict[str, Any] = {
         "member_id": "before",
         "group_instance_id": "rock",
         "generation_id_or_member_epoch": joined.generation_id,
@@ -172,8 +175,11 @@ async def test_a_member_without_a_generation_is_checked_while_there_are_members(
     (member,) = await form(world, 1)
     assert await txn_commit(world, 5, member_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
     await leave(world, (member.member_id, None))
-    late = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
-    assert await txn_commit(world, 6, **late) == ErrorCode.UNKNOWN_MEMBER_ID
+    generation_id = member.generation_id
+    late = txn_commit(
+        world, 6, member_id=member.member_id, generation_id_or_member_epoch=generation_id
+    )
+    assert await late == ErrorCode.UNKNOWN_MEMBER_ID
     assert await txn_commit(world, 7, member_id="stranger") == NONE
 
 
@@ -189,8 +195,10 @@ async def test_a_client_that_names_no_member_is_fenced_by_its_epoch_alone(world:
 def test_a_generation_of_a_group_that_does_not_exist(version: int, code: ErrorCode) -> None:
     @in_world()
     async def scenario(world: World) -> None:
-        fields = {"generation_id_or_member_epoch": 1, "member_id": "m"}
-        assert await txn_commit(world, 1, version=version, **fields) == code
+        commit = txn_commit(
+            world, 1, version=version, generation_id_or_member_epoch=1, member_id="m"
+        )
+        assert await commit == code
 
     scenario()
 
