@@ -41,8 +41,14 @@ def test_apis_are_advertised_in_the_served_versions_except_produce() -> None:
     assert ranges == declared | {0: (0, declared[0][1])}
 
 
-def _served(**options: str) -> ServedApi[Any]:
-    return ServedApi(HeartbeatRequest, lambda *_: None, done="Everything.", **options)
+def _served(versions: str | None = None, advertised: str | None = None) -> ServedApi[Any]:
+    return ServedApi(
+        HeartbeatRequest,
+        lambda *_: None,
+        done="Everything.",
+        versions=versions,
+        advertised=advertised,
+    )
 
 
 def test_a_handler_may_serve_fewer_versions_than_the_protocol_declares() -> None:
