@@ -38,6 +38,8 @@ class CallTrace:
         self._repeated = 0
         """Running functions at and below a repeated call."""
         self._files: list[str] = []
+        self._sequence: list[tuple[int, str, str]] = []
+        """Depth, path below `src/lakelog` and name of each function that `files` counts."""
         self._calls = 0
         self._answered = (0, 0)
 
@@ -59,6 +61,9 @@ class CallTrace:
             self._repeated += 1
             return
         self._called[-1].add(code)
+        self._sequence.append(
+            (len(self._called) - 1, code.co_filename.removeprefix(_SOURCE), code.co_qualname)
+        )
         self._called.append(set())
         self._files.append(code.co_filename)
 
@@ -76,3 +81,18 @@ class CallTrace:
         moves = sum(file != before for file, before in zip(files, ["", *files], strict=False))
         distinct = len(set(files))
         return [str(figure) for figure in (distinct, moves, moves - distinct, calls)]
+
+    def sequence(self, *, to_answer: bool) -> list[str]:
+        """Return one line for each counted call, indented by its depth.
+
+        A line that moves to another file names the file; `<-` marks a return to an earlier one.
+        """
+        end = self._answered[0] if to_answer else len(self._files)
+        lines, seen, before = [], set[str](), ""
+        for depth, path, name in self._sequence[:end]:
+            mark = "  " if path == before else "<-" if path in seen else "->"
+            where = "" if path == before else f"  {path}"
+            lines.append(f"{mark} {'  ' * depth}{name}{where}")
+            seen.add(path)
+            before = path
+        return lines

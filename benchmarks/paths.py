@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
@@ -122,44 +122,57 @@ class Client:
         assert response.error_code == 0, response
 
 
-def _row(request: str, case: str, trace: CallTrace, *, to_answer: bool = True) -> list[str]:
-    return [request, case, *trace.figures(to_answer=to_answer)]
+class Way(NamedTuple):
+    """The traced way of one request."""
+
+    request: str
+    case: str
+    trace: CallTrace
+    to_answer: bool = True
+    """Whether the way ends with the answer."""
+
+    def row(self) -> list[str]:
+        return [self.request, self.case, *self.trace.figures(to_answer=self.to_answer)]
+
+    def __str__(self) -> str:
+        lines = self.trace.sequence(to_answer=self.to_answer)
+        return "\n".join([f"{self.request}, {self.case}", *lines, ""])
 
 
-async def _decoded(client: Client) -> list[list[str]]:
+async def _decoded(client: Client) -> list[Way]:
     await client.produce(_SETTLED)
-    rows = [_row("Produce", "decoded", client.trace)]
+    ways = [Way("Produce", "decoded", client.trace)]
     await client.fetch(_SETTLED)
-    rows.append(_row("Fetch", "decoded", client.trace))
+    ways.append(Way("Fetch", "decoded", client.trace))
     await client.fetch(_SETTLED, in_session=True)
-    rows.append(_row("Fetch", "decoded, in a session", client.trace))
+    ways.append(Way("Fetch", "decoded, in a session", client.trace))
     await client.transaction("before")
     produced, ended = await client.transaction("traced")
-    rows.append(_row("Produce", "first of a transaction", produced))
-    rows.append(_row("EndTxn", "to the answer", ended))
-    rows.append(_row("EndTxn", "with its markers", ended, to_answer=False))
+    ways.append(Way("Produce", "first of a transaction", produced))
+    ways.append(Way("EndTxn", "to the answer", ended))
+    ways.append(Way("EndTxn", "with its markers", ended, to_answer=False))
     for version in (3, 9):
         for group in ("before", "traced"):
             await client.join(f"{group} {version}", version)
-        rows.append(_row("JoinGroup", f"first member, version {version}", client.trace))
-    return rows
+        ways.append(Way("JoinGroup", f"first member, version {version}", client.trace))
+    return ways
 
 
-async def _learned(client: Client) -> list[list[str]]:
+async def _learned(client: Client) -> list[Way]:
     await client.produce()
     client.broker.connect()
     await client.produce()
-    rows = [_row("Produce", "first of a connection", client.trace)]
+    ways = [Way("Produce", "first of a connection", client.trace)]
     await client.produce(_SETTLED)
-    rows.append(_row("Produce", "repeated", client.trace))
+    ways.append(Way("Produce", "repeated", client.trace))
     await client.fetch(_SETTLED)
-    rows.append(_row("Fetch", "repeated", client.trace))
+    ways.append(Way("Fetch", "repeated", client.trace))
     await client.fetch(_SETTLED, in_session=True)
-    rows.append(_row("Fetch", "repeated, in a session", client.trace))
-    return rows
+    ways.append(Way("Fetch", "repeated, in a session", client.trace))
+    return ways
 
 
-async def _measure(folder: Path, *, repeats: bool) -> list[list[str]]:
+async def _measure(folder: Path, *, repeats: bool) -> list[Way]:
     broker = SocketlessBroker(
         folder, repeats=repeats, settings={"group_initial_rebalance_delay_ms": "1"}
     )
@@ -189,11 +202,16 @@ def _suspend_upkeep(broker: SocketlessBroker) -> None:
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks/paths.py", description=__doc__)
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
+    parser.add_argument("--sequence", metavar="REQUEST", help="print its calls in their order")
     options = parser.parse_args(argv)
-    rows = []
+    ways = []
     for repeats in (False, True):
         with tempfile.TemporaryDirectory() as folder:
-            rows += asyncio.run(_measure(Path(folder), repeats=repeats))
+            ways += asyncio.run(_measure(Path(folder), repeats=repeats))
+    if options.sequence:
+        print(*(way for way in ways if way.request == options.sequence), sep="\n")
+        return
+    rows = [way.row() for way in ways]
     tables = [Table(("request", "case", *COLUMNS), rows, len(rows))]
     show(tables)
     if options.record:
