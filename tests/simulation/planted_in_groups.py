@@ -12,10 +12,10 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.consumer import heartbeat as consumer_heartbeat
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
-from lakelog.coordinator.group.offsets import cleanup
 from lakelog.coordinator.group.offsets import fetch as offset_fetch
 from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.records import OffsetCommitKey
+from lakelog.coordinator.group.records.offset import OffsetCommitKey
+from lakelog.coordinator.group.removal import cleanup
 from lakelog.coordinator.shard import Result
 from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug

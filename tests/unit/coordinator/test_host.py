@@ -13,7 +13,8 @@ from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator import host
-from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
+from lakelog.coordinator.group.records.codec import encode_record
+from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
 

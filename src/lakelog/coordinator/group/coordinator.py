@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join import Join, request_size, with_protocol_name
+from lakelog.coordinator.group.classic.join import Join
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
@@ -26,7 +26,7 @@ from lakelog.coordinator.group.offsets.commit import refuse_commit
 from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
-from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.records.codec import Decision
 from lakelog.coordinator.group.refusal import (
     SUBSCRIPTION_TOO_LARGE,
     JoinRefusal,
@@ -258,28 +258,16 @@ class GroupCoordinator:
     ) -> Reply[JoinGroupResponse]:
         """Decide JoinGroup; DescribeGroups shows `client_host`, which is `/` and the address."""
         future = self._tasks.future()
-
-        def reply(response: JoinGroupResponse) -> None:
-            settle(future, with_protocol_name(response, version))
-
-        def refuse(code: ErrorCode) -> None:
-            reply(JoinGroupResponse(error_code=code, member_id=request.member_id))
-
-        def explain(code: ErrorCode, reason: str) -> None:
-            ids = (request.group_id, request.member_id, client_id, client_host)
-            self._join_refused(JoinRefusal(*ids, code, reason))
-
+        answer = partial(settle, future)
+        join = Join.of(request, version, client_id, client_host, answer, self._join_refused)
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
             reason = session_timeout_reason(request.session_timeout_ms, shortest, longest)
-            explain(ErrorCode.INVALID_SESSION_TIMEOUT, reason)
-            refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
-        elif not request.member_id and request_size(request) > self._config.subscriptions_bytes_max:
-            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SUBSCRIPTION_TOO_LARGE)
-            refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            join.refuse(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id, reason)
+        elif not join.member_id and join.subscription_bytes > self._config.subscriptions_bytes_max:
+            join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=SUBSCRIPTION_TOO_LARGE)
         else:
-            join = Join.of(request, version, client_id, client_host, reply, explain)
-            self._submit(request.group_id, partial(GroupShard.join, join=join), refuse)
+            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refused)
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:

@@ -30,11 +30,8 @@ from lakelog.coordinator.group.consumer.offset_access import (
     commit_partitions,
 )
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.deletion import Deletions
-from lakelog.coordinator.group.eviction import Evictions
 from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, GroupLimits
 from lakelog.coordinator.group.memory import pending_offset_bytes
-from lakelog.coordinator.group.offsets.cleanup import Cleanup
 from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
 from lakelog.coordinator.group.offsets.table import tombstones
 from lakelog.coordinator.group.offsets.txn_commit import (
@@ -44,13 +41,11 @@ from lakelog.coordinator.group.offsets.txn_commit import (
     older_code,
 )
 from lakelog.coordinator.group.queries import Queries
-from lakelog.coordinator.group.records import (
-    Decision,
-    OffsetRecord,
-    Record,
-    decode_record,
-    encode_record,
-)
+from lakelog.coordinator.group.records.codec import Decision, Record, decode_record, encode_record
+from lakelog.coordinator.group.records.offset import OffsetRecord
+from lakelog.coordinator.group.removal.cleanup import Cleanup
+from lakelog.coordinator.group.removal.deletion import Deletions
+from lakelog.coordinator.group.removal.eviction import Evictions
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics

@@ -15,13 +15,15 @@ from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
-from lakelog.coordinator.group.consumer.records import ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS, GroupLimits
 from lakelog.coordinator.group.memory import stored_bytes
-from lakelog.coordinator.group.newcomers import Newcomer
+from lakelog.coordinator.group.offsets.newcomers import Newcomer
 from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
+from lakelog.coordinator.group.records.classic import GroupMetadataValue
+from lakelog.coordinator.group.records.codec import Record
+from lakelog.coordinator.group.records.consumer import ConsumerGroupRecord
+from lakelog.coordinator.group.records.offset import OffsetRecord
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shared_count import ShardCount

@@ -9,28 +9,17 @@ even if the limit has been lowered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.runtime.api import Buffer
 
-_ENTRY_BYTES = 32
+ENTRY_BYTES = 32
 """Overhead of each name and each assignor: a hundred thousand empty ones take memory, too."""
-
-
-def protocols_size(protocols: Iterable[tuple[str, Buffer]]) -> int:
-    """Return the size of a classic member's assignors in bytes; names count in characters."""
-    return sum(len(name) + len(metadata) + _ENTRY_BYTES for name, metadata in protocols)
-
-
-def subscription_size(protocols: Iterable[tuple[str, Buffer]], instance_id: str | None) -> int:
-    """Return the size of a classic member's subscription in bytes."""
-    return protocols_size(protocols) + len(instance_id or "")
 
 
 def topic_names_size(names: Collection[str]) -> int:
     """Return the size of the names of topics that a member subscribes to."""
-    return sum(map(len, names)) + _ENTRY_BYTES * len(names)
+    return sum(map(len, names)) + ENTRY_BYTES * len(names)
 
 
 def check_subscriptions(total: int, before: int, after: int, most: int) -> None:

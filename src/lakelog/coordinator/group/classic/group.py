@@ -29,9 +29,12 @@ from lakelog.coordinator.group.classic.member import (
     select_protocol,
     stored_member,
 )
-from lakelog.coordinator.group.memory import GROUP_BYTES, member_bytes
-from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from lakelog.coordinator.group.subscription_size import subscription_size
+from lakelog.coordinator.group.memory import GROUP_BYTES
+from lakelog.coordinator.group.records.classic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+)
 from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -93,7 +96,7 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         self.protocol_counts: Counter[str] = Counter()
         self.subscription_bytes = 0
-        """Size of all members' subscriptions, by `subscription_size`."""
+        """Size of all members' subscriptions, in bytes."""
         self.memory = GROUP_BYTES
         """Estimated memory in bytes, without the stored generation."""
         self.account: StateAccount | None = None
@@ -164,8 +167,8 @@ class ClassicGroup:
         self._count(member, 1)
 
     def _count(self, member: Member, sign: int) -> None:
-        self.subscription_bytes += sign * subscription_size(member.protocols, member.instance_id)
-        more = sign * member_bytes(member)
+        self.subscription_bytes += sign * member.subscription_bytes
+        more = sign * member.memory
         self.memory += more
         if self.account is not None:
             self.account.note(self.group_id, more)

@@ -14,13 +14,19 @@ from dataclasses import dataclass, replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.classic.member import JoinReply, Member, Protocols
+from lakelog.coordinator.group.classic.member import (
+    JoinReply,
+    Member,
+    Protocols,
+    protocols_bytes,
+    protocols_size,
+)
 from lakelog.coordinator.group.classic.pending_members import PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.memory import protocols_bytes
-from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.subscription_size import check_subscriptions, subscription_size
+from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.refusal import JoinRefusal
+from lakelog.coordinator.group.subscription_size import check_subscriptions
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.runtime.api import Random
@@ -37,11 +43,7 @@ _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, so that it fits into a Kafka string."""
 
 
-Explain = Callable[[ErrorCode, str], object]
-
-
-def _unexplained(code: ErrorCode, reason: str) -> None:
-    """Ignore the reason."""
+Explain = Callable[[JoinRefusal], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,16 @@ class Join:
     instance_id: str | None
     protocol_type: str
     protocols: Protocols
+    subscription_bytes: int
+    """Size of the subscription, as of `Member`."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     version: int
     client_id: str
     client_host: str
-    reply: JoinReply
-    explain: Explain = _unexplained
-    """Called with code and reason of a refusal that the error code does not explain."""
+    answer: JoinReply
+    explain: Explain
+    """Called with a refusal that the error code does not explain."""
 
     @staticmethod
     def of(
@@ -68,10 +72,11 @@ class Join:
         version: int,
         client_id: str,
         client_host: str,
-        reply: JoinReply,
-        explain: Explain = _unexplained,
+        answer: JoinReply,
+        explain: Explain = lambda _: None,
     ) -> Join:
-        """Return a copy of the request."""
+        """Return a copy of the request, which `answer` answers."""
+        protocols = tuple([(each.name, bytes(each.metadata)) for each in request.protocols])
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
             rebalance_timeout_ms = request.session_timeout_ms
@@ -80,20 +85,31 @@ class Join:
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             protocol_type=request.protocol_type,
-            protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
+            protocols=protocols,
+            subscription_bytes=protocols_size(protocols) + len(request.group_instance_id or ""),
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             version=version,
             client_id=client_id,
             client_host=client_host,
-            reply=reply,
+            answer=answer,
             explain=explain,
         )
+
+    def reply(self, response: JoinGroupResponse) -> None:
+        """Answer the request; a missing protocol name is null, before version 7 empty."""
+        name_required = self.version < _PROTOCOL_NAME_NULL_SINCE
+        if response.error_code:
+            response.protocol_name = "" if name_required else None
+        elif response.protocol_name is None and name_required:
+            response.protocol_name = ""
+        self.answer(response)
 
     def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
         """Reply with an error code, and return the empty decision."""
         if reason:
-            self.explain(code, reason)
+            ids = (self.group_id, self.member_id, self.client_id, self.client_host)
+            self.explain(JoinRefusal(*ids, code, reason))
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
@@ -161,8 +177,8 @@ class Joins:
         try:
             check_subscriptions(
                 group.subscription_bytes,
-                0 if member is None else subscription_size(member.protocols, member.instance_id),
-                subscription_size(join.protocols, join.instance_id),
+                0 if member is None else member.subscription_bytes,
+                join.subscription_bytes,
                 self._config.subscriptions_bytes_max,
             )
         except KafkaError as error:
@@ -324,20 +340,4 @@ def _unchanged_response(
     else:
         response.leader = leader_before
         response.members = []
-    return response
-
-
-def request_size(request: JoinGroupRequest) -> int:
-    """Return the size of the subscription in bytes, before any of it is copied."""
-    protocols = ((each.name, each.metadata) for each in request.protocols)
-    return subscription_size(protocols, request.group_instance_id)
-
-
-def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """Return the response; without a protocol name it is null, before version 7 empty."""
-    name_required = version < _PROTOCOL_NAME_NULL_SINCE
-    if response.error_code:
-        response.protocol_name = "" if name_required else None
-    elif response.protocol_name is None and name_required:
-        response.protocol_name = ""
     return response

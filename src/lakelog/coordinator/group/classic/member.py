@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lakelog.coordinator.group.records import MemberMetadata
+from lakelog.base.state_budget import text_bytes
+from lakelog.coordinator.group.records.classic import MemberMetadata
+from lakelog.coordinator.group.subscription_size import ENTRY_BYTES
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -14,6 +16,21 @@ JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 Protocols = tuple[tuple[str, bytes], ...]
 """Assignors of a member, the preferred one first, each with the member's subscription."""
+
+_MEMBER_BYTES = 1024
+"""Memory of a member with its session timer."""
+_PROTOCOL_BYTES = 256
+"""Memory of an assignor without its name and the subscription."""
+
+
+def protocols_size(protocols: Protocols) -> int:
+    """Return the size of a member's assignors in bytes; names count in characters."""
+    return sum([len(name) + len(data) + ENTRY_BYTES for name, data in protocols])
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """Return the memory of a member's assignors with their subscriptions, in bytes."""
+    return sum([_PROTOCOL_BYTES + len(name) + len(data) for name, data in protocols])
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +57,17 @@ class Member:
         A member that waits for a reply sends no heartbeats.
         """
         return self.is_new or (self.join_reply is None and self.sync_reply is None)
+
+    @property
+    def subscription_bytes(self) -> int:
+        """Size of the member's subscription in bytes, bounded for all members together."""
+        return protocols_size(self.protocols) + len(self.instance_id or "")
+
+    @property
+    def memory(self) -> int:
+        """Estimated memory in bytes, without the assignment, which the stored generation has."""
+        names = (self.member_id, self.instance_id, self.client_id, self.client_host)
+        return _MEMBER_BYTES + protocols_bytes(self.protocols) + sum(map(text_bytes, names))
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the subscription for an assignor, empty if the member does not support it."""

@@ -12,7 +12,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member, SyncReply
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.records.codec import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse

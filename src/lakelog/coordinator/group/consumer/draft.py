@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, stored_target
-from lakelog.coordinator.group.consumer.records import (
+from lakelog.coordinator.group.records.codec import Record
+from lakelog.coordinator.group.records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupKey,
     ConsumerGroupMemberMetadataKey,
@@ -26,7 +27,6 @@ from lakelog.coordinator.group.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from lakelog.coordinator.group.records import Record
 from lakelog.wire.schema import Message
 
 

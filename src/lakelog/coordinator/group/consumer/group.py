@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from lakelog.base.state_budget import text_bytes
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, target_bytes
-from lakelog.coordinator.group.consumer.records import (
+from lakelog.coordinator.group.memory import GROUP_BYTES
+from lakelog.coordinator.group.records.consumer import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -29,7 +30,6 @@ from lakelog.coordinator.group.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from lakelog.coordinator.group.memory import GROUP_BYTES
 
 _REGEX_BYTES = 512
 

@@ -30,10 +30,10 @@ from lakelog.coordinator.group.consumer.migration import (
     upgraded,
 )
 from lakelog.coordinator.group.consumer.rebalance import ConsumerRebalancer
-from lakelog.coordinator.group.consumer.records import ConsumerGroupMetadataKey, ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS
-from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records.consumer import ConsumerGroupMetadataKey, ConsumerGroupRecord
 from lakelog.coordinator.group.subscription_size import check_subscriptions
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics

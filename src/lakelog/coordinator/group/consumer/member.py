@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from lakelog.base.state_budget import text_bytes
-from lakelog.coordinator.group.classic.member import Protocols
-from lakelog.coordinator.group.consumer.records import (
+from lakelog.coordinator.group.classic.member import Protocols, protocols_bytes, protocols_size
+from lakelog.coordinator.group.records.consumer import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -22,8 +22,7 @@ from lakelog.coordinator.group.consumer.records import (
     TopicPartition,
     TopicPartitions,
 )
-from lakelog.coordinator.group.memory import protocols_bytes
-from lakelog.coordinator.group.subscription_size import protocols_size, topic_names_size
+from lakelog.coordinator.group.subscription_size import topic_names_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
 """The epoch in which each partition was assigned, by topic id and partition."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.records.offset import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetRecord,
+)
 from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,

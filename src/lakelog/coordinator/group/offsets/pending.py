@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.group.memory import pending_offset_bytes
-from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord
+from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
 
 _TXN_TOPIC_IDS_SINCE = 6
 _COMMIT_WITH_NAMES = 9

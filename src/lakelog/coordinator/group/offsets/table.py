@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from lakelog.base.state_budget import StateAccount
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.memory import OFFSETS_BYTES, offset_bytes
-from lakelog.coordinator.group.newcomers import NEWCOMER_MS
+from lakelog.coordinator.group.offsets.newcomers import NEWCOMER_MS
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
-from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.records.offset import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetRecord,
+)
 from lakelog.coordinator.shared_count import ShardCount
 
 PartitionOffsets = dict[int, OffsetCommitValue]

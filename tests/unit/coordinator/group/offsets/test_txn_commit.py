@@ -12,7 +12,11 @@ from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
 from lakelog.base.state_budget import StateAccount, StateBudget
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
-from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.records.offset import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetRecord,
+)
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.offset_fetch import (
     OffsetFetchRequest,

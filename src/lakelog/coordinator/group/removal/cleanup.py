@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
-from lakelog.coordinator.group.deletion import group_tombstones
 from lakelog.coordinator.group.offsets.expiry import expired_offsets
 from lakelog.coordinator.group.offsets.table import tombstones
-from lakelog.coordinator.group.records import Decision, Record
+from lakelog.coordinator.group.records.codec import Decision, Record
+from lakelog.coordinator.group.removal.deletion import group_tombstones
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result

@@ -9,8 +9,8 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.deletion import all_offsets, group_tombstones
-from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.removal.deletion import all_offsets, group_tombstones
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.shard import Now, Result
 

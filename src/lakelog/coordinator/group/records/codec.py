@@ -1,40 +1,38 @@
-"""The records of `__consumer_offsets`, in Kafka's formats.
+"""Encodes and decodes the records of `__consumer_offsets`, in Kafka's formats.
 
     key    int16 type, then the key       (types 0 and 1: offset, 2: group; never flexible)
     value  int16 version, then the value  (null: a tombstone)
 
-Other types belong to consumer groups: `consumer/records.py`.
+Other types belong to consumer groups (`consumer`).
 
 Records are written as Apache Kafka 4.4 does: offsets as type 1 with value v4, or v1 if the commit
-has its own expiry time; groups as value v3. Every version is read. Sources: `OffsetCommitKey.json`,
-`OffsetCommitValue.json`, `GroupMetadataKey.json`, `GroupMetadataValue.json` in the jar
-kafka-group-coordinator 4.4.0, and KIP-915 for skipping unknown types.
+has its own expiry time; groups as value v3. Every version is read, and a record of an unknown type
+is skipped (KIP-915).
 """
 
 from __future__ import annotations
 
 from struct import Struct as Format
-from typing import Any, NamedTuple
+from typing import Any
 
-from lakelog.coordinator.group.consumer.records import (
+from lakelog.coordinator.group.records.classic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+)
+from lakelog.coordinator.group.records.consumer import (
     CONSUMER_GROUP_KEY_TYPES,
     CONSUMER_GROUP_RECORDS,
     ConsumerGroupRecord,
 )
+from lakelog.coordinator.group.records.offset import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetRecord,
+)
 from lakelog.coordinator.shard import Result
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.errors import WireError
-from lakelog.wire.schema import (
-    Buffer,
-    Message,
-    Struct,
-    array,
-    binary,
-    int32,
-    int64,
-    string,
-    uuid,
-)
 
 _INT16 = Format(">h")
 
@@ -46,69 +44,6 @@ _EXPIRING_OFFSET_VALUE_VERSION = 1
 _GROUP_VALUE_VERSION = 3
 
 _MEMBERS_MAX = 1_000_000
-
-
-class OffsetCommitKey(Message, versions="0"):
-    """The key of a committed offset."""
-
-    group: str = string()
-    topic: str = string()
-    partition: int = int32()
-
-
-class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset, of the next record to read. Times are milliseconds since the epoch."""
-
-    offset: int = int64()
-    leader_epoch: int = int32("3+", default=-1)
-    metadata: str = string()
-    commit_timestamp: int = int64()
-    expire_timestamp: int = int64("1", default=-1)
-    topic_id: bytes = uuid("4+", tag=0)
-
-
-class GroupMetadataKey(Message, versions="0"):
-    """The key of a classic group."""
-
-    group: str = string()
-
-
-class MemberMetadata(Struct):
-    """A member of a generation. Timeouts are milliseconds."""
-
-    member_id: str = string()
-    group_instance_id: str | None = string("3+", nullable="3+", default=None)
-    client_id: str = string()
-    client_host: str = string()
-    rebalance_timeout: int = int32("1+", default=-1)
-    session_timeout: int = int32()
-    subscription: Buffer = binary()
-    assignment: Buffer = binary()
-
-
-class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
-    """A generation of a classic group with its assignment."""
-
-    protocol_type: str = string()
-    generation: int = int32()
-    protocol: str | None = string(nullable="0+")
-    leader: str | None = string(nullable="0+")
-    current_state_timestamp: int = int64("2+", default=-1)
-    members: list[MemberMetadata] = array(MemberMetadata)
-
-
-class OffsetRecord(NamedTuple):
-    """A committed offset; None is a tombstone."""
-
-    key: OffsetCommitKey
-    value: OffsetCommitValue | None
-
-
-class GroupRecord(NamedTuple):
-    """The newest generation of a classic group; None is a tombstone."""
-
-    key: GroupMetadataKey
-    value: GroupMetadataValue | None
 
 
 Record = OffsetRecord | GroupRecord | ConsumerGroupRecord

@@ -17,7 +17,8 @@ from lakelog.coordinator.group.consumer.migration import (
 )
 from lakelog.coordinator.group.offsets.expiry import subscribed_topics
 from lakelog.coordinator.group.offsets.table import OffsetTable, tombstones
-from lakelog.coordinator.group.records import Decision, OffsetCommitKey, Record
+from lakelog.coordinator.group.records.codec import Decision, Record
+from lakelog.coordinator.group.records.offset import OffsetCommitKey
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result

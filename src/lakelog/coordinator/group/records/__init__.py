@@ -1,0 +1,1 @@
+"""The records of `__consumer_offsets`: offsets, classic groups, consumer groups, their codec."""
