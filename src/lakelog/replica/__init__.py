@@ -1,1 +1,1 @@
-"""The broker's replicas: partitions with their watermarks, fetch sessions and parked waits."""
+"""The broker's replicas: partitions with their high watermarks, fetch sessions, the purgatory."""

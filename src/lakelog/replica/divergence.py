@@ -1,6 +1,6 @@
-"""Whether a reader has seen the log that is here, by the leader epoch of its last record (KIP-595).
+"""Detects that a reader has read another log, by the leader epoch of its last record (KIP-595).
 
-A log that lost its tail and grew again has other records under the same offsets.
+A log that was truncated and grew again has other records at the same offsets, in a newer epoch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 
 
-class DivergedLog(KafkaError):  # noqa: N818 - an answer that takes the way of errors
-    """The reader's last record is not in the log: the largest epoch both may have, and its end."""
+class DivergedLog(KafkaError):  # noqa: N818 - an answer, raised like an error
+    """The reader's last record is not in the log.
+
+    epoch: the largest epoch that the reader and the log may share.
+    end_offset: its exclusive end in the log.
+    """
 
     def __init__(self, epoch: int, end_offset: int) -> None:
         super().__init__(ErrorCode.NONE)
@@ -19,10 +23,12 @@ class DivergedLog(KafkaError):  # noqa: N818 - an answer that takes the way of e
 
 
 def check_divergence(partition: Partition, fetch_offset: int, last_fetched_epoch: int) -> None:
-    """Checks that the record before `fetch_offset` may be the reader's, of `last_fetched_epoch`.
+    """Check that the log may contain the reader's last record, at `fetch_offset` - 1.
 
-    Raises `DivergedLog` if it is not, and OFFSET_OUT_OF_RANGE before the start of the log and for
-    an epoch that this log has never come to.
+    last_fetched_epoch: the leader epoch of that record.
+
+    Raises `DivergedLog` if it does not, and `KafkaError` (OFFSET_OUT_OF_RANGE) before the log start
+    offset and for an epoch newer than the log's.
     """
     epoch, end = partition.epoch_end(last_fetched_epoch)
     if end < 0 or fetch_offset < partition.log.log_start_offset:

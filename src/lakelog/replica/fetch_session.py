@@ -1,18 +1,18 @@
-"""Fetch sessions (KIP-227): what a consumer fetches is remembered between its requests.
+"""Fetch sessions (KIP-227): the broker keeps a consumer's partitions between its requests.
 
 A request names a session and an epoch:
 
     (0, -1)  no session: everything is in the request and in the response
-    (x,  0)  a full request: session x is dropped and a new one is made
+    (x,  0)  a full request: session x is dropped and a new one is created
     (x, -1)  session x is closed; the request itself is answered without a session
-    (x,  n)  incremental: the request lists only what changed, and so does the response
+    (x,  n)  incremental: the request lists only changed partitions, and so does the response
 
-The cache only decides; it reads no log. `FetchSessions.begin` says which partitions to read, and
-`FetchPlan.includes` which of the results a response must carry.
+The cache reads no log. `FetchSessions.begin` returns the partitions to read, and
+`FetchPlan.includes` selects the results that a response must contain.
 
-Sessions are bounded in number and in memory. Where there is no room a client gets none, and goes on
-with full requests; where one outgrows the room it is dropped, and the client is told that it is not
-found.
+Sessions are bounded in number and in memory. A client that gets no session continues with full
+requests. A session that outgrows the limit is dropped, and its client gets
+FETCH_SESSION_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -30,17 +30,21 @@ FULL_EPOCH = 0
 _EPOCH_MAX = 2**31 - 1
 TOPIC_IDS_SINCE = 13
 MEMORY_MAX = 64 * 1024 * 1024
-"""Bytes that all sessions together may take."""
+"""Largest size of all sessions together, in bytes."""
 UNKNOWN_MAX = 100
-"""Partitions of one request that are not here and are remembered all the same, as they may yet
-come. A client that knows its topics has few of them."""
+"""Unknown partitions that one request may add to a session; they may be created later. A correct
+client requests few of them, so more of them would only fill the memory."""
 _TARGET_BYTES = 512
+"""Upper bound of a target and its place in a session, without the topic's name."""
 
 PartitionKey = tuple[str | bytes, int]
 
 
 class FetchTarget:
-    """One partition that a consumer fetches, and what it was last told about it."""
+    """One fetched partition, and the offsets that the consumer last received for it.
+
+    `sent_high_watermark` and `sent_log_start_offset` are -1 as long as none was sent.
+    """
 
     __slots__ = (
         "current_leader_epoch",
@@ -73,7 +77,7 @@ class FetchTarget:
 
 
 class FetchSession:
-    """Without targets once it has been dropped."""
+    """The partitions of one consumer; a dropped session has none."""
 
     __slots__ = ("epoch", "id", "last_used", "memory", "targets", "uses_topic_ids")
 
@@ -86,28 +90,35 @@ class FetchSession:
         self.memory = 0
 
     def add(self, target: FetchTarget) -> None:
+        """Add a partition that the session does not have."""
+        assert (target.topic, target.partition) not in self.targets, "its memory is counted once"
         self.targets[target.topic, target.partition] = target
         self.memory += _memory(target.topic)
 
     def remove(self, topic: str | bytes, partition: int) -> None:
+        """Remove a partition, if the session has it."""
         if self.targets.pop((topic, partition), None) is not None:
             self.memory -= _memory(topic)
 
     def replace(self, key: PartitionKey, target: FetchTarget) -> None:
-        """Puts `target` into the place of the one of this partition, whose client it is told of."""
+        """Replace the target of a partition; the offsets sent to the client are kept."""
         former = self.targets[key]
         target.sent_high_watermark = former.sent_high_watermark
         target.sent_log_start_offset = former.sent_log_start_offset
         self.targets[key] = target
 
     def advance(self, now: float) -> None:
-        """A request of the present epoch is being answered."""
+        """Move to the epoch of the next request; `now` is on the monotonic clock."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
         self.last_used = now
 
 
 class FetchPlan:
-    """What one request reads. `session` is none if the response is complete in itself."""
+    """The partitions that one request reads.
+
+    session: `None` if the response is complete in itself. incremental: whether the response omits
+    unchanged partitions.
+    """
 
     __slots__ = ("incremental", "session", "targets")
 
@@ -120,15 +131,17 @@ class FetchPlan:
 
     @property
     def session_id(self) -> int:
+        """The session id of the response; 0 without a session."""
         return 0 if self.session is None else self.session.id
 
     def includes(
         self, target: FetchTarget, error: int, size: int, high_watermark: int, log_start: int
     ) -> bool:
-        """Whether a response must carry this result, which is noted as sent if so.
+        """Return whether the response must contain this result; note its offsets as sent.
 
-        error: not 0 for an error, or for a log that diverged. It forgets what was sent, so that the
-        partition is reported again after it.
+        error: not 0 for an error or a diverging epoch. The sent offsets are then forgotten, so that
+            the partition is reported again after the error.
+        size: bytes of records.
         """
         if self.session is None:
             return True
@@ -147,7 +160,7 @@ class FetchPlan:
         return news or not self.incremental
 
     def _rotate(self, target: FetchTarget) -> None:
-        """Puts a served partition last, so that the byte limit starves none."""
+        """Move a served partition to the end, so that the byte limit of a response starves none."""
         assert self.session is not None
         key = (target.topic, target.partition)
         if self.session.targets.pop(key, None) is not None:
@@ -158,11 +171,11 @@ class FetchSessions:
     """The broker's session cache, with a bounded number of slots and a bound on their memory.
 
     Args:
-        is_known: whether there is such a partition here.
-        slots_max: sessions held at once (Kafka's `max.incremental.fetch.session.cache.slots`).
-        memory_max: bytes of all sessions, as counted by their partitions.
-        budget: which they share with the state of coordinators.
-        evict_after_s: a session unused for so long gives its slot to a new one.
+        is_known: returns whether this broker has a partition.
+        slots_max: largest number of sessions (`max.incremental.fetch.session.cache.slots`).
+        memory_max: largest size of all sessions in bytes, estimated from their partitions.
+        budget: shared with the state of coordinators.
+        evict_after_s: seconds after which an unused session may be evicted for a new one.
     """
 
     def __init__(
@@ -184,17 +197,16 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         self.memory = 0
         self.evicted = 0
-        """Sessions that nobody used any more and that made room for others."""
+        """Number of unused sessions that were evicted for new ones."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(self, request: FetchRequest, version: int, now: float) -> FetchPlan:
-        """What to read for `request`; `now` is on the monotonic clock.
+        """Return the plan of `request`; `now` is on the monotonic clock, in seconds.
 
-        Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
-                FETCH_SESSION_TOPIC_ID_ERROR; the client starts over with a full request.
+        Raises `KafkaError`: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+        FETCH_SESSION_TOPIC_ID_ERROR; the client then starts over with a full request.
         """
         uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
@@ -213,10 +225,11 @@ class FetchSessions:
         return FetchPlan(list(session.targets.values()), session, incremental=True)
 
     def get(self, session_id: int) -> FetchSession | None:
+        """Return a session, or `None` if it was dropped or never existed."""
         return self._sessions.get(session_id)
 
     def only_target(self, session_id: int) -> FetchTarget | None:
-        """What the session fetches, if that is one partition."""
+        """Return the target of a session with exactly one, otherwise `None`."""
         session = self._sessions.get(session_id)
         if session is None or len(session.targets) != 1:
             return None
@@ -250,7 +263,7 @@ class FetchSessions:
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest, now: float) -> None:
-        """Drops the session and raises `KafkaError` if there is no room for what it would be."""
+        """Apply an incremental request. Raises `KafkaError` after dropping a too large session."""
         before = session.memory
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if session.uses_topic_ids else forgotten.topic
@@ -269,7 +282,7 @@ class FetchSessions:
         return unknown > UNKNOWN_MAX
 
     def _make_room(self, slots: int, memory: int, now: float) -> bool:
-        """Whether so much more fits, now or after the sessions that nobody uses have gone."""
+        """Return whether so much more fits, if necessary after evicting unused sessions."""
         while (
             len(self._sessions) + slots > self._slots_max
             or self.memory + memory > self._memory_max
@@ -291,17 +304,19 @@ class FetchSessions:
             session.targets.clear()
 
     def _note(self, more: int) -> None:
+        """Count `more` bytes, in the budget too."""
         self.memory += more
+        assert self.memory >= 0, "a dropped session releases only bytes that it was counted for"
         self._budget.total += more
 
 
 def _memory(topic: str | bytes) -> int:
-    """Bytes that one partition of this topic takes in a session, at most."""
+    """Return an upper bound of the bytes of one partition of this topic in a session."""
     return _TARGET_BYTES + (len(topic) if isinstance(topic, bytes) else 4 * len(topic))
 
 
 def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]:
-    """The partitions of a request, each once: of a repeated one the last entry counts."""
+    """Return the partitions of a request; the last entry of a repeated partition wins."""
     targets = []
     for topic in request.topics:
         name: str | bytes = topic.topic_id if uses_topic_ids else topic.topic
@@ -321,7 +336,7 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]
 
 
 def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarget]:
-    """Has the session fetch what is `wanted`; returns what it did not fetch before."""
+    """Add or change the `wanted` partitions of a session; return the added ones."""
     fresh = []
     for entry in wanted:
         target = session.targets.get((entry.topic, entry.partition))
@@ -337,5 +352,5 @@ def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarge
 
 
 def topic_fields(topic: str | bytes) -> tuple[str, bytes]:
-    """The name and the id of a response for a target: one of them is empty."""
+    """Return topic name and topic id for a response; the one that was not requested is empty."""
     return (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)

@@ -1,19 +1,22 @@
 """One partition as this broker holds it: a log, a leader epoch and the high watermark.
 
 A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
-(`lakelog.replica.watermark`), and `read_committed` consumers up to the last stable offset.
+(`watermark.py`), and `read_committed` consumers up to the last stable offset. `availability.py`
+decides whether the partition is served and what a failure of the log means for clients.
+
+These hold after every method: the log starts at or below the high watermark, the high watermark is
+at or below the log end offset, and neither the high watermark nor the leader epoch ever falls.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
-from lakelog.base.shortage import OutOfRoomError, is_shortage, no_space
+from lakelog.base.shortage import no_space
 from lakelog.records.control import EndTransactionMarker
+from lakelog.replica.availability import Availability
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
@@ -29,18 +32,20 @@ from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.validation.batches import Origin
 
-logger = logging.getLogger(__name__)
-
 
 class Partition:
-    """Raises `KafkaError` from every method that the protocol has an answer for."""
+    """A leader's partition: appends, reads and deletions.
+
+    Methods that use the log raise `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION for a deleted topic,
+    KAFKA_STORAGE_ERROR for a partition that is offline or goes offline in the call, and
+    `OutOfRoomError` for a shortage of space or file descriptors. Other errors are named by the
+    methods.
+    """
 
     __slots__ = (
-        "_damage_told",
+        "_availability",
         "_flush_soon",
         "_gate",
-        "_note_shortage",
-        "_retired",
         "_settled",
         "fetched_bytes",
         "flushed_ms",
@@ -48,7 +53,6 @@ class Partition:
         "key",
         "leader_epoch",
         "log",
-        "offline_reason",
         "topic",
         "topic_id",
         "watermark",
@@ -64,10 +68,13 @@ class Partition:
         note_shortage: Callable[[OSError], object] = lambda error: None,
         gate: SpaceGate | None = None,
     ) -> None:
-        """`flush_soon` is called when a segment was closed, and for every append that a flush is to
-        commit; `note_flush` is to follow. `settled` is called when that, or a failure,
-        has decided of records that were not committed by their append. `note_shortage` is called
-        with each error that `is_shortage`. While the `gate` is shut nothing is appended.
+        """
+        leader_epoch: of this broker; `become_leader` assigns it to the log.
+        flush_soon: called when a segment was closed, and for every append that only a flush
+            commits. The owner flushes and then calls `note_flush`.
+        settled: called when a flush has committed waiting records, or a failure has lost them.
+        note_shortage: called with each error for which `is_shortage` is true.
+        gate: while it is shut, nothing is appended.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -75,44 +82,56 @@ class Partition:
         self.key = (log.topic_id, log.partition)
         self.log = log
         self.leader_epoch = leader_epoch
-        self.offline_reason: str | None = None
-        self._retired = False
         self.flushed_ms = 0
-        """When `flush.ms` last had it flushed."""
+        """Time of the last flush for `flush.ms`, milliseconds since the epoch."""
         self._flush_soon = flush_soon
         self._settled = settled
-        self._note_shortage = note_shortage
         self._gate = gate or SpaceGate()
+        self._availability = Availability(log, lambda: settled(self), note_shortage)
         self.watermark = HighWatermark(log)
         self.written = Written(log)
-        self._damage_told = ""
         self.fetched_bytes = 0
-        """Of records sent to consumers."""
+        """Bytes of records sent to consumers."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what `read_committed` consumers may read, exclusive."""
+        """The exclusive end of the records that `read_committed` consumers may read (KIP-98)."""
         if self.log.producers.first_unstable_offset < 0:
             return self.watermark.offset
         return min(self.log.last_stable_offset, self.watermark.offset)
 
     @property
     def is_online(self) -> bool:
-        return not self._retired and self.offline_reason is None
+        """Whether the partition serves requests."""
+        return self._availability.is_online
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether the topic was deleted, or the broker is stopping."""
+        return self._availability.is_retired
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Reason for users, or `None` unless the log has failed."""
+        return self._availability.offline_reason
 
     def use_config(self, config: LogConfig) -> None:
-        """Adopt new settings; records need not wait for a flush any longer if these say so."""
+        """Adopt new settings; records that need no flush under these are committed."""
         self.log.config = config
         self.watermark.use_config()
         self.note_flush()
 
     def note_flush(self) -> None:
-        """Commit what a flush that has ended made durable."""
+        """Commit the records that a finished flush made durable."""
         if self.watermark.advance():
             self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
+        """Fence a client whose metadata is older or newer than this broker's (KIP-320).
+
+        -1 is accepted. Raises `KafkaError`: FENCED_LEADER_EPOCH for an older epoch,
+        UNKNOWN_LEADER_EPOCH for a newer one.
+        """
         if current_leader_epoch in (-1, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -128,13 +147,18 @@ class Partition:
         verification: Verification | None = None,
         sampled: bool = False,
     ) -> AppendResult:
-        """Appends one record batch, whose offset and epoch fields are overwritten in place.
+        """Append one record batch; overwrite its offset and leader epoch in place.
 
-        A transactional batch needs its producer to have a transaction here already, or the
-        `verification` that was taken before the transaction's coordinator was asked. The records
-        of a `sampled` one are verified. Raises `NotReady`, with nothing done, after a start.
+        now_ms: milliseconds since the epoch.
+        verification: of `start_verification`, for a transactional batch whose producer has no
+            transaction in this partition yet.
+        sampled: whether the records are verified in addition to the header.
+
+        Raises `KafkaError` for a batch that Apache Kafka rejects too, `SlowBatchError` if the check
+        would block the loop, and `NotReady`, with nothing done, if a thread must first load the
+        indexes of the active segment.
         """
-        self.check_online()
+        self._availability.check()
         log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
@@ -153,14 +177,17 @@ class Partition:
             )
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
+        assert result.base_offset <= result.last_offset < log.log_end_offset
         self._follow_append()
         return result
 
     def _follow_append(self) -> None:
-        """Commits what was appended, or has it flushed first.
+        """Commit the appended batch, or schedule the flush that commits it.
 
-        Raises KAFKA_STORAGE_ERROR, with the batch in the log: if the partition is online then, the
-        batch is committed by now, as whoever reads the log after an error must see what is in it.
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR, or `OutOfRoomError`'s code) if the flush for
+        `flush.messages` fails. The batch is in the log then. If the partition is still online, the
+        batch is committed before the error is raised: the producer may check whether its records
+        were stored, and must find them.
         """
         log, unflushed = self.log, None
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -185,11 +212,13 @@ class Partition:
             self._flush_soon(self)
 
     def append_run(self, batches: Sequence[memoryview], now_ms: int) -> list[int]:
-        """As `append` for a client's batches that have come together; see `Log.append_run`.
+        """Append a run of a client's batches; return the base offset of each appended one.
 
-        After a `KafkaError` nothing was done to them.
+        The batches after the returned ones are left to `append`; see `Log.append_run`. After a
+        `KafkaError` no batch was appended.
         """
-        if self._retired or self.offline_reason is not None or self._gate.is_shut:
+        availability = self._availability
+        if availability.is_retired or availability.offline_reason or self._gate.is_shut:
             return []
         log = self.log
         try:
@@ -209,12 +238,17 @@ class Partition:
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """To be taken before the transaction's coordinator is asked about this partition (KIP-890).
+        """Begin to verify that a transaction includes this partition (KIP-890).
 
-        `None` when nobody need be asked: the producer has a transaction here. A client that
-        `supports_epoch_bump` speaks transaction version 2. Raises `KafkaError` 47.
+        The caller asks the transaction's coordinator and passes the result to `append`. A write for
+        the producer in between invalidates it. Return `None` if the producer has a transaction in
+        this partition already, so that the coordinator need not be asked.
+
+        supports_epoch_bump: whether the client uses transaction version 2.
+
+        Raises `KafkaError` (INVALID_PRODUCER_EPOCH) for an older epoch.
         """
-        self.check_online()
+        self._availability.check()
         return self.log.producers.start_verification(
             producer_id,
             producer_epoch,
@@ -233,12 +267,12 @@ class Partition:
         *,
         transaction_version: int,
     ) -> int:
-        """Ends a producer's transaction, if it has one here; the marker's offset.
+        """Append a marker, which ends the producer's transaction, if any; return its offset.
 
-        Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator, and
-        `NotReady` as `append`.
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, and
+        TRANSACTION_COORDINATOR_FENCED for an older coordinator; `NotReady` as `append`.
         """
-        self.check_online()
+        self._availability.check()
         before = self.written.all_bytes
         try:
             self._gate.check()
@@ -257,23 +291,24 @@ class Partition:
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
-    @property
-    def is_retired(self) -> bool:
-        """Whether the topic was deleted."""
-        return self._retired
-
     def become_leader(self, leader_epoch: int) -> None:
-        """The epoch begins at the log's end."""
+        """Begin a leader epoch at the log end offset (KIP-101)."""
+        assert leader_epoch >= self.leader_epoch, "a leader epoch never falls"
         self.leader_epoch = leader_epoch
         self.log.assign_epoch(leader_epoch)
 
     def read(
         self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
     ) -> LogSlice | None:
-        """Whole stored batches from the one that holds `offset`, up to the high watermark or `end`;
-        `NotReady` for what has not been looked at yet, and where the device would have to be waited
-        for to find the offset."""
-        self.check_online()
+        """Return the slice of whole batches from the batch with `offset` on, or `None` at the end.
+
+        max_bytes: largest size of the slice, except that `min_one` allows one larger batch.
+        end: exclusive; the high watermark by default.
+
+        Raises `KafkaError`: OFFSET_OUT_OF_RANGE, and CORRUPT_MESSAGE for damaged batches. Raises
+        `NotReady` if batches must be checked first, or if the search would wait for the device.
+        """
+        self._availability.check()
         if end is None:
             end = self.watermark.offset
         try:
@@ -283,13 +318,16 @@ class Partition:
             if type(found) is UncheckedSlice:
                 raise NotReady(begin_check(found, self.log.leader_epochs))
         except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+            raise self._availability.reading_error(error) from error
         return found
 
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one: bool
     ) -> tuple[LogSlice | None, list[AbortedTransaction]]:
-        """As `read`, up to the last stable offset, and which transactions in it were aborted."""
+        """Return the slice up to the last stable offset, and the aborted transactions in it.
+
+        Raises as `read`.
+        """
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.segments.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
@@ -304,26 +342,31 @@ class Partition:
             raise
         except (OSError, CorruptLog) as error:
             found.release()
-            raise self._reading_error(error) from error
+            raise self._availability.reading_error(error) from error
 
     def at_time(self, timestamp_ms: int | None) -> Search:
-        """Looks for the first record at or after a time, or without one for that with the greatest
-        timestamp. `SlowBatches.found` goes through the steps."""
-        self.check_online()
+        """Search the first record at or after a time, milliseconds since the epoch.
+
+        `None` searches the first record with the greatest timestamp (KIP-734). The search is a
+        generator, which `SlowBatches.found` runs step by step. It returns `None` if there is no
+        such record below the high watermark. Its steps raise `KafkaError` as `read`.
+        """
+        self._availability.check()
         log = self.log
         try:
             found = yield from log.search_time(timestamp_ms)
         except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+            raise self._availability.reading_error(error) from error
         return found if found is not None and found.offset < self.watermark.offset else None
 
     def delete_records(self, before: int) -> int:
-        """Lets the log begin at `before` unless it does so later; returns where it begins.
+        """Advance the log start offset to `before` and return it; it never falls (KIP-107).
 
-        Raises OFFSET_OUT_OF_RANGE outside the committed log, and POLICY_VIOLATION for a topic that
-        is compacted and nothing else. What is known of producers stays (KAFKA-7190).
+        Raises `KafkaError`: OFFSET_OUT_OF_RANGE outside 0 to the high watermark, and
+        POLICY_VIOLATION for a topic with `cleanup.policy=compact` alone. The state of producers
+        stays (KAFKA-7190).
         """
-        self.check_online()
+        self._availability.check()
         log = self.log
         if log.config.cleanup_policy == {"compact"}:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic go by key")
@@ -332,74 +375,51 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"
             )
         log.advance_log_start(before)
+        assert before <= log.log_start_offset <= self.watermark.offset
         return log.log_start_offset
 
     def delete_old_segments(self, now_ms: int, *, at_once: bool = False) -> int:
-        """Applies retention to what is committed; how many segments went. Raises `NotReady`."""
-        self.check_online()
+        """Apply retention to committed segments; return the number of removed segments.
+
+        at_once: whether the files are removed now, not after `file.delete.delay.ms`.
+
+        Raises `NotReady` if a thread must first load an index.
+        """
+        self._availability.check()
         try:
             end = self.watermark.offset
             return self.log.delete_old_segments(now_ms, end, at_once=at_once, may_wait=False)
         except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+            raise self._availability.reading_error(error) from error
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
-        """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
-        self.check_online()
+        """Return the largest epoch at or below `leader_epoch` and its exclusive end offset.
+
+        (-1, -1) if the log has no such epoch (KIP-279).
+        """
+        self._availability.check()
         return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
 
     def check_min_insync(self) -> None:
-        """For `acks=all`: the leader alone is in sync, and the topic may ask for more."""
+        """Check `min.insync.replicas` for `acks=all`; the leader is the only in-sync replica.
+
+        Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
+        """
         if self.log.config.min_insync_replicas > 1:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:
-        """The topic was deleted, or the broker stops: nothing is served from here any more."""
-        self._retired = True
+        """Stop serving the partition, because its topic was deleted or the broker is stopping."""
+        self._availability.is_retired = True
 
     def take_offline(self, reason: str) -> None:
-        """Stops serving: only a restart, which recovers the log from disk, brings it back."""
-        logger.error(
-            "partition %s-%d is offline: %s",
-            self.topic,
-            self.index,
-            reason,
-            extra=event("partition_offline", code="LL0304", topic=self.topic, partition=self.index),
-        )
-        self.offline_reason = reason
-        self._settled(self)
+        """Stop serving the partition until a restart, which recovers the log from disk."""
+        self._availability.take_offline(reason)
 
     def check_online(self) -> None:
-        if self._retired:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self.offline_reason is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
-
-    def _reading_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """What is damaged is told where it is read; the rest of the log can be read on."""
-        if isinstance(error, OSError):
-            return self.storage_error(error)
-        if str(error) != self._damage_told:
-            # Consumers ask again and again; one line for a place is enough.
-            self._damage_told = str(error)
-            logger.error(
-                "partition %s-%d: %s",
-                self.topic,
-                self.index,
-                error,
-                extra=event(
-                    "records_damaged", code="LL0602", topic=self.topic, partition=self.index
-                ),
-            )
-        return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+        """Raise `KafkaError` unless the partition is online."""
+        self._availability.check()
 
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """A shortage of space or descriptors is worth a retry; any other failure leaves the log's
-        state unknown, and so does any failure to flush. A deleted topic has no files."""
-        if self._retired:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if is_shortage(error) and not self.log.broken:
-            self._note_shortage(error)
-            return OutOfRoomError(error)
-        self.take_offline(str(error))
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")
+        """Return the error for a failure of the log; unless it is transient, go offline."""
+        return self._availability.storage_error(error)

@@ -1,7 +1,8 @@
 """The partitions on this broker, kept equal to the metadata image.
 
-Lookups are by topic name or by topic id, whichever a request carries. A topic that was deleted and
-made again has another id, so a client that remembers the old one is told "unknown topic id".
+Lookups are by topic name or by topic id (KIP-516), whichever a request contains. A topic that was
+deleted and created again has another id; a client that still uses the old id gets
+UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from lakelog.replica.partition import Partition
 
 
 class Partitions:
+    """Partitions by topic name or id, and the reasons for which others are offline."""
+
     def __init__(self) -> None:
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
         self._all: dict[Partition, None] = {}
         self.flushed_by_age: dict[Partition, None] = {}
-        """Those with a `flush.ms`, in no order."""
+        """Partitions with a `flush.ms`, in no particular order."""
         self._offline: dict[tuple[str | bytes, int], str] = {}
         self._known: Counter[bytes] = Counter()
-        """Partitions by topic id."""
+        """Number of partitions, offline ones included, of each topic id."""
 
     def __iter__(self) -> Iterator[Partition]:
         """Each partition once."""
@@ -32,11 +35,14 @@ class Partitions:
         return len(self._all)
 
     def get(self, topic: str | bytes, index: int) -> Partition | None:
+        """Return the partition, or `None` if this broker has no usable log of it."""
         return self._by_key.get((topic, index))
 
     def find(self, topic: str | bytes, index: int) -> Partition:
-        """Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID for an id, or
-        KAFKA_STORAGE_ERROR for a partition whose log cannot be used.
+        """Return the partition.
+
+        Raises `KafkaError`: KAFKA_STORAGE_ERROR if its log cannot be used, UNKNOWN_TOPIC_ID for an
+        unknown id, otherwise UNKNOWN_TOPIC_OR_PARTITION.
         """
         partition = self._by_key.get((topic, index))
         if partition is not None:
@@ -49,6 +55,7 @@ class Partitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
 
     def add(self, partition: Partition) -> None:
+        """Add a partition; it replaces an earlier one of the same topic id and index."""
         key = partition.topic_id, partition.index
         self._known[partition.topic_id] += key not in self._by_key
         replaced = self._by_key.get(key)
@@ -60,20 +67,20 @@ class Partitions:
         self.note_config(partition)
 
     def note_config(self, partition: Partition) -> None:
-        """The partition's configuration may have changed."""
+        """Follow a change of the partition's configuration."""
         if partition.log.config.flush_ms < LONG_MAX:
             self.flushed_by_age[partition] = None
         else:
             self.flushed_by_age.pop(partition, None)
 
     def add_offline(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
-        """The partition exists and its log cannot be used: corrupt is not absent."""
+        """Add a partition whose log cannot be used, so that it is not reported as unknown."""
         self._known[topic_id] += (topic_id, index) not in self._offline
         self._offline[topic, index] = reason
         self._offline[topic_id, index] = reason
 
     def forget_offline(self, topic: str, topic_id: bytes, index: int | None = None) -> None:
-        """The topic is gone, and with it its claim on the log; or one partition is not offline."""
+        """Forget the offline partitions of a deleted topic, or one that is no longer offline."""
         gone = [
             key for key in self._offline if key[0] in (topic, topic_id) and index in (None, key[1])
         ]
@@ -82,7 +89,7 @@ class Partitions:
             self._forget_one(key[0])
 
     def offline(self) -> list[tuple[str, int, str]]:
-        """Topic, index and reason of each that cannot be used."""
+        """Return topic, index and reason of each partition whose log cannot be used."""
         found = [
             (topic, index, reason)
             for (topic, index), reason in self._offline.items()
@@ -96,13 +103,15 @@ class Partitions:
 
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Of each partition now, by topic name and number."""
+        """Current high watermarks by topic name and partition index."""
         return {(entry.topic, entry.index): entry.watermark.offset for entry in self}
 
     def marks(self) -> tuple[list[Partition], list[int], list[int], list[int]]:
-        """All that the checkpoint files say of the partitions, to be compared with what it was.
+        """Return all values on which the checkpoint files depend.
 
-        That takes a twentieth of the time in which what they say is put together.
+        These are the partitions, their high watermarks, recovery points and log start offsets, in
+        the same order. If they equal those of the last call, the files need not be written.
+        Comparing them takes a twentieth of the time of composing the files.
         """
         every = list(self._all)
         logs = [entry.log for entry in every]
@@ -114,10 +123,11 @@ class Partitions:
         )
 
     def is_offline(self, topic: str, index: int) -> bool:
+        """Return whether the partition was added by `add_offline`."""
         return (topic, index) in self._offline
 
     def remove(self, partition: Partition) -> None:
-        """Whoever holds the partition still is told that its topic is gone."""
+        """Remove and retire a partition: callers that still hold it get an error for its topic."""
         partition.retire()
         self._forget(partition)
         for key in ((partition.topic, partition.index), (partition.topic_id, partition.index)):

@@ -1,9 +1,12 @@
-"""Long waits as data.
+"""Requests that wait, as data: Kafka's purgatory of delayed operations.
 
-A request that cannot be answered yet (a fetch below its `min_bytes`, a produce waiting for the
-device) is parked here with a deadline and the keys of what it waits for. When something happens
-to a key its waits are tried again; at the deadline they expire. A wait is an object, not a
-suspended coroutine: it can be counted, inspected, and dropped when its connection goes.
+A request that cannot be answered yet (a fetch below its `min_bytes`, a produce that waits for a
+flush) is parked here with a deadline and keys, for example its partitions. An event on a key has
+the waits of the key tried again; at the deadline they expire. A wait is an object, not a suspended
+coroutine: it can be counted and inspected, and is dropped with its connection.
+
+A wait may be parked under several keys, and trying one may cause events that try it again. So each
+wait is marked while it is tried and once it is done: it is answered exactly once.
 """
 
 from __future__ import annotations
@@ -17,31 +20,32 @@ from typing import Protocol
 from lakelog.runtime.api import Clock, Tasks, Timer
 
 _TRIED_MAX = 128
+"""Largest number of waits that are tried, or expire, in one turn of the loop."""
 _TURN_S = 0.002
-"""Waits tried, or expired, in one turn of the loop, and the seconds after which no other begins."""
+"""Seconds of a turn after which no further wait is tried or expires."""
 
 
 class Wait(Protocol):
-    """What is parked. Exactly one of a true `try_complete`, `expire` or `cancel` ends it.
+    """A parked request. A `try_complete` that returns true, `expire` or `cancel` ends it, once.
 
-    What the first two raise is handed to `fail`, and concerns nobody else who waits.
+    An exception of `try_complete` or `expire` is passed to `fail`, and does not affect other waits.
     """
 
     def try_complete(self) -> bool:
-        """Answers and returns true if it can be answered now."""
+        """Answer the request if possible now; return whether it was answered."""
         ...
 
     def expire(self) -> None:
-        """Answers with what there is: the deadline has passed."""
+        """Answer with the results so far, because the deadline has passed."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """It could not be tried, for a bug or for want of memory: ends it."""
+        """End the request after an unexpected exception, such as a bug or a lack of memory."""
         ...
 
 
 class Parked:
-    """A wait in the purgatory, to be handed to `cancel`."""
+    """A wait in the purgatory; the argument of `cancel`."""
 
     __slots__ = ("being_tried", "deadline", "done", "keys", "wait")
 
@@ -57,6 +61,8 @@ class Parked:
 
 
 class Purgatory:
+    """Waits by key and by deadline."""
+
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
@@ -72,7 +78,10 @@ class Purgatory:
         return self._count
 
     def park(self, wait: Wait, keys: Iterable[Hashable], deadline: float) -> Parked:
-        """`deadline` is on the monotonic clock, in seconds; infinity for a wait without one."""
+        """Park a wait until an event on one of `keys`, or until `deadline`.
+
+        deadline: on the monotonic clock, in seconds; infinity for a wait without a deadline.
+        """
         parked = Parked(wait, tuple(keys), deadline)
         for key in parked.keys:
             self._by_key.setdefault(key, {})[parked] = None
@@ -82,9 +91,9 @@ class Purgatory:
         return parked
 
     def check(self, key: Hashable) -> None:
-        """Something happened to `key`: answers the waits that can be answered now.
+        """Try the waits of `key` now, after an event on it.
 
-        Whoever is answered may make something happen to the key again, before this returns.
+        An answered request may cause further events on the key before this call returns.
         """
         waiting = self._by_key.get(key)
         if waiting is None:
@@ -94,10 +103,10 @@ class Purgatory:
                 self.cancel(parked)
 
     def check_soon(self, key: Hashable) -> None:
-        """As `check`, after what the loop is at: whoever has made something happen is answered
-        first, and what happens to a key several times is looked at once.
+        """Try the waits of `key` in a later turn of the loop.
 
-        Of many waits, or some that take long, only some are tried in one turn of the loop.
+        The request that caused the event is answered first, and several events in one turn cost one
+        try. A turn tries a bounded number of waits for a bounded time; later turns try the rest.
         """
         waiting = self._by_key.get(key)
         if waiting is not None:
@@ -128,7 +137,7 @@ class Purgatory:
         parked.being_tried = True
         try:
             return parked.wait.try_complete()
-        except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - passed to its request
             parked.wait.fail(error)
             return True
         finally:
@@ -141,11 +150,12 @@ class Purgatory:
             wait.fail(error)
 
     def cancel(self, parked: Parked) -> None:
-        """Drops a wait without answering it; nothing happens if it has ended."""
+        """Drop a wait without answering it; a wait that has ended is ignored."""
         if not parked.done:
             self._remove(parked)
 
     def _remove(self, parked: Parked) -> None:
+        assert not parked.done, "a request is answered once"
         parked.done = True
         self._count -= 1
         for key in parked.keys:
@@ -153,6 +163,7 @@ class Purgatory:
             del waiting[parked]
             if not waiting:
                 del self._by_key[key]
+        # Removal from the middle of a heap is linear, so ended waits stay until most have ended.
         if len(self._deadlines) > 2 * self._count + 64:
             self._deadlines = [entry for entry in self._deadlines if not entry.done]
             heapq.heapify(self._deadlines)
@@ -173,7 +184,7 @@ class Purgatory:
         self._timer = self._tasks.call_later(max(0.0, due - self._clock.monotonic()), self._tick)
 
     def _tick(self) -> None:
-        """Expires what is due; the timer of the rest rings in the next turn."""
+        """Expire due waits, a bounded number; the timer fires again for the rest."""
         self._timer = None
         now = self._clock.monotonic()
         expired = 0
@@ -188,7 +199,7 @@ class Purgatory:
             self._arm()
 
     def _pop_due(self, now: float) -> Parked | None:
-        """Return the next wait whose deadline has passed, without those that have ended."""
+        """Remove and return the next due wait, or `None`; ended waits are skipped."""
         while self._deadlines and (self._deadlines[0].done or self._deadlines[0].deadline <= now):
             parked = heapq.heappop(self._deadlines)
             if not parked.done:

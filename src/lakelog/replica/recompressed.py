@@ -1,4 +1,4 @@
-"""Batches in the codec that their topic asks for (`compression.type`)."""
+"""Recompression of batches for a topic's `compression.type`, unless it is `producer`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _CODECS = {
 
 
 def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
-    """The batch in the topic's own codec; checked first, for its checksum is made anew.
+    """Return the batch in the topic's codec, or the same object if it has this codec already.
 
-    Raises `KafkaError`, and `SlowBatchError` for what is large when decompressed.
+    The batch is checked first: a new checksum would hide damage. Raises `KafkaError` for an invalid
+    batch, and `SlowBatchError` if it is too large to be decompressed on the loop.
     """
     header = read_batch(batch, config)
     codec = _CODECS[config.compression_type]
@@ -41,7 +42,10 @@ def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray 
 
 
 def recompressed_slowly(batch: bytearray, header: BatchHeader, config: LogConfig) -> bytearray:
-    """The same of any size, for a thread; `header` is of an intact batch. Raises `KafkaError`."""
+    """Return a batch of any size in the topic's codec; runs in a thread.
+
+    header: of the batch, which the caller has checked. Raises `KafkaError` (INVALID_RECORD).
+    """
     codec = _CODECS.get(config.compression_type, header.codec)
     if header.codec == codec:
         return batch

@@ -1,4 +1,7 @@
-"""How much has been written to a log since it was opened, for those who watch."""
+"""Records and bytes written to a log since it was opened, for metrics.
+
+They are computed from offsets and sizes of segments, so that an append counts nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from lakelog.storage.log import Log
 
 
 class Written:
-    """Follows from offsets and sizes, so that an append has nothing to count."""
+    """The counts of one log."""
 
     __slots__ = ("_log", "_markers", "_markers_bytes", "_rolled_bytes", "_segment", "_start_offset")
 
@@ -19,23 +22,23 @@ class Written:
 
     @property
     def records(self) -> int:
-        """The markers of transactions are not counted."""
+        """Number of written records, without transaction markers."""
         return self._log.log_end_offset - self._start_offset - self._markers
 
     @property
     def bytes(self) -> int:
-        """Of the batches that held those records, as they were stored."""
+        """Stored size of the batches of these records."""
         return self.all_bytes - self._markers_bytes
 
     @property
     def all_bytes(self) -> int:
-        """With the markers'."""
+        """Stored size of all batches, with transaction markers."""
         active = self._log.segments.active
         newer = active.size if active is not self._segment else 0
         return self._rolled_bytes + self._segment.size + newer
 
     def note_roll(self) -> bool:
-        """Whether a segment was closed since the last call."""
+        """Return whether a segment was closed since the last call."""
         if self._log.segments.active is self._segment:
             return False
         self._rolled_bytes += self._segment.size
@@ -43,6 +46,7 @@ class Written:
         return True
 
     def note_marker(self, size: int) -> None:
-        """`size` bytes of what was written are a marker."""
+        """Exclude a marker of `size` bytes from `records` and `bytes`."""
+        assert 0 < size <= self.all_bytes
         self._markers += 1
         self._markers_bytes += size
