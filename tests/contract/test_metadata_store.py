@@ -25,7 +25,7 @@ from lakelog.metadata.store.api import (
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.posix import SystemClock
 from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.faulty_store import FaultyStore
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.tasks import SimulatedTasks
 from lakelog.testing.sqlite_metadata import SimulatedMetadata

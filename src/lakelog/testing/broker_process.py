@@ -114,7 +114,7 @@ class Broker:
             raise self._failure(f"ended with status {status}")
 
     def kill(self) -> None:
-        """Kill the broker as SIGKILL does: nothing is flushed, and no client is told."""
+        """Kill the broker as SIGKILL does: nothing is flushed, and connections break."""
         process = self._running()
         process.kill()
         process.wait()
@@ -144,7 +144,7 @@ class Broker:
             admin.topics.delete(name)
 
     def close(self) -> None:
-        """Stop the broker if it runs, and let go of its port."""
+        """Stop the broker if it runs, and release its port."""
         with self._reserved:
             if self._process is not None:
                 self.stop()

@@ -1,9 +1,9 @@
 """The process of a broker that a test started: it reports when it is ready, and ends with the test.
 
 Standard input is a pipe whose other end the test's process holds. Nothing is ever written to it:
-end of file means that the process is gone, however it ended, and the broker then stops and removes
-the scratch folder that nobody else is left to remove. The line on standard output means that the
-broker accepts connections. Standard error is the log.
+end of file means that the process is gone, however it ended. The broker then stops and removes the
+scratch folder, because no other process is left to do it. The line on standard output means that
+the broker accepts connections. Standard error is the log.
 """
 
 from __future__ import annotations

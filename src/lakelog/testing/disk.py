@@ -1,12 +1,11 @@
-"""A disk in memory that fails when told to, and forgets what was not synced.
+"""A disk in memory with injected failures, which loses unsynced data in a power failure.
 
-What survives a power failure is what the `Disk` contract promises and no more: file contents up to
-the last `sync`, and names up to the last operation that a `sync_dir` covered (names change in
-order, as a journalling file system keeps them, or each folder's by themselves). Given randomness, a
-power failure keeps some of the rest: later names, unsynced truncations, and unsynced writes whole,
-torn at a sector or not at all.
+After a power failure it has the state that the `Disk` contract guarantees: contents up to the last
+`sync`, and names up to the last operation that a `sync_dir` covered. Names change in order, as in a
+journalling file system, or separately in each folder. Given randomness, a power failure also keeps
+some of the rest: later names, unsynced truncations, and unsynced writes, whole or torn at a sector.
 
-It does not model time, permissions or a device that lies about syncing.
+It does not model time, permissions or a device that reports a sync too early.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from lakelog.testing.disk_node import Node, resize
 
 
 class DiskStopped(Exception):  # noqa: N818 - an event, not an error
-    """The process was killed at this step. Not an `OSError`: nobody may handle it."""
+    """The process was killed at this step. Not an `OSError`: no code may handle it."""
 
 
 _Tree = dict[Path, Node | None]
-"""Directories have no node."""
+"""All paths; a directory has no node."""
 
 
 class MemoryFile:
-    """See `lakelog.runtime.api.File`."""
+    """A `lakelog.runtime.api.File`; it fails with EBADF after the process was killed."""
 
     def __init__(self, disk: MemoryDisk, path: Path, node: Node) -> None:
         self._disk = disk
@@ -98,6 +97,8 @@ class MemoryFile:
 
 
 class MemoryLock:
+    """A `lakelog.runtime.api.Lock`; a kill of the process releases it."""
+
     def __init__(self, locks: set[Path], path: Path) -> None:
         self._locks = locks
         self._path = path
@@ -107,11 +108,11 @@ class MemoryLock:
 
 
 class MemoryDisk:
-    """See `lakelog.runtime.api.Disk`.
+    """A `lakelog.runtime.api.Disk`.
 
     Args:
-        capacity: in bytes over all files.
-        names_in_order: whether the sync of one folder makes earlier names of others durable, too.
+        capacity: bytes of all files together; None is unlimited.
+        names_in_order: whether a sync of one folder makes earlier names in others durable, too.
     """
 
     def __init__(
@@ -122,9 +123,9 @@ class MemoryDisk:
         self._names_in_order = names_in_order
         self.generation = 0
         self.steps = 0
-        """Operations so far that change or sync something."""
+        """How many operations so far changed or synced something."""
         self.stop_at: int | None = None
-        """At which the process dies."""
+        """The step at which the process dies with `DiskStopped`."""
         self._tree: _Tree = {Path("/"): None}
         self._durable: _Tree = dict(self._tree)
         self._journal: list[tuple[frozenset[Path], Callable[[_Tree], None]]] = []
@@ -152,21 +153,25 @@ class MemoryDisk:
         partial: int = 0,
         times: int = 1,
     ) -> None:
-        """The next such operations on a path ending in `suffix`, after `skip` others, fail.
+        """Let the next `times` operations of this kind fail with the errno `code`.
 
-        A write takes its first `partial` bytes before it fails.
+        Only paths that end in `suffix` count, and the first `skip` operations pass. A write stores
+        its first `partial` bytes before it fails.
         """
         self.faults.add(Fault(operation, code, suffix, skip, partial, times))
 
     def lose_writes(self, path: Path) -> None:
-        """The device failed to take a file, which is in the cache as though it had: Linux's way."""
+        """Drop the unsynced writes of a file as if they were on the device.
+
+        Linux marks pages clean after a failed write-back (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        """
         node = self._tree.get(path)
         if node is None:
             raise self._missing(path)
         node.changes.clear()
 
     def write_back(self) -> None:
-        """What an operating system does by itself within some seconds: all becomes durable."""
+        """Make everything durable, as an operating system does within some seconds."""
         for node in self._tree.values():
             if node is not None and node.changes:
                 node.durable = bytes(node.data)
@@ -175,21 +180,21 @@ class MemoryDisk:
         self._journal.clear()
 
     def forget_faults(self) -> None:
-        """What was to fail, and has not yet, does not."""
+        """Cancel the failures that have not happened yet."""
         self.faults.forget()
 
     def flip(self, path: Path, bit: int) -> None:
-        """One bit of a file is not what was written any more, on the device and in the cache."""
+        """Flip one bit of a file, on the device and in the page cache."""
         self._file(path).flip(bit)
 
     def kill(self) -> None:
-        """The process dies; the host does not. Open files and locks are gone, nothing else."""
+        """End the process: open files and locks are gone; the page cache stays."""
         self.generation += 1
         self.stop_at = None
         self._locks.clear()
 
     def crash(self, random: Random | None = None) -> None:
-        """The power fails. Without `random` all that was not synced is lost."""
+        """Cut the power. Without `random` all unsynced data is lost."""
         self.kill()
         self._boots += 1
         self._tree = self._left_by_crash(random)
@@ -197,14 +202,14 @@ class MemoryDisk:
         self._journal.clear()
 
     def copy_after_kill(self) -> MemoryDisk:
-        """Another disk, as this one would be after `kill`; this one goes on."""
+        """Return another disk in the state that `kill` would leave; this one is unchanged."""
         tree = {path: node and node.copy(bytes(node.data)) for path, node in self._tree.items()}
         other = self._other(tree)
         other._boots = self._boots
         return other
 
     def copy_after_crash(self, random: Random | None = None) -> MemoryDisk:
-        """Another disk, as this one would be after `crash`; this one goes on."""
+        """Return another disk in the state that `crash` would leave; this one is unchanged."""
         return self._other(self._left_by_crash(random))
 
     def _other(self, tree: _Tree) -> MemoryDisk:
@@ -219,14 +224,17 @@ class MemoryDisk:
             for _, change in self._journal[: random.below(len(self._journal) + 1)]:
                 change(tree)
         left: _Tree = {}
-        for path in sorted(tree):  # a folder before what is in it
+        for path in sorted(tree):  # a folder before its contents
             if path.parent == path or path.parent in left:
                 node = tree[path]
                 left[path] = node and node.after_crash(random)
         return left
 
     def step(self, operation: Operation, path: Path) -> Fault | None:
-        """Counts an operation and raises what it was told to."""
+        """Count an operation, and return the fault of a write.
+
+        Raises `OSError` for a fault of any other operation, and `DiskStopped` at `stop_at`.
+        """
         fault = self.faults.take(operation, path)
         if operation != "read":
             if self.stop_at is not None and self.steps >= self.stop_at:
@@ -239,13 +247,16 @@ class MemoryDisk:
         return fault
 
     def _note(self, operation: Operation, error: OSError) -> None:
-        """Tells who watches that the device has failed."""
+        """Report a failure of the device to the watcher; a shortage is none."""
         passes = lacks_descriptors(error) if operation == "sync" else is_shortage(error)
         if operation in ("write", "truncate", "sync") and not passes:
             self._on_failure()
 
     def admit(self, path: Path, end: int, node: Node) -> tuple[int, OSError | None]:
-        """Up to which byte a write may reach, and the error that it ends with."""
+        """Return how far a write may reach in the file, in bytes, and its error, if any.
+
+        Raises `DiskStopped` at `stop_at`.
+        """
         fault = self.step("write", path)
         if fault is not None:
             error = fault.error(path)
@@ -259,6 +270,7 @@ class MemoryDisk:
 
     @property
     def used(self) -> int:
+        """Bytes of all files together."""
         return sum(len(node.data) for node in self._tree.values() if node is not None)
 
     # Files
@@ -293,7 +305,7 @@ class MemoryDisk:
         file.close()
 
     def files(self) -> list[Path]:
-        """All there are."""
+        """Return the paths of all files."""
         return [path for path, node in self._tree.items() if node is not None]
 
     def exists(self, path: Path) -> bool:
@@ -383,7 +395,7 @@ class MemoryDisk:
     def _missing(self, path: Path) -> FileNotFoundError:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
-    # The rest
+    # Locks, space and the page cache
 
     def lock(self, path: Path) -> MemoryLock:
         if path in self._locks:

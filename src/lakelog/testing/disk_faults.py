@@ -1,4 +1,4 @@
-"""What a disk in memory was told to fail at, and what it has."""
+"""Injected failures of a disk in memory."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Operation = Literal["read", "write", "truncate", "sync", "name"]
 
 
 def kind_of(path: Path) -> str:
-    """`.log` or the like, or the whole name of a file that has no such ending."""
+    """Return the suffix of a path, such as `.log`, or the whole name without one."""
     return path.suffix or path.name
 
 
 @dataclass(slots=True)
 class Fault:
-    """The next such operations on a path ending in `suffix`, after `skip` others, fail."""
+    """`times` failures of one operation, on paths that end in `suffix`, after `skip` others."""
 
     operation: Operation
     code: int
     suffix: str
     skip: int
     partial: int
-    """How many bytes a write takes before it fails."""
+    """How many bytes a write stores before it fails."""
     times: int
 
     def matches(self, operation: Operation, path: Path) -> bool:
@@ -37,7 +37,7 @@ class Fault:
 
 
 class Faults:
-    """Those that are still to come. `taken` counts the others by error and kind of file."""
+    """Failures that are still to happen; `taken` counts past ones by error and kind of file."""
 
     def __init__(self) -> None:
         self._coming: list[Fault] = []
@@ -50,7 +50,7 @@ class Faults:
         self._coming.clear()
 
     def take(self, operation: Operation, path: Path) -> Fault | None:
-        """The one that this operation meets."""
+        """Return the fault of an operation, if any; count it."""
         for fault in self._coming:
             if not fault.matches(operation, path):
                 continue

@@ -1,4 +1,4 @@
-"""The bytes of a file in memory, and what of them a power failure may leave."""
+"""The bytes of a file in memory, cached and durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECTOR = 512
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A file's bytes: as they are, as they are on the device, and the changes between the two.
+    """A file: its bytes in the page cache, its bytes on the device, and the changes between.
 
     A change is a write at an offset or, without content, a truncation to it.
     """
@@ -22,11 +22,11 @@ class Node:
     modified_ms: int = 0
 
     def copy(self, content: bytes) -> Node:
-        """Another file with this durable content."""
+        """Return another file with this durable content."""
         return Node(bytearray(content), content, [], self.modified_ms)
 
     def flip(self, bit: int) -> None:
-        """One bit is not what was written, wherever it is kept."""
+        """Flip one bit in the page cache, on the device and in unsynced writes."""
         at, mask = bit // 8, 1 << bit % 8
         self.data[at] ^= mask
         if at < len(self.durable):
@@ -36,7 +36,7 @@ class Node:
                 self.changes[number] = offset, _flipped(content, at - offset, mask)
 
     def after_crash(self, random: Random | None) -> Node:
-        """Another file with what was synced, and with `random` some of the rest."""
+        """Return the file after a power failure; `random` chooses unsynced changes that survive."""
         data = bytearray(self.durable)
         for offset, content in self.changes if random is not None else ():
             assert random is not None
@@ -54,12 +54,13 @@ def _flipped(content: bytes, at: int, mask: int) -> bytes:
 
 
 def resize(data: bytearray, size: int) -> None:
+    """Truncate, or extend with zeros, to `size` bytes."""
     del data[size:]
     data.extend(bytes(size - len(data)))
 
 
 def _tear(data: bytearray, offset: int, content: bytes, random: Random) -> None:
-    """Keeps a write, some of its sectors, or only the growth of the file."""
+    """Apply a write, some of its sectors, or only the growth of the file."""
     kept = content
     match random.below(3):
         case 0:

@@ -1,4 +1,4 @@
-"""Randomness that can be had again."""
+"""Repeatable randomness for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class SeededRandom:
-    """A `Random` that repeats itself from a seed."""
+    """A `lakelog.runtime.api.Random`: equal seeds give equal numbers."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

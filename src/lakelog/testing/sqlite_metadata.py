@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class MemoryDatabase:
-    """A `Database`."""
+    """The files of a `SqliteLog` on a simulated disk: a `Database`."""
 
     def __init__(self, mount: Mount, path: Path) -> None:
         self.path = path
@@ -58,7 +58,10 @@ class MemoryDatabase:
 
 
 class SimulatedMetadata:
-    """One database on one disk. `handle` gives a broker's process its store."""
+    """One database on one disk, shared by the brokers of a cluster.
+
+    Each process of a broker has a `handle` of its own.
+    """
 
     def __init__(self, disk: MemoryDisk, path: Path) -> None:
         self.disk = disk
@@ -69,6 +72,7 @@ class SimulatedMetadata:
         return SimulatedStore(self, tasks, is_alive)
 
     def live(self) -> dict[int, bytes]:
+        """Return the incarnation ids of registered brokers whose processes are alive."""
         self.stores = [store for store in self.stores if store.is_alive()]
         return dict(store.registered for store in self.stores if store.registered is not None)
 
@@ -80,7 +84,7 @@ class SimulatedMetadata:
 
 
 class SimulatedStore:
-    """A `MetadataStore`, for the time of one process."""
+    """A `MetadataStore` of one process."""
 
     def __init__(
         self, metadata: SimulatedMetadata, tasks: Tasks, is_alive: Callable[[], bool]
@@ -103,7 +107,7 @@ class SimulatedStore:
         return answer
 
     def report(self, change: Change) -> None:
-        """Each callback runs as the process that watches, not as the one that made the change."""
+        """Call the watchers as the process that watches, not as the process of the change."""
         loop = asyncio.get_running_loop()
         for callback, context in self._watchers:
             loop.call_soon(callback, change, context=context)
@@ -166,7 +170,7 @@ class SimulatedStore:
         return await self._tasks.offload("metadata", lambda: self._uninterrupted(work))
 
     def _uninterrupted(self, work: Callable[[], T]) -> T:
-        """A process that was killed within a call of SQLite does not come back from it."""
+        """Run a call of SQLite; raise its interruption if the process was killed within."""
         try:
             return work()
         finally:

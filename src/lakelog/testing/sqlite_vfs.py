@@ -1,10 +1,10 @@
-"""SQLite over a disk in memory: the library as it is, every call to its files answered here.
+"""A VFS of SQLite over a disk in memory: the real library, with every file call answered here.
 
-It is a VFS of SQLite (https://www.sqlite.org/vfs.html, `sqlite3.h`), made with ctypes, for one
-thread that ends each transaction before it begins another one: locks are granted, but for the one
-that makes sure at a close that nobody else has the file. The memory that connections share is a
-buffer, and goes with the processes. Directories are synced when SQLite's own Unix VFS does it: with
-the first sync of a journal that is new, and after a removal.
+It is built with ctypes from `sqlite3.h` (https://www.sqlite.org/vfs.html), for one thread that ends
+each transaction before it begins another. All locks are granted, except the exclusive lock at a
+close while another connection has the file. Shared memory is a buffer that dies with the processes.
+Directories are synced as in SQLite's Unix VFS: with the first sync of a new journal, and after a
+removal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Pointer, _Int, _Int64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 
 
 class _File(ctypes.Structure):
-    """`sqlite3_file` with a number of ours behind."""
+    """`sqlite3_file`, followed by the number of an `_Open`."""
 
     _fields_ = (("methods", _Pointer), ("number", _Int64))
 
@@ -106,7 +106,7 @@ class _Vfs(ctypes.Structure):
 
 
 class _Connection(sqlite3.Connection):
-    """One that may be referred to weakly."""
+    """A connection that supports weak references."""
 
 
 _OPEN_CONNECTIONS: weakref.WeakSet[_Connection] = weakref.WeakSet()
@@ -114,22 +114,23 @@ _OPEN_CONNECTIONS: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
 @atexit.register
 def _close_connections() -> None:
-    """Close what tests have left open: its end would call into methods that are no more."""
+    """Close connections that tests left open: closing them later would call freed callbacks."""
     for connection in list(_OPEN_CONNECTIONS):
         connection.close()
 
 
 class Mount:
-    """A disk as one process sees it: `is_alive` tells whether that still runs."""
+    """A disk as one process sees it; `is_alive` returns whether the process still runs."""
 
     def __init__(self, disk: MemoryDisk, is_alive: Callable[[], bool]) -> None:
         self.disk = disk
         self.is_alive = is_alive
         self.generation = disk.generation
         self.interruption: BaseException | None = None
-        """What no caller of SQLite has been told: the process was killed at that call."""
+        """The exception of a call at which the process was killed; SQLite cannot raise it."""
 
     def connect(self, path: Path) -> sqlite3.Connection:
+        """Open a database. Raises `sqlite3.OperationalError` if that fails."""
         vfs = _registered()
         number = vfs.add(self)
         uri = f"file:/{number}{path}?vfs={_NAME.decode()}"
@@ -147,12 +148,12 @@ class _Open:
 
     @property
     def key(self) -> tuple[MemoryDisk, int, Path]:
-        """What connections of running processes to one file have in common."""
+        """The identity of a file, for connections of processes that run at the same time."""
         return self.mount.disk, self.mount.generation, self.file.path
 
 
 class _MemoryVfs:
-    """One for the Python process; SQLite keeps pointers into it."""
+    """The VFS of this Python process; SQLite keeps pointers into it."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._mounts: dict[int, Mount] = {}
@@ -170,7 +171,7 @@ class _MemoryVfs:
             prototype = type(getattr(self._vfs, name))
             setattr(self._vfs, name, prototype(lambda *_: 0))
         if library.sqlite3_vfs_register(ctypes.byref(self._vfs), 0) != _OK:
-            raise OSError(errno.EINVAL, "SQLite does not take a VFS")
+            raise OSError(errno.EINVAL, "SQLite rejected the VFS")
 
     def add(self, mount: Mount) -> int:
         number = next(self._numbers)
@@ -178,7 +179,10 @@ class _MemoryVfs:
         return number
 
     def _guarded(self, name: str) -> Callable[..., int]:
-        """Nothing may be raised into SQLite: an `OSError` becomes a code, the rest is kept."""
+        """Return a callback that raises nothing: an `OSError` becomes SQLite's code for it.
+
+        Any other exception becomes the interruption of the mount.
+        """
         method, code = getattr(self, "_" + name), _CODES.get(name, _OK)
         finds = self._mount_of if name in _OPENS else self._owner_of
 
@@ -191,7 +195,7 @@ class _MemoryVfs:
             except OSError as error:
                 is_full = error.errno == errno.ENOSPC and name != "sync"  # as in SQLite's Unix VFS
                 return _FULL if is_full else code
-            except BaseException as error:  # noqa: BLE001 - to be raised behind SQLite's back
+            except BaseException as error:  # noqa: BLE001 - raised after SQLite has returned
                 assert mount is not None
                 mount.interruption = error
                 return code
@@ -309,13 +313,13 @@ class _MemoryVfs:
         out[0] = ctypes.addressof(shared[number]) if number < len(shared) else None
 
     def _lock_shared(self, file: Any, offset: int, count: int, flags: int) -> None:
-        """Nobody else is within a transaction."""
+        """No other connection is in a transaction."""
 
     def _barrier(self, file: Any) -> None:
-        """One thread needs none."""
+        """A single thread needs no barrier."""
 
     def _unmap_shared(self, file: Any, delete: int) -> None:
-        """It goes with the last connection."""
+        """The last connection removes it (`_close`)."""
 
 
 _CODES = {
@@ -329,18 +333,24 @@ _CODES = {
     "size": _FSTAT,
     "map_shared": _SHMMAP,
 }
-"""What SQLite is told of an `OSError`."""
+"""The result code for an `OSError`, by method."""
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """That which Python's own module uses, or there would be two."""
+    """Return the SQLite library that Python's module uses, which must not be loaded twice.
+
+    Raises `OSError` if it is linked statically.
+    """
     for name in (_sqlite3.__file__, None):
         with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(name)
             assert library.sqlite3_vfs_register
             return library
-    raise OSError(errno.ENOSYS, "this Python hides its SQLite: use one with a shared libsqlite3")
+    raise OSError(
+        errno.ENOSYS,
+        "the SQLite of this Python cannot be loaded; install a Python with a shared libsqlite3",
+    )
 
 
 @cache
@@ -349,5 +359,5 @@ def _registered() -> _MemoryVfs:
 
 
 def seed_sqlite(seed: int) -> None:
-    """SQLite's own chance, of which the salt of a journal is made, for all that follows."""
+    """Seed SQLite's random numbers, which become the salt of journals, for this process."""
     _library().sqlite3_test_control(_SEED_RANDOM, ctypes.c_int(seed & 0x7FFFFFFF | 1), None)

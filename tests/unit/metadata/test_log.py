@@ -36,7 +36,7 @@ from lakelog.metadata.store.api import (
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.faulty_store import FaultyStore
 from lakelog.testing.randomness import SeededRandom
 
 

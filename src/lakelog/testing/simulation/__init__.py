@@ -2,7 +2,7 @@
 
 `run(World(seed))` starts brokers (`server.app` as it is shipped) on simulated machines. Clients of
 all kinds use them over a simulated network while the nemesis injects faults. Then all faults end,
-and the checkers compare what clients were answered with what the logs hold. A violation is a bug,
+and the checkers compare the responses with the logs. A violation is a bug,
 here or in the broker, that the same seed reproduces.
 
 Not simulated: threads (offloaded work takes no time), limits of memory and CPU, and time that

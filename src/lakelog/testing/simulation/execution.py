@@ -1,6 +1,6 @@
 """The run of a world: start, faults, repair, the end of the clients, the final checks.
 
-The phases are those of Jepsen's tests: the nemesis injects faults while clients work; then all
+The phases follow Jepsen's tests: the nemesis injects faults while clients work; then all
 faults end and the system has to recover; then everything is read and checked.
 """
 

@@ -1,7 +1,7 @@
-"""What a seed decides before anything runs: who is there, what goes wrong, how the broker is set.
+"""The plan of a seed: workloads, faults and the broker's settings.
 
-Each seed takes a part of what there is (swarm testing): faults and features that would drown one
-another all at once meet in every combination over many seeds.
+Each seed takes a random subset of workloads and faults (swarm testing, Groce et al. 2012). All of
+them at once would mask one another; over many seeds every combination occurs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 SLOW_DISK = "slow disk"
-"""What a broker has its threads do, flushes above all, takes long."""
+"""Work in threads, flushes above all, takes long."""
 
 WORKLOADS = (
     "plain",
@@ -48,14 +48,14 @@ FAULTS = (
 )
 
 DURABLE = (("log.flush.interval.messages", "1"), ("log.durability", "fsync"))
-"""Settings that have each record synced before it is acknowledged: any of them does."""
+"""Settings each of which has every record synced before it is acknowledged."""
 EXPIRATION = "producer.id.expiration.ms"
 COLD_READS = "cold reads"
-"""The page cache does not hold what is asked for, as chance has it."""
+"""Requested ranges are sometimes not in the page cache."""
 
 _INTERVAL_MAX = 4096
 HARMLESS = frozenset({"clock", "helper death", "client crash", COLD_READS})
-"""Faults that keep no client from an answer."""
+"""Faults that delay no response."""
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -80,7 +80,7 @@ _SETTINGS = {
 
 @dataclass(slots=True)
 class Plan:
-    """`seconds` are of faults, in virtual time; what follows them is peace, and the last look."""
+    """The time of faults in virtual `seconds`, the workloads, the faults, and broker settings."""
 
     seconds: float = 40.0
     workloads: frozenset[str] = frozenset(WORKLOADS)
@@ -89,21 +89,21 @@ class Plan:
 
     @property
     def is_durable(self) -> bool:
-        """Whether each record is synced before it is acknowledged, so that it survives the power.
+        """Whether each record is synced before it is acknowledged.
 
-        Then nothing that a client was told may be missing after a power failure.
+        Acknowledged records then survive a power failure.
         """
         return any(self.settings.get(name) == value for name, value in DURABLE)
 
     @property
     def index_interval(self) -> int:
-        """In bytes; the largest that a topic of this world may have."""
+        """The largest index.interval.bytes of a topic in this world."""
         most = _INTERVAL_MAX if "administration" in self.workloads else 0
         return max(int(self.settings["log.index.interval.bytes"]), most)
 
 
 def plan_of(seed: int) -> Plan:
-    """No plan is thin: some broker dies, and something is produced."""
+    """Return the plan of a seed; a broker dies in each, and clients produce to it."""
     rng = random.Random(f"{seed} plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2, 3))))
     faults = {name for name in FAULTS if rng.random() < 0.35}

@@ -1,4 +1,4 @@
-"""Who plays: the topics of a broker, and the clients that the world's plan asks for."""
+"""The workloads of a plan: their topics and clients, for one broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATIC = (
 
 
 class _TopicCreator(Client):
-    """Makes the topics before the others come."""
+    """Creates the topics before the other clients start."""
 
     def __init__(self, context: ClientContext, workloads: Workloads) -> None:
         super().__init__(context, workloads.named("stage-hand"))
@@ -47,7 +47,7 @@ class _TopicCreator(Client):
 
 
 class Workloads:
-    """Of one broker. `places` are all partitions that anybody writes to for good."""
+    """The workloads of one broker; `places` are partitions of topics that are not deleted."""
 
     def __init__(self, context: ClientContext, host: BrokerHost) -> None:
         self._context = context
@@ -57,14 +57,15 @@ class Workloads:
         self.clients: list[Client] = []
 
     def named(self, name: str) -> str:
-        """By its ending a name tells to which broker it belongs."""
+        """Return a name with the suffix of the broker (`Fleet.home_of`)."""
         return name + self.host.suffix
 
     async def create(self) -> None:
+        """Create the topics on the broker, and the clients, which are not started yet."""
         await _TopicCreator(self._context, self).start()
 
     async def fill(self, hand: Client) -> None:
-        scenes: dict[str, Any] = {
+        workloads: dict[str, Any] = {
             "plain": self._plain,
             "idempotent": self._idempotent,
             "transactions": self._transactions,
@@ -78,10 +79,10 @@ class Workloads:
         }
         for topic in ("__consumer_offsets", "__transaction_state"):
             await create_topic(hand, topic, 2, _INTERNAL)
-        for name, scene in scenes.items():
+        for name, workload in workloads.items():
             if name in self._plan.workloads:
-                playing: Coroutine[Any, Any, None] = scene(hand)
-                await playing
+                creating: Coroutine[Any, Any, None] = workload(hand)
+                await creating
 
     async def _topic(self, hand: Client, name: str, partitions: int, **config: str) -> list[Place]:
         settings = {key.replace("_", "."): text for key, text in config.items()}

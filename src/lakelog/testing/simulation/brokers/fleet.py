@@ -18,8 +18,8 @@ class Fleet:
     def home_of(self, name: str) -> BrokerHost:
         """Return the broker that a client, a group or a topic of this name belongs to.
 
-        The suffix of a name tells it. A client that replaces a crashed one has a number after an
-        apostrophe, which does not count.
+        The suffix of the name decides. A client that replaces a crashed one has an apostrophe and a
+        number after the suffix.
         """
         base = name.partition("'")[0]
         return next(host for host in reversed(self.hosts) if base.endswith(host.suffix))

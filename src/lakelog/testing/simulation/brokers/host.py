@@ -1,6 +1,6 @@
-"""A machine that runs the production broker: started, stopped, killed, cut from power.
+"""One broker of a simulated world: started, stopped, killed, or cut from power.
 
-The broker is `lakelog.server.app.Server` as it is shipped; only what is outside of it is simulated.
+It is `lakelog.server.app.Server` as it is shipped; only its environment is simulated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
-from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.faulty_store import FaultyStore
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
@@ -103,7 +103,7 @@ class BrokerHost:
 
     @property
     def suffix(self) -> str:
-        """The end of the names of its topics, groups and clients, unique in the world."""
+        """The suffix of the names of its topics, groups and clients, unique in the world."""
         return f"-b{self.node_id}" if self.node_id > 1 else ""
 
     @property
@@ -112,26 +112,29 @@ class BrokerHost:
 
     @property
     def is_running(self) -> bool:
-        """Alive, be it that it still starts or stops."""
+        """Whether the process exists; it may still be starting or stopping."""
         return self.process is not None
 
     def usable(self) -> set[Place]:
-        """The partitions that it serves."""
+        """Return the partitions that are online."""
         partitions = self.server.broker.partitions if self.server is not None else ()
         return {(entry.topic, entry.index) for entry in partitions if entry.is_online}
 
     def log_ends(self) -> dict[Place, int]:
-        """Return the log end offsets; nothing while it is down, as a start may cut its logs."""
+        """Return the log end offsets; empty while it is down, because a start may cut logs."""
         partitions = () if self.server is None else self.server.broker.partitions
         return {(entry.topic, entry.index): entry.log.log_end_offset for entry in partitions}
 
     async def start(self) -> bool:
-        """Whether it serves now; it may have been killed while it started, or been refused."""
+        """Start a process; return whether it serves.
+
+        False if a fault killed it while it started, or the broker refused to start.
+        """
         assert self.process is None, f"{self.name} runs already"
         self.starts += 1
         process = self.process = Process(self.name)
         self._died = self._simulator.loop.create_future()
-        server = Server(self._options(), self._outside(process))
+        server = Server(self._options(), self._environment(process))
         starting = self._simulator.loop.create_task(server.start(), context=process.context())
         await asyncio.wait({starting, self._died}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done() or self.process is not process:
@@ -151,7 +154,7 @@ class BrokerHost:
         config = BrokerConfig(self.settings)
         return ServeOptions(DATA, config, f"{self.name}:{PORT}", node_id=self.node_id)
 
-    def _outside(self, process: Process) -> Environment:
+    def _environment(self, process: Process) -> Environment:
         simulator = self._simulator
         tasks, chance = SimulatedTasks(simulator.loop, self.rng), StreamRandom(self.rng)
         tasks.delay_s_max = self.thread_s_max
@@ -173,7 +176,7 @@ class BrokerHost:
         )
 
     async def stop(self) -> None:
-        """A clean stop, unless it is killed meanwhile."""
+        """Stop the broker in order; a fault may kill it meanwhile."""
         server, process = self.server, self.process
         if server is None or process is None:
             return
@@ -190,7 +193,10 @@ class BrokerHost:
             self.kill()
 
     def kill(self, *, power: bool = False, torn: bool = False) -> None:
-        """At once. Without `power` the page cache survives; `torn` keeps some of the rest."""
+        """Kill the process at once.
+
+        With `power` the page cache is lost; with `torn` some unsynced writes survive in part.
+        """
         process = self.process
         if process is None:
             return
@@ -210,6 +216,7 @@ class BrokerHost:
             self._died.set_result(None)
 
     async def wait_for_death(self, timeout_s: float) -> None:
+        """Wait until the process is killed, or for `timeout_s` seconds."""
         if self._died is not None:
             await asyncio.wait({self._died}, timeout=timeout_s)
 

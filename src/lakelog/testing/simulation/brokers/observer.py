@@ -20,7 +20,7 @@ from lakelog.testing.simulation.plan import Plan
 
 
 class Histories(Protocol):
-    """What the clients of a world observed."""
+    """The histories of a world's clients."""
 
     @property
     def records(self) -> RecordHistory: ...
@@ -33,7 +33,7 @@ class Histories(Protocol):
 
 
 class Restarted(Protocol):
-    """A part of the world that has to know of each start of the broker."""
+    """A part of the world that is notified of each start of the broker."""
 
     def on_started(self) -> None: ...
 
@@ -41,8 +41,8 @@ class Restarted(Protocol):
 class BrokerObserver:
     """A `HostObserver`.
 
-    `on_cut` is called when the end of a log was lost: the dead process told clients of records
-    that no longer exist, and its responses must not arrive later.
+    `on_cut` is called when the end of a log was lost: responses of the dead process may report
+    records that no longer exist, and must not arrive later.
     """
 
     def __init__(

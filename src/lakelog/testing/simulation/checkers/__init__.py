@@ -1,1 +1,1 @@
-"""What clients and brokers are observed to do, and the laws that the observations are held to."""
+"""Histories of observations of clients and brokers, and the laws that they must obey."""

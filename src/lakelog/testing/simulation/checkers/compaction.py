@@ -1,4 +1,7 @@
-"""What a compacted partition has to keep of each key, and what of one that was deleted."""
+"""The records that compaction must keep: the newest of each key, and tombstones for some time.
+
+A value begins with its key and a slash. A tombstone has no value, so a header has its name.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
 
 TOMBSTONE = b"-"
-"""Where the name of a tombstone begins, behind its key and a slash."""
+"""The beginning of a tombstone's name, after its key and the slash."""
 
 
 def check_keys(history: RecordHistory, place: Place, found: Mapping[int, bytes]) -> None:
-    """Each key has its newest value, or one that is newer than what its writers know of.
+    """Check that each key has its newest acknowledged value, or a newer one.
 
-    Of a key that was deleted there may be nothing left, once its tombstone need not stay.
+    `found` has all values of the partition by offset. A key whose tombstone compaction may have
+    removed may be absent.
     """
     partition = history.partition(place)
     newest: dict[bytes, int] = {}
@@ -36,7 +40,7 @@ def check_keys(history: RecordHistory, place: Place, found: Mapping[int, bytes])
 
 
 def _newest_of_keys(history: RecordHistory, place: Place) -> dict[bytes, bytes]:
-    """By key, the value with the largest offset of all that are certainly committed."""
+    """Return the value with the largest offset of each key, among values known to be committed."""
     newest: dict[bytes, bytes] = {}
     for value, sent in history.sent.items():
         transaction = sent.transaction

@@ -1,4 +1,4 @@
-"""What the checkers of one world found: violated laws, and counts of what they saw."""
+"""The results of the checkers of one world: violated laws, and counts of observations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Findings:
         self.violations: list[str] = []
         self.broken: set[Law] = set()
         self.counts: Counter[str] = Counter()
-        """How often each kind of observation was made: a check that saw nothing shows nothing."""
+        """How often each kind of observation was made: without observations a check is void."""
 
     def violation(self, law: Law, text: str) -> None:
         """Record that a law is broken; repeated texts are recorded once."""

@@ -1,4 +1,4 @@
-"""What the broker logs with a traceback is a bug, unless the simulation has killed it there."""
+"""Tracebacks in the broker's log: each is a bug, unless an injected fault caused it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _LOGGER = logging.getLogger("lakelog")
 
 
 class LoggedErrors(logging.Handler):
-    """Turns such records into violations while it is entered; other log lines go nowhere."""
+    """Turns logged exceptions into violations for the time of a `with` block.
+
+    It suppresses all other log lines meanwhile.
+    """
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(logging.ERROR)
@@ -34,7 +37,7 @@ class LoggedErrors(logging.Handler):
     ) -> None:
         _LOGGER.removeHandler(self)
         level, _LOGGER.propagate = self._before
-        _LOGGER.setLevel(level)  # which also forgets what each logger has remembered of the level
+        _LOGGER.setLevel(level)  # also clears the level that each logger has cached
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
@@ -42,6 +45,7 @@ class LoggedErrors(logging.Handler):
 
     @staticmethod
     def judge(findings: Findings, text: str, error: BaseException | None) -> None:
+        """Record a violation unless a failing or stopped disk is among the causes of the error."""
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, DiskStopped | OSError):

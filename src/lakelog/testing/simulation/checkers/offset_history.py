@@ -1,7 +1,7 @@
-"""Committed offsets as their committers know them.
+"""The history of committed offsets.
 
-Every commit has a number of its own that only rises, so what a fetch brings tells which commit it
-was. A commit whose answer was lost may have been done, at any time after it was sent.
+Every commit has a unique, rising number as its offset, so that a fetched offset identifies the
+commit. A commit without a response may be done at any time after it was sent.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ _OFFSETS = "__consumer_offsets"
 
 @dataclass(slots=True)
 class _Commits:
+    """Commits of one group for one partition, by their offsets."""
+
     sent: dict[int, Transaction | None] = field(default_factory=dict)
     acked: dict[int, Mapping[Place, int]] = field(default_factory=dict)
-    """Those that are certainly done, and where the logs ended by then."""
+    """Log end offsets when the commit was acknowledged: its record is below them."""
 
 
 class OffsetHistory:
-    """Of all groups."""
+    """All groups of a world."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -35,25 +37,26 @@ class OffsetHistory:
         """Called when a client receives an acknowledgement."""
 
     def will_commit(self, group: str, place: Place, transaction: Transaction | None = None) -> int:
-        """The offset to be committed."""
+        """Record a commit before its request; return the offset to commit."""
         self._next += 1
         commits = self._commits.setdefault((group, place), _Commits())
         commits.sent[self._next] = transaction
         return self._next
 
     def acknowledged(self, group: str, place: Place, value: int, ends: Mapping[Place, int]) -> None:
-        """Done, but for one of a transaction, which is done with that.
+        """Record the response to a commit; `ends` are log end offsets at that time.
 
-        `ends` are those of the logs: the record of it is below.
+        A commit in a transaction is done only when the transaction is.
         """
         commits = self._commits[group, place]
+        assert value in commits.sent, f"{value} was not committed"
         self._findings.counts["offsets committed"] += 1
         self.on_acknowledged()
         if commits.sent[value] is None:
             commits.acked[value] = ends
 
     def last_done(self, group: str, place: Place) -> int:
-        """What a fetch that is sent now must find, or something newer; -1 for nothing."""
+        """Return the offset that a fetch sent now must find, or a newer one; -1 without one."""
         commits = self._commits.get((group, place))
         if commits is None:
             return -1
@@ -65,7 +68,7 @@ class OffsetHistory:
         return max([-1, *commits.acked, *done])
 
     def cut(self, place: Place, end: int) -> None:
-        """A log has lost its end; what lay there in the log of a group's offsets may be undone."""
+        """Forget acknowledged commits if the log with their records lost its end."""
         if place[0] != _OFFSETS:
             return
         for commits in self._commits.values():
@@ -73,7 +76,7 @@ class OffsetHistory:
             commits.acked = {value: at for value, at in kept if at.get(place, end + 1) <= end}
 
     def fetched(self, group: str, place: Place, value: int, at_least: int) -> None:
-        """`at_least` is what `last_done` gave before the fetch was sent."""
+        """Check a fetched offset; `at_least` is `last_done` before the request was sent."""
         self._findings.counts["offsets fetched"] += 1
         commits = self._commits.get((group, place), _Commits())
         if value == -1:
@@ -102,4 +105,5 @@ class OffsetHistory:
         )
 
     def groups(self) -> list[_Key]:
+        """Return each group and partition with a commit, in the order of the first commits."""
         return list(self._commits)

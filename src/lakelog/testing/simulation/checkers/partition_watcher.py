@@ -1,7 +1,7 @@
-"""Looks into a running broker after each change on its disk: what must never go back does not.
+"""The logs of a broker, observed inside it: offsets, epochs and bytes.
 
-It also keeps the bytes: batches below the high watermark stay as they are, restarts included,
-unless the log is compacted.
+While the broker runs, no offset and no epoch decreases. Across a restart a log may lose records
+above its recovery point, and no batch below the high watermark changes unless the log is compacted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
 
 Key = tuple[str, bytes, int]
+"""Topic name, topic id and partition index."""
 
 
 class Marks(NamedTuple):
+    """The offsets and the epoch of a partition at one time."""
+
     start: int
     recovery_point: int
     last_stable: int
@@ -31,6 +34,7 @@ class Marks(NamedTuple):
 
 
 def marks_of(partition: Partition) -> Marks:
+    """Return the current marks of a partition."""
     log = partition.log
     return Marks(
         log.log_start_offset,
@@ -43,22 +47,22 @@ def marks_of(partition: Partition) -> Marks:
 
 
 def _end_found(partition: Partition) -> int:
-    """Where the log ended when it was opened: there its leader's epoch began.
+    """Return the log end offset when the log was opened: the start of the leader's epoch.
 
-    By the time that the broker serves, its coordinators may have written.
+    The current end may be larger: coordinators may have appended before the broker serves.
     """
     begun = dict(partition.log.leader_epochs.entries)
     return begun.get(partition.leader_epoch, partition.log.log_end_offset)
 
 
 class Cut(NamedTuple):
-    """A log that ends before where it had ended."""
+    """A log that is shorter after a restart."""
 
     end: int
     damaged_at: int | None
-    """Where a damage above the recovery point must have ended it."""
+    """The offset of a damaged batch above the recovery point, which recovery has to remove."""
     allowed: bool
-    """Whether the broker's own recovery point allows for it."""
+    """Whether the broker's own recovery point allows it."""
 
 
 class Damage(Protocol):
@@ -72,7 +76,7 @@ class Damage(Protocol):
 
 
 class PartitionWatcher:
-    """Of one data folder, through all its brokers. Keys are topic, topic id and partition."""
+    """The partitions of one data folder, across all processes of its broker."""
 
     def __init__(self, history: RecordHistory, damage: Damage) -> None:
         self._history, self._findings = history, history.findings
@@ -80,11 +84,12 @@ class PartitionWatcher:
         self._marks: dict[Key, Marks] = {}
         self._batches: dict[Key, dict[int, tuple[int, int]]] = {}
         self._unpowered: set[Key] = set()
-        """Those that have not been online since the power failed."""
+        """Partitions that have not been online since the last power failure."""
 
     # While it runs
 
     def check(self, partitions: list[Partition]) -> None:
+        """Compare the marks of a running broker with the marks of the previous call."""
         for partition in partitions:
             key = partition.topic, partition.topic_id, partition.index
             now, before = marks_of(partition), self._marks.get(key)
@@ -109,18 +114,21 @@ class PartitionWatcher:
                     Law.FORWARD, f"{key[0]}-{key[2]}: {name} went from {old} to {new}"
                 )
 
-    # Between two brokers
+    # Across a restart
 
     def remember(self, partitions: list[Partition]) -> None:
-        """Before a broker stops or dies: nothing of this may be different afterwards."""
+        """Read all batches before the broker stops or dies, for `compare`."""
         for partition in partitions:
             if partition.offline_reason is None and not partition.log.broken:
                 key = partition.topic, partition.topic_id, partition.index
-                with contextlib.suppress(OSError):  # it may be told to fail
+                with contextlib.suppress(OSError):  # a fault may be injected here, too
                     self._batches[key] = self._read(partition)
 
     def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, Cut]:
-        """Looks at the logs after the next start, and returns those whose ends went back."""
+        """Compare the logs after a start with the logs before it.
+
+        Returns the logs that are shorter now. `power` is whether the power failed in between.
+        """
         cuts = {}
         if power:
             self._unpowered.update(self._marks)
@@ -148,7 +156,7 @@ class PartitionWatcher:
         return cuts
 
     def _promised(self, before: Marks, cut: int | None, *, power: bool) -> int:
-        """`cut` is where a damage above the recovery point must have ended the log."""
+        """Return the lowest log end offset allowed; `cut` is that of damage, which comes first."""
         promised = before.recovery_point if power else before.end
         return promised if cut is None else min(promised, cut)
 
@@ -156,11 +164,13 @@ class PartitionWatcher:
         self, key: Key, before: Marks, now: Marks, cut: int | None, promised: int
     ) -> None:
         name = f"{key[0]}-{key[2]}"
-        if cut is not None and now.end > max(cut, now.start):  # at its start it goes on, empty
-            self._findings.violation(Law.DAMAGE_ENDS, f"{name} ends at {now.end}: {cut} is damaged")
+        if cut is not None and now.end > max(cut, now.start):  # an empty log continues at its start
+            self._findings.violation(
+                Law.DAMAGE_ENDS, f"{name} ends at {now.end}: the batch at {cut} is damaged"
+            )
         if now.end < promised:
             self._findings.violation(
-                Law.PROMISED_END, f"{name} ends at {now.end}; up to {promised} was promised"
+                Law.PROMISED_END, f"{name} ends at {now.end}, below its promised end {promised}"
             )
         if now.end >= before.end and now.start >= before.start:
             self._findings.expect(
@@ -186,7 +196,7 @@ class PartitionWatcher:
                 )
 
     def _read(self, partition: Partition) -> dict[int, tuple[int, int]]:
-        """Base offset to size and checksum of each batch, from the files themselves."""
+        """Return size and checksum of each batch by its base offset, read from the files."""
         log, found = partition.log, {}
         for segment in log.segments:
             data = self._damage.undamaged(segment.path(LOG))[: segment.size]

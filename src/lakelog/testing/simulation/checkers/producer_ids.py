@@ -1,4 +1,4 @@
-"""Which producer ids and epochs the brokers assigned, and to which transactional ids."""
+"""The history of producer ids: the ids and epochs that brokers assigned, and to which clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOSING = frozenset({"disk error", "disk full", "flipped bit", "flipped record"}
 
 
 class ProducerIds:
-    """Of all brokers; each broker of a cluster of one assigns ids of its own."""
+    """All brokers of a world; brokers with metadata of their own assign ids of their own."""
 
     def __init__(self, conditions: Conditions, faults: Collection[str]) -> None:
         self._conditions = conditions

@@ -122,7 +122,7 @@ class RecordHistory:
         """Return whether a log that has forgotten the producer may have appended a retry again."""
         if not sent.twice and self.may_be_forgotten(sent):
             sent.twice = True
-            self.findings.counts["written again by who was forgotten"] += 1
+            self.findings.counts["retries of forgotten producers"] += 1
         return sent.twice
 
     def may_be_forgotten(self, sent: Sent) -> bool:

@@ -1,4 +1,4 @@
-"""How much of a partition retention has to leave: what is young, and the newest bytes."""
+"""The records of a partition that retention must not delete: young ones, and the newest bytes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from lakelog.testing.simulation.checkers.observations import Place, Sent
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
 
 _OVERHEAD_BYTES = 120
-"""More than a record and its batch take besides the value, however it is compressed."""
+"""An upper bound of the bytes of a record and its batch besides the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """`spread_ms` is how far apart a time and now may be by the broker's clock, or a right one."""
+    """The limits of one topic, and the clock of its broker."""
 
     age_ms: int
     size_bytes: int
     spread_ms: Callable[[float], float]
+    """See `SimulatedClock.spread_ms`."""
 
     def lost(self, history: RecordHistory, place: Place, start: int) -> list[int]:
-        """Offsets of records that are below the log's start and had to stay.
+        """Return the offsets of records below the log start offset that retention had to keep.
 
-        Both limits are for whole segments: the newest record of one decides about its age, and what
-        lies behind it has at least `size_bytes`.
+        Both limits apply to whole segments. The newest record decides the age of a segment, and the
+        segments behind a deleted one have at least `size_bytes`.
         """
         partition = history.partition(place)
         gone = [offset for offset in partition.values if partition.start <= offset < start]

@@ -1,8 +1,6 @@
-"""Administrators: one trims and configures a topic, the other makes topics and deletes them."""
+"""Administrators: one deletes records and changes settings, one creates and deletes topics."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.delete_records import (
@@ -22,6 +20,7 @@ from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.partition_check import check_partition
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.consumers.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.producers.batches import (
     answer_of,
     batch_of,
@@ -29,9 +28,6 @@ from lakelog.testing.simulation.clients.producers.batches import (
 )
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.network.connection import NoResponse
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
 
 _TOPIC = 2
 _SETTINGS = (
@@ -44,15 +40,15 @@ _SETTINGS = (
 
 
 class Trimmer(Client):
-    """Deletes the beginnings of its partitions, and changes how their topic is kept."""
+    """Calls DeleteRecords for its partitions, and changes settings of their topic."""
 
     def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
         super().__init__(context, name)
         self._places = places
         self._made: dict[str, str] = {}
-        """Settings that were answered, as the last request for each left them."""
+        """Acknowledged settings: the value of the last request for each."""
         self._unsure: set[str] = set()
-        """Names of settings of which a request without an answer may still arrive."""
+        """Settings for which a request without a response may still arrive."""
 
     def replaced(self) -> Trimmer:
         return Trimmer(self.context, self.next_name, self._places)
@@ -70,7 +66,7 @@ class Trimmer(Client):
 
     @property
     def _is_alone(self) -> bool:
-        """Whether no predecessor's requests can be on their way."""
+        """Whether no request of a crashed predecessor can be under way."""
         return "'" not in self.name
 
     async def _trim(self, place: Place) -> None:
@@ -134,15 +130,15 @@ class Trimmer(Client):
             self.findings.expect(
                 Law.CONFIG_KEPT,
                 found.get(name) == self._made[name],
-                f"{topic} has {name}={found.get(name)} after {self._made[name]} was answered",
+                f"{topic} has {name}={found.get(name)} after {self._made[name]} was acknowledged",
             )
 
 
 class TopicMaker(Client):
-    """Makes a topic, writes to it, deletes it, and makes it again under the same name."""
+    """Creates a topic, writes to it, deletes it, and creates it again under the same name."""
 
     _may_be_deleted = False
-    """Whether a deletion that was not answered may still arrive."""
+    """Whether a deletion without a response may still arrive."""
 
     def replaced(self) -> TopicMaker:
         return TopicMaker(self.context, self.next_name)
@@ -170,7 +166,7 @@ class TopicMaker(Client):
             self.findings.expect(
                 Law.TOPIC_KEPT,
                 answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._may_be_deleted,
-                f"{place} is unknown, and nobody has deleted it",
+                f"{place} is unknown, and no client deleted it",
             )
             if answer.error_code == 0:
                 self.history.acknowledged(place, answer.base_offset, values)

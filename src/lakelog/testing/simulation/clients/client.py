@@ -1,4 +1,4 @@
-"""What all simulated clients have in common: a process, a connection, patience."""
+"""The base of all simulated clients: a process, a connection, retries."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ RETRIABLE = frozenset(
 
 
 class Client:
-    """`run` is its life: until the world's end is near, or its process is killed."""
+    """A client process; `run` works until the run of the world ends, or a fault kills it."""
 
     def __init__(self, context: ClientContext, name: str) -> None:
         self.context = context
         self.name = name
         self.rng: random.Random = context.simulator.random_stream(name)
         self.home = context.brokers.home_of(name)
-        """The broker that it knows."""
         self.process = Process(name)
         self.connection = self.connect()
         self._serial = 0
         self.lost = 0
-        """How many of its questions had no answer, and were asked again."""
+        """How many requests had no response and were sent again."""
 
     @property
     def history(self) -> RecordHistory:
@@ -78,6 +77,7 @@ class Client:
         return self.context.simulator.loop.time()
 
     def connect(self) -> ClientConnection:
+        """Return another connection to the client's broker."""
         return ClientConnection(
             self.context.network, self.process, self.home.address, self._on_late
         )
@@ -90,6 +90,7 @@ class Client:
         )
 
     def start(self) -> asyncio.Task[None]:
+        """Run the client in its process; return the task."""
         return self.context.simulator.loop.create_task(
             self._live(), name=self.name, context=self.process.context()
         )
@@ -102,10 +103,11 @@ class Client:
             raise
 
     def run(self) -> Coroutine[Any, Any, None]:
+        """Do the client's work."""
         raise NotImplementedError
 
     def replaced(self) -> Client:
-        """Another one that takes its place when this one's process has been killed."""
+        """Return a client that continues the work after a fault killed this one's process."""
         raise NotImplementedError
 
     @property
@@ -117,7 +119,7 @@ class Client:
         await asyncio.sleep(low_s + self.rng.random() * (high_s - low_s))
 
     async def ask(self, message: Any, version: int, timeout_s: float = 5.0) -> Any:
-        """The answer, however often the question has to be asked."""
+        """Return the response; repeat the request until one arrives."""
         while True:
             try:
                 return await self.connection.call(message, version, timeout_s)
@@ -126,26 +128,26 @@ class Client:
                 await self.pause(0.05, 0.5)
 
     def expect_progress(self, what: str, code: int, asked_at: float) -> None:
-        """Check an error that asks for another try, of a question from then.
+        """Check that a fault explains a retriable error of a request sent at `asked_at`.
 
-        A log that has failed, or has a damage, stays offline until it is mended.
+        A log that failed, or is damaged, stays offline until the repair.
         """
         self.findings.expect(
             Law.PROGRESS,
             code == ErrorCode.KAFKA_STORAGE_ERROR or self.conditions.was_disturbed(asked_at),
-            f"{self.name}: {what} was answered {ErrorCode(code).name}, and nothing is in the way",
+            f"{self.name}: {what} returned {ErrorCode(code).name} without a fault",
         )
 
     def unexpected(self, what: str, code: int) -> None:
-        self.findings.violation(
-            Law.ANSWERS, f"{self.name}: {what} was answered {ErrorCode(code).name}"
-        )
+        """Record a violation: no client can expect this error."""
+        self.findings.violation(Law.ANSWERS, f"{self.name}: {what} returned {ErrorCode(code).name}")
 
     def note(self, what: str, *details: object) -> None:
+        """Add an event of the client to the hash of the world."""
         self.context.simulator.trace(what, self.name, *details)
 
     def new_values(self, count: int, *, key: bytes = b"") -> list[bytes]:
-        """Unique in the world; of very different sizes."""
+        """Return values that are unique in the world, of very different sizes."""
         found = []
         for _ in range(count):
             self._serial += 1
@@ -154,7 +156,7 @@ class Client:
         return found
 
     def some_key(self) -> bytes:
-        """Some of them often, most of them seldom; now and then what is written deletes it."""
+        """Return a key and its slash, sometimes for a tombstone; four keys are frequent."""
         key = b"k%d/" % self.rng.randrange(4 if self.rng.random() < 0.7 else 40)
         return key + TOMBSTONE if self.rng.random() < 0.15 else key
 

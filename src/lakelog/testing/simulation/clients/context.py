@@ -1,4 +1,4 @@
-"""What a simulated client knows of its world: the network, its broker, and where it reports."""
+"""The surroundings of a simulated client: network, broker, plan, and the histories it writes."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
-"""The last look: each partition from beginning to end, before and after a clean restart."""
+"""The final reader: it reads each partition to its end, and each committed offset."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.partition_check import check_partition, check_transactions
 from lakelog.testing.simulation.clients.consumers.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.groups.member import GroupClient
 from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
 
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
-
 _PATIENCE_S = 2 * TIMEOUT_MS / 1000
-"""Before a decided transaction may lie another one, which its coordinator has yet to end."""
+"""How long to wait for markers: another transaction may be open before a decided one."""
 
 
 class Inspector(GroupClient):
+    """Checks all `places` of one broker, and the offsets of its groups."""
+
     def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
         super().__init__(context, name, "", places)
 
@@ -38,9 +36,9 @@ class Inspector(GroupClient):
                 await self.fetch_offset(place, insist=True)
 
     async def _await_markers(self, place: Place) -> None:
-        """Until what its producers know to be committed can be read as such, or never will be.
+        """Wait until all records of committed transactions are below the last stable offset.
 
-        EndTxn is answered with the decision; the markers follow, and have to become durable.
+        The response to EndTxn reports the decision; markers follow and have to become durable.
         """
         end = self.history.committed_end(place)
         until = self.now + _PATIENCE_S

@@ -64,7 +64,7 @@ class ClientPool:
         """Return whether other members remain that have to take over the client's partitions."""
         others = [one for one in self.members if one is not client]
         is_alone = all(one.group != client.group for one in others)
-        return not is_alone and client.may_vanish and self._rng.random() < _STAYS_AWAY
+        return not is_alone and client.may_stay_away and self._rng.random() < _STAYS_AWAY
 
     def reset_dead_connections(self) -> None:
         """Reset connections to dead processes: responses under way no longer arrive."""

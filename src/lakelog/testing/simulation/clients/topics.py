@@ -1,4 +1,4 @@
-"""Making topics over the wire."""
+"""Topic creation by simulated clients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA
 async def create_topic(
     client: Client, name: str, partitions: int, config: Mapping[str, str]
 ) -> bool:
-    """Of small segments; asks until it is there, and says whether it was not there before.
+    """Create a topic with small segments; return whether this request created it.
 
-    After an answer that was lost it is not known whose it is: then it was there before.
+    False after a lost response, too: another client may have created it.
     """
     settings = {**_SMALL, **config}
     topic = CreatableTopic(

@@ -1,8 +1,7 @@
-"""A simulated process: what belongs to it, and how it ends at any moment.
+"""A simulated process, which can be killed between any two callbacks.
 
-Whatever a process runs carries it in its context: callbacks, timers and tasks inherit it, and the
-loop drops those of a process that is dead. Nothing is cancelled, for a killed process does not
-clean up after itself.
+Callbacks, timers and tasks of a process carry it in their context, and inherit it. The loop drops
+them if the process is dead. Nothing is cancelled: a killed process does not clean up after itself.
 """
 
 from __future__ import annotations
@@ -18,37 +17,39 @@ _TASKS_UNSWEPT = 64
 
 
 class Process:
-    """`host` names the machine; several processes may have lived on it, one after the other."""
+    """A process on the machine `host`, which may run several processes one after the other."""
 
     def __init__(self, host: str) -> None:
         self.host = host
         self.alive = True
         self.sockets: list[Any] = []
-        """Of `network.SimulatedSocket`, each to be cut off when this dies."""
+        """The open `network.sockets.SimulatedSocket`s."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._sweep_at = _TASKS_UNSWEPT
         self._context = copy_context()
         self._context.run(CURRENT.set, self)
 
     def context(self) -> Context:
-        """For a callback that comes from outside of the process."""
+        """Return a context for a callback that is scheduled from outside of the process."""
         return self._context.copy()
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task for `close_coroutines`; finished tasks are dropped now and then."""
         self._tasks.append(task)
         if len(self._tasks) > self._sweep_at:
             self._tasks = [entry for entry in self._tasks if not entry.done()]
             self._sweep_at = 2 * len(self._tasks) + _TASKS_UNSWEPT
 
     def kill(self) -> None:
-        """Nothing of it runs from now on."""
+        """Mark the process as dead: the loop no longer runs its callbacks."""
         self.alive = False
 
     def close_coroutines(self) -> None:
-        """Ends the coroutines that will never go on; to be called when none of them is running.
+        """Close the coroutines of a dead process, which must not be running.
 
-        They see `GeneratorExit`, so the disk must refuse them by now.
+        They see `GeneratorExit` and run their `finally` blocks: the disk must reject them by now.
         """
+        assert not self.alive
         for task in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
-"""Bits of records that flip while a broker is down, and what they may make unreadable.
+"""Flipped bits in records: injected while a broker is down, with the offsets that they may hide.
 
-A flip is one of three. Above what is known to be durable, after an unclean stop, recovery has to
-cut the log at it, for it may be a torn write. Below, the partition either is offline or answers
-CORRUPT_MESSAGE around the batch, and loses nothing: flipped back, all is there. Two kinds are left
-out, which no checksum of Apache Kafka's format covers (docs/durability.md).
+A flip above the recovery point, after an unclean stop, looks like a torn write: recovery has to
+truncate the log there. Below the recovery point the partition goes offline, or the broker answers
+CORRUPT_MESSAGE around the batch. No record is lost then: flipping the bit back restores all. Flips
+of two fields are left out, which no checksum of Kafka's format covers (docs/durability.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakelog.testing.simulation.checkers.record_history import RecordHistory
 _BASE_OFFSET = range(8)
 _LEADER_EPOCH = range(12, 16)
 _STRUCTURE = frozenset({*range(12), 16, *range(23, 27)})
-"""Bytes of a batch by which a segment is walked: offset, length, magic, last offset delta."""
+"""Bytes of a batch needed to find the next one: offset, length, magic, last offset delta."""
 
 
 class _Found(NamedTuple):
@@ -35,16 +35,16 @@ class _Found(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class BitFlip:
-    """One flipped bit of a batch; `cuts` if the log has to end at `hidden.base` for it."""
+    """One flipped bit; `cuts` is whether recovery has to truncate the log at `hidden.base`."""
 
     place: Place
     path: Path
     position: int
-    """Of the batch in its file."""
+    """The position of the batch in its file."""
     content: bytes
-    """Of the batch, with the flip."""
+    """The bytes of the batch with the flipped bit."""
     bit: int
-    """Of the file."""
+    """The number of the bit in the file."""
     hidden: HiddenRange
     cuts: bool
 
@@ -53,41 +53,44 @@ class BitFlip:
 
 
 class BitFlips:
-    """Of one data folder. `may_cut` tells of which topics the end may be lost."""
+    """The flipped bits of one data folder."""
 
     def __init__(
         self, disk: MemoryDisk, folder: Path, history: RecordHistory, interval: int
     ) -> None:
-        """`interval` is that of the index, in bytes: behind a damage its entries lead on."""
+        """`interval` is index.interval.bytes: readers skip damage at the next index entries."""
         self._disk = disk
         self._folder = folder
         self._history = history
         self._interval = interval
         self._all: list[BitFlip] = []
 
-    def strike(self, rng: random.Random, may_cut: frozenset[str]) -> bool:
-        """Flips a bit of some batch, the broker being down; whether there was one."""
+    def flip_record(self, rng: random.Random, may_cut: frozenset[str]) -> bool:
+        """Flip a bit of a random batch while the broker is down; return whether it found one.
+
+        `may_cut` has the topics that may lose the ends of their logs.
+        """
         paths = list(self._segments())
         rng.shuffle(paths)
         for place, path in paths:
             found = list(_batches(self.undamaged(path)))
-            damage = self._damage(rng, place, path, found, may_cut) if found else None
-            if damage is not None:
-                self._disk.flip(path, damage.bit)
-                self._all.append(damage)
-                self._history.partition(place).hidden.append(damage.hidden)
+            flip = self._choose(rng, place, path, found, may_cut) if found else None
+            if flip is not None:
+                self._disk.flip(path, flip.bit)
+                self._all.append(flip)
+                self._history.partition(place).hidden.append(flip.hidden)
                 return True
         return False
 
     def cut_of(self, place: Place) -> int | None:
-        """Where recovery has to end the log; it need not be asked again after that."""
+        """Return the offset at which recovery has to truncate a log; forget the flips behind it."""
         cuts = [entry for entry in self._all if entry.cuts and entry.place == place]
         for entry in cuts:
             self._drop(entry)
         return min((entry.hidden.base for entry in cuts), default=None)
 
     def undamaged(self, path: Path) -> bytes:
-        """A file as it would be without the flips."""
+        """Return the content of a file without the flips."""
         data = bytearray(self._disk.read(path))
         for entry in reversed(self._all):
             if entry.path == path and entry.is_in(data):
@@ -95,13 +98,13 @@ class BitFlips:
         return bytes(data)
 
     def repair(self, rng: random.Random) -> None:
-        """Flips half of them back, and all that would keep a coordinator from its log."""
+        """Flip half of the bits back, and all bits in the logs of coordinators."""
         for entry in reversed(self._all[:]):
             if entry.place[0].startswith("__") or rng.random() < 0.5:
                 self._restore(entry)
 
     def repair_others(self, usable: Container[Place]) -> bool:
-        """Flips back what there is in other partitions than these; whether there was something."""
+        """Flip back all bits outside of these partitions; return whether there were any."""
         rest = [entry for entry in self._all if entry.place not in usable]
         return sum(self._restore(entry) for entry in reversed(rest)) > 0
 
@@ -113,7 +116,7 @@ class BitFlips:
         return is_there
 
     def on_started(self) -> None:
-        """What another process has appended behind a damage is now reached by the index as well."""
+        """Compute the hidden ranges again: the previous process may have appended index entries."""
         for entry in self._all:
             if self._is_there(entry):
                 found = list(_batches(self.undamaged(entry.path)))
@@ -141,7 +144,7 @@ class BitFlips:
                     if entry.endswith(LOG):
                         yield place, self._folder / name / entry
 
-    def _damage(
+    def _choose(
         self,
         rng: random.Random,
         place: Place,
@@ -166,10 +169,12 @@ class BitFlips:
         return BitFlip(place, path, position, bytes(content), bit, hidden, is_above)
 
     def _hidden_range(self, path: Path, found: list[_Found], number: int, byte: int) -> HiddenRange:
-        """From the batch before, of which it cannot be told whether it was the last, to the second
-        index entry behind; the whole segment if it cannot be walked to make an index of it.
+        """Return the offsets that a flip in byte `byte` of the batch may hide.
 
-        A segment begins at the offset in its name: compaction may have taken its first batches.
+        They begin at the previous batch, because a reader cannot know whether that is the last one
+        before the damage, and end at the second index entry behind. If the next batch cannot be
+        found, no index can be built, and the whole segment is hidden. A segment begins at the
+        offset in its name: compaction may have removed its first batches.
         """
         begin = offset_of(path.name)
         assert begin is not None

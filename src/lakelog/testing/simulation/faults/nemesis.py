@@ -1,4 +1,4 @@
-"""What goes wrong, and when: one fault after another, each chosen by chance from the plan's."""
+"""The nemesis: it injects one fault of the plan after another, at random times."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
 
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
-"""Files that are made anew from the log; any of their bits may flip while the broker is down."""
+"""Files that the broker rebuilds from the log; any bit may flip while the broker is down."""
 
 _PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
-"""Endings of files that are there for a moment."""
+"""Suffixes of files that exist for a moment."""
 
 _KNOWN_LOGS = 0.3
-"""Chance that a bit flips in what the broker knows of its logs: it has to do with Kafka's files."""
+"""Chance that a bit flips in `known-logs`: the broker must then do with Kafka's own files."""
 
-_AT_A_PROMISE = 0.7
+_AT_AN_ACKNOWLEDGEMENT = 0.7
 """Chance that a power failure waits for an acknowledgement."""
 
 _MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
-"""Topics of which the end may go, as nothing else goes by what their logs remember."""
+"""Topics whose ends may be lost: no coordinator depends on their records."""
 
 
 class Nemesis:
-    """`run` does harm until the plan's time is over; the world heals itself afterwards."""
+    """Injects the faults of a plan; `execution` ends them. The name is Jepsen's."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Nemesis:
         self._bit_flips = bit_flips
         self._pool = pool
         self._rng: random.Random = simulator.random_stream("nemesis")
-        deeds: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        injectors: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "kill": self._kill,
             "kill at a write": self._kill_at_a_write,
             "power": self._power,
@@ -69,18 +69,20 @@ class Nemesis:
             "clock": self._clock,
             "client crash": self._crash_client,
         }
-        self._deeds = {name: deed for name, deed in deeds.items() if name in plan.faults}
+        self._injectors = {
+            name: injector for name, injector in injectors.items() if name in plan.faults
+        }
 
     async def run(self) -> None:
-        """A broker dies at least once if any of the plan's faults kills it."""
+        """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
         end = self._simulator.loop.time() + self._plan.seconds
-        deaths = [name for name in self._deeds if name in DEATHS]
+        deaths = [name for name in self._injectors if name in DEATHS]
         missing = bool(deaths)
         while self._simulator.loop.time() < end or missing:
             await asyncio.sleep(0.5 + self._rng.random() * 4.0)
-            if self._deeds:
+            if self._injectors:
                 is_due = missing and self._simulator.loop.time() >= end
-                name = self._rng.choice(deaths if is_due else list(self._deeds))
+                name = self._rng.choice(deaths if is_due else list(self._injectors))
                 missing = missing and name not in DEATHS
                 await self._do(name)
 
@@ -88,10 +90,10 @@ class Nemesis:
         self._simulator.trace("fault", name)
         self._simulator.faults[name] += 1
         if name in HARMLESS:
-            await self._deeds[name]()
+            await self._injectors[name]()
             return
         with self._conditions.disturbing():
-            await self._deeds[name]()
+            await self._injectors[name]()
 
     def _some_broker(self) -> BrokerHost:
         return self._rng.choice(self._hosts)
@@ -102,7 +104,7 @@ class Nemesis:
         await self._come_back(host)
 
     async def _kill_at_a_write(self) -> None:
-        """At the next operations on the disk, in the middle of whatever does them."""
+        """Kill the broker at one of its next operations on disk."""
         host = self._some_broker()
         if not host.is_running:
             return
@@ -112,16 +114,16 @@ class Nemesis:
         await self._come_back(host)
 
     async def _power(self) -> None:
-        """Often right after a client was told something, before anything else is synced."""
+        """Cut the power, often right after an acknowledgement, before the next sync."""
         host = self._some_broker()
-        if self._rng.random() < _AT_A_PROMISE:
+        if self._rng.random() < _AT_AN_ACKNOWLEDGEMENT:
             await self._conditions.next_acknowledgement(5.0)
         self._network.down.add(host.name)
         host.kill(power=True, torn=self._rng.random() < 0.7)
         await asyncio.sleep(self._rng.random() * 2)
         if "stop" in self._plan.faults and self._rng.random() < 0.5:
             await host.bring_back()
-            await host.stop()  # cleanly, and nobody has asked it for anything meanwhile
+            await host.stop()  # in order, before any client reached it
         self._network.down.discard(host.name)
         await self._come_back(host)
 
@@ -135,12 +137,12 @@ class Nemesis:
         if "flipped bit" in self._plan.faults and self._rng.random() < 0.5:
             self._flip(host)
         if "flipped record" in self._plan.faults and self._rng.random() < 0.5:
-            struck = self._bit_flips[host.name].strike(self._rng, _MAY_CUT)
-            self._simulator.faults["flipped record"] += struck
+            flipped = self._bit_flips[host.name].flip_record(self._rng, _MAY_CUT)
+            self._simulator.faults["flipped record"] += flipped
         await host.bring_back()
 
     def _flip(self, host: BrokerHost) -> None:
-        """One bit of a file that is made from the log."""
+        """Flip one bit of a file that the broker can rebuild."""
         found: list[Path] = []
         for name in host.disk.list(DATA):
             folder = DATA / name
@@ -164,7 +166,7 @@ class Nemesis:
                 self._network.reset(socket)
 
     async def _partition(self) -> None:
-        """Some clients are cut off from a broker: both ways, or only one."""
+        """Cut some clients off from a broker, in one direction or both."""
         host, net = self._some_broker(), self._network
         for client in self._pool.clients:
             if self._rng.random() < 0.5:
@@ -186,7 +188,7 @@ class Nemesis:
         disk.capacity = None
 
     async def _disk_error(self) -> None:
-        """A kind of file fails; the broker may have to be started anew to use that log again."""
+        """Fail operations on a kind of file; the broker may need a restart to use a log again."""
         host = self._some_broker()
         kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
         operation = self._rng.choice(kinds)

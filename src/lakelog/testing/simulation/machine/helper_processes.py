@@ -1,4 +1,4 @@
-"""Helper processes in a simulation: the same work over the host's disk, in steps, and mortal."""
+"""Helper processes of a simulated broker: they do the same work on its disk, and may die."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP_S_MAX = 0.2
 
 
 class SimulatedHelper:
-    """See `lakelog.runtime.api.Child`; what a compaction helper would be."""
+    """A `lakelog.runtime.api.Child` that runs the compaction helper, one step per answer."""
 
     def __init__(self, disk: Disk, rng: random.Random, death: float, faults: Counter[str]) -> None:
         self._disk = disk
@@ -45,7 +45,7 @@ class SimulatedHelper:
 
 
 class SimulatedHelpers:
-    """See `lakelog.runtime.api.Processes`; `death` is the chance of it at each answer."""
+    """`lakelog.runtime.api.Processes`; `death` is the chance that a helper dies at an answer."""
 
     def __init__(self, disk: Disk, rng: random.Random, faults: Counter[str]) -> None:
         self._disk = disk
@@ -58,4 +58,4 @@ class SimulatedHelpers:
         return SimulatedHelper(self._disk, self._rng, self.death, self._faults)
 
     def usage(self) -> ProcessUsage:
-        raise OSError(errno.ENOSYS, "a simulated process takes nothing that is counted")
+        raise OSError(errno.ENOSYS, "a simulated process has no usage figures")

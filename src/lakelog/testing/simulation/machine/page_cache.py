@@ -1,7 +1,7 @@
-"""A host's page cache, out of which anything may have gone whenever somebody looks.
+"""A disk with a page cache that may have evicted any range whenever the broker asks for it.
 
-Only those who ask whether a range is resident are told of it: reading takes no time here, so
-whoever reads unasked would wait for nothing.
+Only the calls that ask whether a range is resident show evictions. Reads take no virtual time, so
+a read of an evicted range would not wait.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lakelog.runtime.api import Buffer, Clock, File
 from lakelog.testing.disk import MemoryDisk
 
 _KEPT_S_MAX = 0.5
-"""For so long at most a range stays that has been read ahead."""
+"""The longest time that a range stays resident after it was read ahead, in seconds."""
 
 
 class PageCachedDisk(MemoryDisk):
-    """`cold` is the chance that a range is not in the page cache when it is asked for."""
+    """`cold` is the chance that a requested range is not resident."""
 
     def __init__(self, clock: Clock, rng: random.Random, faults: Counter[str]) -> None:
         super().__init__(clock)
@@ -26,7 +26,7 @@ class PageCachedDisk(MemoryDisk):
         self._rng = rng
         self._faults = faults
         self._warm: dict[Path, tuple[int, int, float]] = {}
-        """What was read ahead last of each file, and until when it stays."""
+        """Start, end and expiry time of the last range read ahead of each file."""
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         if not self.cold or self._is_warm(file, offset, size) or self._rng.random() >= self.cold:

@@ -22,20 +22,20 @@ from lakelog.testing.simulation.network.sockets import Address, SimulatedNet, Si
 from lakelog.wire.framing import decode_response, encode_request
 
 PATIENCE_S = 5.0
-"""More than an answer takes, as long as the broker can be reached."""
+"""The default timeout in seconds: a reachable broker responds sooner."""
 LATE_S = 2.0
-"""More than an answer takes that a broker need not wait for."""
+"""Seconds after which a response counts as late if the broker need not wait for anything."""
 _WAITING = (FetchRequest, JoinGroupRequest, SyncGroupRequest)
-"""Requests whose answers wait for others, or for more records."""
+"""Requests whose responses wait for other members or for more records."""
 _RECEIVE_SIZE = 64 * 1024
 
 
 class NoResponse(Exception):  # noqa: N818 - an event
-    """No answer: it is not known whether the request was carried out."""
+    """No response: the outcome of the request is unknown."""
 
 
 class ClientConnection:
-    """To one broker, on behalf of `process`; opened by the first call after each loss."""
+    """A connection of `process` to one broker; the first call after each loss opens it again."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ClientConnection:
         address: Address,
         on_late: Callable[[str, float], None] = lambda request, asked_at: None,
     ) -> None:
-        """`on_late` is told of a request that was not answered in time, and when it was asked."""
+        """`on_late` is called with the name and the time of a request without a timely response."""
         self._network = net
         self._net = SimulatedNet(net, process)
         self._process = process
@@ -58,7 +58,7 @@ class ClientConnection:
         self._number = 0
 
     async def call(self, message: Any, version: int, timeout_s: float = PATIENCE_S) -> Any:
-        """The response. Raises `NoResponse`."""
+        """Send a request and return the response. Raises `NoResponse`."""
         asked_at = self._network.loop.time()
         try:
             async with asyncio.timeout(timeout_s):
@@ -74,7 +74,7 @@ class ClientConnection:
         return answer
 
     async def cast(self, message: Any, version: int) -> None:
-        """Sends what is not answered. Raises `NoResponse`."""
+        """Send a request that has no response (acks=0). Raises `NoResponse`."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._connect()
@@ -145,7 +145,7 @@ class ClientConnection:
             future.set_result(response)
 
     def close(self) -> None:
-        """Whoever waits for an answer is told that it is lost."""
+        """Close the connection; requests that wait for a response fail with `NoResponse`."""
         socket, self._socket = self._socket, None
         if socket is not None:
             self._net.on_readable(socket, None)

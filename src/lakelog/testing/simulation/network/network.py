@@ -1,9 +1,9 @@
-"""A network in memory: connections between hosts that are slow, stall, break and are cut off.
+"""A network in memory whose connections are slow, stall, break and are partitioned.
 
-TCP loses and reorders nothing within a connection, so neither does this; what it may do is deliver
-late, in other portions than were sent, to one connection before another, or never: a connection
-that is reset has lost what was under way. A host that is cut off from another (one way or both)
-receives nothing until the cut is healed, and what was sent meanwhile then.
+As in TCP, a connection loses and reorders no bytes. The network may deliver them late, in other
+portions than they were sent in, and one connection's before another's. A reset loses the bytes
+under way. A host that is cut off from another, in one direction or both, receives nothing from it
+until `heal` delivers what waited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DELAY_S = (0.000_1, 0.002)
 
 
 class Network:
-    """Everything between the hosts. `trace` is told of each portion that arrives."""
+    """All connections between hosts. `trace` is called with each portion that arrives."""
 
     def __init__(
         self,
@@ -42,21 +42,22 @@ class Network:
         self.faults = faults
         self.delay_s = _DELAY_S
         self.stall_chance = 0.0
-        """Of a portion that is held up for up to `stall_s_max`, and all behind it."""
+        """Chance that a portion, and all behind it, is late by up to `stall_s_max` seconds."""
         self.stall_s_max = 2.0
         self.partial_chance = 0.0
-        """Of a call that takes or gives fewer bytes than it could."""
+        """Chance that a call sends or receives fewer bytes than it could."""
         self._trace = trace
         self._listeners: dict[Address, SimulatedListener] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._held: dict[tuple[str, str], list[SimulatedSocket]] = {}
         self._ports = _FIRST_PORT
         self.down: set[str] = set()
-        """Hosts without power: they do not even reset."""
+        """Hosts without power: they send no reset either."""
 
     # Connecting
 
     def listen(self, process: Process, host: str, port: int) -> SimulatedListener:
+        """Return a listener. Raises `OSError` if the address is in use."""
         address = host, port
         if address in self._listeners:
             raise OSError(98, "Address already in use")
@@ -64,11 +65,15 @@ class Network:
         return listener
 
     def forget(self, listener: SimulatedListener) -> None:
+        """Free the address of a listener."""
         if self._listeners.get(listener.address) is listener:
             del self._listeners[listener.address]
 
     async def connect(self, process: Process, address: Address) -> SimulatedSocket:
-        """`ConnectionError` if nobody listens there; never returns while the way is cut."""
+        """Return the near end of a new connection, or wait while the hosts are cut off.
+
+        Raises `ConnectionRefusedError` if no process listens at the address.
+        """
         await asyncio.sleep(self._delay())
         there, here = address[0], process.host
         ways = {(here, there), (there, here)}
@@ -87,7 +92,7 @@ class Network:
     # Carrying
 
     def carry(self, source: SimulatedSocket, portion: Portion) -> None:
-        """Sees to it that `portion` arrives at the other end, after all before it."""
+        """Deliver a portion to the other end, after all portions before it."""
         delay = self._delay()
         if self.stall_chance and self.rng.random() < self.stall_chance:
             delay += self.rng.random() * self.stall_s_max
@@ -129,12 +134,12 @@ class Network:
         self.delay_s, self.stall_chance, self.partial_chance = _DELAY_S, 0.0, 0.05
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from one host to the other until `heal`."""
+        """Deliver nothing from one host to the other until `heal`."""
         self._cuts.add((source, target))
         self.faults["partition"] += 1
 
     def heal(self) -> None:
-        """All ways are open again, and what waited arrives."""
+        """End all cuts, and deliver what waited for it."""
         self._cuts.clear()
         held, self._held = self._held, {}
         for targets in held.values():
@@ -142,14 +147,17 @@ class Network:
                 self._arrive(target)
 
     def reset(self, socket: SimulatedSocket) -> None:
-        """Breaks a connection at both ends; what is under way is lost."""
+        """Break a connection at both ends; portions under way are lost."""
         self.faults["reset"] += 1
         for end in (socket, socket.other):
             end.coming.clear()
             end.receive(RESET)
 
     def disconnect(self, process: Process, *, silently: bool) -> None:
-        """The process is gone: its system resets its connections, unless that is gone as well."""
+        """Close everything of a dead process.
+
+        Its operating system resets the connections, unless the machine lost power (`silently`).
+        """
         for listener in list(self._listeners.values()):
             if listener.process is process:
                 self.forget(listener)

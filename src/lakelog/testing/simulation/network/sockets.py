@@ -1,4 +1,4 @@
-"""The ends of simulated connections, as `lakelog.runtime.api` has them."""
+"""Sockets, listeners and `Net` of `lakelog.runtime.api` over the simulated network."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Portion = bytes | str
 END = "end"
 RESET = "reset"
 WINDOW = 64 * 1024
-"""Bytes that may be under way or unread before the sender has to wait."""
+"""Bytes that may be under way or unread before the sender has to wait, as TCP's window."""
 _TURN_S_MAX = 0.000_2
-"""Within that time after it became ready a socket has its turn."""
+"""The longest time from readiness to the callback, in seconds."""
 
 
 class Carrier(Protocol):
-    """What sockets need of the network between them."""
+    """The network, as sockets use it."""
 
     @property
     def loop(self) -> SimulatedLoop: ...
@@ -41,7 +41,7 @@ class Carrier(Protocol):
 
 
 class SimulatedSocket:
-    """See `lakelog.runtime.api.Socket`."""
+    """One end of a connection: a `lakelog.runtime.api.Socket`."""
 
     sends_files = True
 
@@ -55,7 +55,7 @@ class SimulatedSocket:
         self.other: SimulatedSocket
         self.coming: deque[Portion] = deque()
         self.due = 0.0
-        """When the last of `coming` arrives."""
+        """When the last of `coming` arrives, in the loop's time."""
         self._inbox = bytearray()
         self._ended = self._broken = False
         self.closed = False
@@ -112,16 +112,17 @@ class SimulatedSocket:
             raise ConnectionResetError(104, "Connection reset by peer")
 
     def close(self) -> None:
-        """A close with bytes unread is a reset, as TCP has it."""
+        """Close the end. Unread bytes make it a reset, as in TCP (RFC 9293, section 3.10.4)."""
         if not self.closed and self.process.alive:
             self.closed = True
             self.process.sockets.remove(self)
             if not self._broken:
                 self._net.carry(self, RESET if self._inbox else END)
 
-    # What the network does
+    # Called by the network
 
     def receive(self, portion: Portion) -> None:
+        """Take a portion that arrived."""
         if isinstance(portion, bytes):
             self._inbox += portion
         elif portion == END:
@@ -132,13 +133,15 @@ class SimulatedSocket:
         self.wake()
 
     def acknowledge(self, count: int) -> None:
+        """Note that the peer has read so many bytes."""
         self._unread_by_peer -= count
+        assert 0 <= self._unread_by_peer <= WINDOW
         self.wake()
 
     # Readiness
 
     def wake(self) -> None:
-        """Gives the socket's owner a turn soon, if there is something that it waits for."""
+        """Schedule the callbacks if the socket is ready for one of them."""
         if self._turn_taken or self.closed or not (self._readable or self._writable):
             return
         self._turn_taken = True
@@ -167,7 +170,7 @@ class SimulatedSocket:
 
 
 class SimulatedListener:
-    """See `lakelog.runtime.api.Listener`."""
+    """A `lakelog.runtime.api.Listener` with an unlimited backlog."""
 
     def __init__(self, net: Carrier, process: Process, address: Address) -> None:
         self._net = net
@@ -177,6 +180,7 @@ class SimulatedListener:
         self.callback: Callable[[], None] | None = None
 
     def offer(self, socket: SimulatedSocket) -> None:
+        """Add a connection to the backlog."""
         self._waiting.append(socket)
         self.wake()
 
@@ -199,7 +203,7 @@ class SimulatedListener:
 
 
 class SimulatedNet:
-    """See `lakelog.runtime.api.Net`: the network as one process uses it."""
+    """The network as one process uses it: a `lakelog.runtime.api.Net`."""
 
     MSG_MORE = 0
 

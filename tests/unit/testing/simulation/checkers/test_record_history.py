@@ -243,7 +243,7 @@ def test_who_was_forgotten_meanwhile_may_write_again() -> None:
         history.read(P, offset, b"a", committed=False)
     assert (
         history.findings.broken,
-        history.findings.counts["written again by who was forgotten"],
+        history.findings.counts["retries of forgotten producers"],
     ) == (set(), 1)
     history.will_send(P, [b"b"], once=True, made_at=3.0)
     history.read(P, 2, b"b", committed=False)

@@ -31,7 +31,7 @@ def test_the_first_batch_hides_what_compaction_has_taken_before_it() -> None:
     history.partition(PLACE).compacted = True
     damages = BitFlips(disk, DATA, history, 4096)
     for seed in range(5):
-        while not damages.strike(random.Random(seed), frozenset()):
+        while not damages.flip_record(random.Random(seed), frozenset()):
             seed += 100
         assert history.partition(PLACE).is_hidden(0)
         damages.repair_others(())

@@ -1,8 +1,8 @@
-"""A consumer without a group: reads its partitions from beginning to end, again and again."""
+"""A consumer without a group: it follows its partitions and sometimes reads them again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.testing.simulation.checkers.laws import Law
@@ -13,29 +13,25 @@ from lakelog.testing.simulation.clients.consumers.reading import (
     EARLIEST,
     FETCH_VERSION,
     LATEST,
+    check_fetched,
     fetch_request,
     is_damaged,
     list_offset,
-    read_piece,
 )
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.network.connection import NoResponse
 
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
-
 _AGAIN = 0.03
-"""Chance to begin again somewhere: what was read before must be the same."""
-
-
+"""Chance to read again from an earlier offset: the records must be the same."""
 _LOOK_UP = 0.08
 _ON_THE_WAY_S = 0.3
-"""For a request, its answer and what a broker has to do for it, when nothing disturbs it."""
+"""Seconds for a request, its response and the broker's work, without a disturbance."""
 _THREADS = 6
-"""How often a fetch may have to wait for a thread, before it begins and until it is told."""
+"""How often a fetch may wait for a thread to begin, or for its result."""
 
 
 class Consumer(Client):
-    """`committed`: of committed records only."""
+    """`committed` is the isolation level read_committed."""
 
     def __init__(
         self, context: ClientContext, name: str, places: list[Place], *, committed: bool
@@ -77,27 +73,27 @@ class Consumer(Client):
         self.findings.expect(
             Law.PROMPT,
             took_s < limit_s or self.conditions.was_disturbed(asked_at),
-            f"{self.name}: a fetch that may wait {max_wait_ms} ms has taken {took_s} s",
+            f"{self.name}: a fetch with max_wait_ms {max_wait_ms} took {took_s} s",
         )
         await self.take(place, at, answer)
 
     async def take(self, place: Place, at: int, answer: Any) -> None:
-        """What was told of one partition, of which the records from `at` on were asked for."""
+        """Check a partition's part of a response to a fetch from offset `at`, and move on."""
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._find(place, at)
         elif answer.error_code == 0:
-            piece = read_piece(self.history, place, at, answer, committed=self._committed)
-            for offset, value in piece.values:
+            fetched = check_fetched(self.history, place, at, answer, committed=self._committed)
+            for offset, value in fetched.values:
                 self.history.read(place, offset, value, committed=self._committed)
-            self.note("fetched", place, piece.next_offset)
-            self._positions[place] = piece.next_offset
+            self.note("fetched", place, fetched.next_offset)
+            self._positions[place] = fetched.next_offset
         elif answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(self, place, at):
             self._positions[place] = at + 1
         elif answer.error_code not in RETRIABLE:
             self.unexpected(f"Fetch of {place} at {at}", answer.error_code)
 
     async def _find(self, place: Place, at: int) -> None:
-        """The log has begun later meanwhile, or has lost its end."""
+        """Find the position after OFFSET_OUT_OF_RANGE: the log start rose, or the end was lost."""
         start = await list_offset(self, place, EARLIEST, committed=False)
         end = await list_offset(self, place, LATEST, committed=False)
         was_cut = self.history.partition(place).cuts > 0

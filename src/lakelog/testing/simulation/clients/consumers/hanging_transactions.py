@@ -1,30 +1,28 @@
-"""Looks for transactions that nobody will end (KIP-664).
+"""A search for hanging transactions, which no coordinator will end (KIP-664).
 
-A power failure may take the end of `__transaction_state`, or of a partition with a marker in it,
-and leave what belongs to it in other logs. The broker ends such transactions when it starts.
+A power failure may truncate `__transaction_state`, or a partition with a marker, and leave the
+transaction open in other logs. The broker ends such transactions when it starts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
 
 _OFFSETS = [("__consumer_offsets", 0), ("__consumer_offsets", 1)]
 
 
 class HangingTransactionCheck(Client):
-    """Comes when producers have gone, and waits until their coordinators must have ended theirs.
+    """Starts when the producers have finished; waits for the timeouts of their transactions.
 
-    A marker that a compaction has taken too early leaves a transaction that seems to hang, too.
+    A marker that compaction removed too early also leaves a hanging transaction.
     """
 
     def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
@@ -39,8 +37,8 @@ class HangingTransactionCheck(Client):
                 offset = producer.current_txn_start_offset
                 self.findings.violation(
                     Law.ENDS,
-                    f"{place}: the transaction of producer {producer.producer_id} from {offset} "
-                    "on hangs",
+                    f"{place}: the transaction of producer {producer.producer_id} at {offset} "
+                    "hangs",
                 )
 
     async def _hanging(self, place: Place) -> list[Any]:

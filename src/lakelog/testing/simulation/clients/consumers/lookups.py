@@ -1,4 +1,4 @@
-"""Questions about a log that its records answer as well: by time (KIP-79), by epoch (KIP-101)."""
+"""Lookups of offsets by time (KIP-79) and by leader epoch (KIP-101), compared with the records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def look_up_time(client: Client, place: Place) -> None:
-    """Ask for the first record at or after a time, and compare with the records known so far."""
+    """Look up the first record at or after a time, and compare with the records known so far."""
     partition = client.history.partition(place)
     known = client.history.timestamps(place)
     if not known:
@@ -50,13 +50,13 @@ async def look_up_time(client: Client, place: Place) -> None:
     client.findings.expect(
         Law.AT_TIME,
         not passed_over and known.get(found, wanted) >= wanted,
-        f"{place}: the first record at or after {wanted} is said to be at {found}, "
+        f"{place}: the first record at or after {wanted} was found at {found}, "
         f"and is at {min(passed_over, default='another offset')}",
     )
 
 
 async def look_up_epoch(client: Client, place: Place) -> None:
-    """Ask where a leader epoch ended, and compare with the epochs of the batches read so far."""
+    """Look up the end of a leader epoch, and compare with the epochs of batches read so far."""
     partition = client.history.partition(place)
     known = dict(partition.epochs)
     asked = client.rng.randint(0, max(known.values(), default=0) + 1)
@@ -76,7 +76,7 @@ async def look_up_epoch(client: Client, place: Place) -> None:
         for offset, of in known.items()
         if offset >= partition.start and (offset < end) != (of <= epoch) and epoch >= 0
     )
-    if wrong:  # an epoch that retention has taken away ends where the log begins by now
+    if wrong:  # a deleted epoch ends at the log start offset
         start = await list_offset(client, place, EARLIEST, committed=False)
         client.history.begins(place, start)
         wrong = [offset for offset in wrong if offset >= start]
@@ -85,6 +85,6 @@ async def look_up_epoch(client: Client, place: Place) -> None:
     client.findings.expect(
         Law.EPOCH_END,
         epoch <= asked and not wrong and not missed,
-        f"{place}: epoch {asked} is answered with {epoch}, which ends at {end}: "
-        f"batches at {wrong} and epochs {sorted(set(missed))} say otherwise",
+        f"{place}: the response to epoch {asked} is {epoch}, which ends at {end}: "
+        f"batches at {wrong} and epochs {sorted(set(missed))} contradict it",
     )

@@ -1,4 +1,4 @@
-"""Reading partitions over the wire, and telling what was committed as a consumer has to."""
+"""Reads of partitions: requests, and checks of responses as a consumer decodes them."""
 
 from __future__ import annotations
 
@@ -41,17 +41,20 @@ def fetch_request(
 
 
 @dataclass(slots=True)
-class Piece:
-    """What one answer brought: values by offset, and where to go on."""
+class FetchedRecords:
+    """The records of one response: values with their offsets, and the next offset to fetch."""
 
     values: list[tuple[int, bytes]]
     next_offset: int
 
 
-def read_piece(
+def check_fetched(
     history: RecordHistory, place: Place, offset: int, answer: Any, *, committed: bool
-) -> Piece:
-    """Checks the batches of an answer to a fetch from `offset`, and decodes them."""
+) -> FetchedRecords:
+    """Check the batches in a response to a fetch from `offset`, and decode them.
+
+    `committed` is the isolation level read_committed: records of aborted transactions are left out.
+    """
     aborted = sorted(
         (entry.first_offset, entry.producer_id) for entry in answer.aborted_transactions or ()
     )
@@ -60,8 +63,10 @@ def read_piece(
     at, compacted = offset, history.partition(place).compacted
     for header, batch in iter_batches(answer.records or b""):
         if not check_crc(batch, 0, header):
-            history.findings.violation(Law.INTACT, f"{place}: a damaged batch was served at {at}")
-            return Piece(values, header.last_offset + 1)
+            history.findings.violation(
+                Law.INTACT, f"{place}: the broker served a damaged batch at {at}"
+            )
+            return FetchedRecords(values, header.last_offset + 1)
         history.findings.expect(
             Law.ADJACENT,
             (header.base_offset <= at or compacted) and header.last_offset >= at,
@@ -92,11 +97,11 @@ def read_piece(
         at <= max(answer.high_watermark, offset),
         f"{place}: read up to {at}, beyond the high watermark {answer.high_watermark}",
     )
-    return Piece(values, at)
+    return FetchedRecords(values, at)
 
 
 def _name(record: Record) -> bytes:
-    """The value, or what the header of a tombstone says."""
+    """Return the value, or for a tombstone the content of its header."""
     if record.value is not None:
         return bytes(record.value)
     (header,) = record.headers
@@ -104,13 +109,13 @@ def _name(record: Record) -> bytes:
 
 
 def is_damaged(client: Client, place: Place, offset: int) -> bool:
-    """Whether there is a damage that a reader may be told of."""
-    client.findings.counts["damages told"] += 1
+    """Return whether CORRUPT_MESSAGE is right at this offset."""
+    client.findings.counts["damaged batches reported"] += 1
     return client.history.partition(place).is_hidden(offset)
 
 
 async def list_offset(client: Client, place: Place, timestamp: int, *, committed: bool) -> int:
-    """Where a partition begins or ends; asks until it is told."""
+    """Return the offset of a timestamp, `EARLIEST` or `LATEST`; retry until there is one."""
     wanted = ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -126,7 +131,7 @@ async def list_offset(client: Client, place: Place, timestamp: int, *, committed
 
 
 async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int, bytes]:
-    """The whole partition, from its beginning to where it ends by now."""
+    """Return all values of a partition by offset, from its start to its current end."""
     at = await list_offset(client, place, EARLIEST, committed=committed)
     end = await list_offset(client, place, LATEST, committed=committed)
     client.history.begins(place, at)
@@ -144,14 +149,14 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
                 at = start  # retention was faster
                 continue
         if answer.error_code != 0:
-            client.unexpected(f"the last reading of {place} at {at}", answer.error_code)
+            client.unexpected(f"a full read of {place} at {at}", answer.error_code)
             break
-        piece = read_piece(client.history, place, at, answer, committed=committed)
-        if piece.next_offset == at:
+        fetched = check_fetched(client.history, place, at, answer, committed=committed)
+        if fetched.next_offset == at:
             client.findings.violation(
                 Law.READABLE, f"{place}: nothing at {at}, though it ends at {end}"
             )
             break
-        found.update(piece.values)
-        at = piece.next_offset
+        found.update(fetched.values)
+        at = fetched.next_offset
     return found

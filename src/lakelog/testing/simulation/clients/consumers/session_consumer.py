@@ -1,12 +1,13 @@
 """A consumer of several partitions at once, in a fetch session (KIP-227).
 
-It asks for what has changed only, and takes what is left out of an answer for unchanged.
+It requests only partitions whose position changed, and treats partitions that a response omits as
+unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -14,17 +15,15 @@ from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.consumers.consumer import Consumer
 from lakelog.testing.simulation.clients.consumers.reading import FETCH_VERSION
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.network.connection import NoResponse
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
 
 _MAX_BYTES = 1 << 20
 _SESSION_GONE = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 class SessionConsumer(Consumer):
-    """`places` are of one topic. Now and then it leaves one out, and takes it in again."""
+    """`places` are of one topic. It sometimes forgets a partition, and adds it again later."""
 
     def __init__(self, context: ClientContext, name: str, places: list[Place]) -> None:
         super().__init__(context, name, places, committed=False)
@@ -35,9 +34,9 @@ class SessionConsumer(Consumer):
         return SessionConsumer(self.context, self.next_name, self._places)
 
     def _begin(self) -> None:
-        """With a full request."""
+        """Start another session: the next request is a full one."""
         self._session, self._epoch = 0, 0
-        self._told: dict[Place, int] = {}
+        self._sent_positions: dict[Place, int] = {}
         self._starts = self.context.brokers.starts
 
     async def run(self) -> None:
@@ -66,7 +65,7 @@ class SessionConsumer(Consumer):
             return
         self.findings.counts["fetches in sessions"] += self._epoch > 0
         self._session, self._epoch = answer.session_id, self._epoch + 1 if answer.session_id else 0
-        self._told = {place: self._positions[place] for place in self._wanted}
+        self._sent_positions = {place: self._positions[place] for place in self._wanted}
         found = {
             (topic.topic, partition.partition_index): partition
             for topic in answer.responses
@@ -75,7 +74,7 @@ class SessionConsumer(Consumer):
         self.findings.expect(
             Law.SESSION_FORGETS,
             found.keys() <= self._wanted,
-            f"{self.name}: forgotten ones are told",
+            f"{self.name}: the response has forgotten partitions",
         )
         if (starts, cuts) == (
             self.context.brokers.starts,
@@ -85,16 +84,18 @@ class SessionConsumer(Consumer):
             self.findings.expect(
                 Law.SESSION_COMPLETE,
                 not left_out,
-                f"{self.name}: {left_out} are left out, not unchanged",
+                f"{self.name}: {left_out} are omitted, not unchanged",
             )
         for place, partition in found.items():
             await self.take(place, self._positions[place], partition)
 
     def _request(self) -> FetchRequest:
         changed = [
-            place for place in self._wanted if self._told.get(place) != self._positions[place]
+            place
+            for place in self._wanted
+            if self._sent_positions.get(place) != self._positions[place]
         ]
-        gone = sorted(self._told.keys() - self._wanted)
+        gone = sorted(self._sent_positions.keys() - self._wanted)
         topic = self._places[0][0]
         return FetchRequest(
             max_wait_ms=self.rng.choice((0, 50, 500)),

@@ -1,13 +1,13 @@
-"""A member of a classic group: joins, divides the partitions if it leads, commits, leaves.
+"""A member of a classic group: it joins, assigns partitions if it leads, commits and leaves.
 
-A static member (KIP-345) goes without a word and comes back under its instance id, before its
-session is over or after it; sometimes an administrator takes it out meanwhile.
+A static member (KIP-345) stops without LeaveGroup and joins again under its instance id, before or
+after its session expires. Sometimes an administrator removes it meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.heartbeat import HeartbeatRequest
@@ -15,24 +15,22 @@ from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtoc
 from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import RETRIABLE
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.groups.member import DYNAMIC, EXPELLED, GroupClient, Role
 from lakelog.testing.simulation.clients.groups.member_transactions import MemberTransactions
 from lakelog.testing.simulation.network.connection import NoResponse
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.checkers.observations import Place
-    from lakelog.testing.simulation.clients.context import ClientContext
 
 _SESSION_MS = 5_000
 _REBALANCE_MS = 4_000
 _PROTOCOL = "plain"
 _IN_A_TRANSACTION = 0.1
-"""Chance of an offset to be committed with a transaction; static members commit theirs plainly."""
+"""Chance that a dynamic member commits an offset in a transaction."""
 
 
 class ClassicMember(GroupClient):
-    """Its assignments are JSON: the broker does not look into them."""
+    """Its assignments are JSON, which the broker does not decode."""
 
     _member_id = ""
     _generation = -1
@@ -49,8 +47,8 @@ class ClassicMember(GroupClient):
         self._transactions = MemberTransactions(self)
 
     @property
-    def may_vanish(self) -> bool:
-        return super().may_vanish and not self._transactions.is_open
+    def may_stay_away(self) -> bool:
+        return super().may_stay_away and not self._transactions.is_open
 
     def replaced(self) -> ClassicMember:
         successor = ClassicMember(self.context, self.next_name, self.group, self.places, self.role)
@@ -59,7 +57,7 @@ class ClassicMember(GroupClient):
 
     async def run(self) -> None:
         await self.find_coordinator()
-        await self.nap()
+        await self.stay_down()
         while not self.is_over:
             mine = await self._join()
             if mine is not None:
@@ -72,7 +70,7 @@ class ClassicMember(GroupClient):
         await self._transactions.close()
 
     async def _join(self) -> list[Place] | None:
-        """What is this member's in the next generation; none if there is none yet."""
+        """Join the next generation; return the assigned partitions, or None if that failed."""
         starts, asked_at = self.context.brokers.starts, self.now
         at_least = self.members.generation(self.group)
         answer = await self._call("JoinGroup", self._join_request(), 7, 15.0)
@@ -82,7 +80,7 @@ class ClassicMember(GroupClient):
         self._note_generation(answer.generation_id, at_least)
         old, self._generation = self._generation, answer.generation_id
         if 0 <= old < self._generation and self.rng.random() < 0.25:
-            await self._haunt(old, starts)
+            await self._act_as_zombie(old, starts)
         shares = self._divide(answer) if answer.leader == self._member_id else []
         sync = SyncGroupRequest(
             group_id=self.group,
@@ -115,7 +113,7 @@ class ClassicMember(GroupClient):
         )
 
     def _note_generation(self, generation: int, at_least: int) -> None:
-        """`at_least` is what had been assigned before this was asked for."""
+        """Check a generation; `at_least` is the newest assigned before the request."""
         at_least = min(at_least, self.members.generation(self.group))
         self.findings.expect(
             Law.GENERATION_FORWARD,
@@ -125,11 +123,11 @@ class ClassicMember(GroupClient):
         if self.instance is not None and self._generation < 0 < at_least == generation:
             self.findings.counts["returns without a rebalance"] += 1
 
-    async def _haunt(self, generation: int, starts: int) -> None:
-        """As a member that has slept through a rebalance: its commit must be refused.
+    async def _act_as_zombie(self, generation: int, starts: int) -> None:
+        """Commit as a member that slept through a rebalance: the broker has to reject it.
 
-        Unless a broker has started since, or has refused to write it: a generation that is not
-        complete is not in the log, and whoever loads the group again has the one before.
+        Only while no broker started or failed to write: an incomplete generation is not in the log,
+        and a coordinator that loads the group continues with the previous generation.
         """
         if self.context.plan.faults & {"disk full", "disk error"}:
             return
@@ -156,7 +154,7 @@ class ClassicMember(GroupClient):
         ]
 
     async def _call(self, what: str, request: Any, version: int, timeout_s: float) -> Any:
-        """None if it was refused, or lost."""
+        """Return the response; None after an error, or without a response."""
         asking, starts = self._member_id, self.context.brokers.starts
         fenced, asked_at = self.is_fenced(asking), self.now
         try:
@@ -182,7 +180,7 @@ class ClassicMember(GroupClient):
         return None
 
     async def _on_fenced(self, member_id: str, starts: int) -> None:
-        """Somebody else is this member now. It tries what it may not, and takes its place back."""
+        """Sometimes commit as the fenced member, which must fail; then join again."""
         self.was_fenced(member_id, starts)
         if self._generation >= 0 and self.rng.random() < 0.5:
             await self.commit(self.some_place(self.places), self._generation, member_id)
@@ -195,7 +193,7 @@ class ClassicMember(GroupClient):
             self._generation = -1
 
     async def _stay(self, mine: list[Place]) -> None:
-        """Until the next rebalance, or until it is fed up, which it is not once all settle."""
+        """Send heartbeats and commits until a rebalance, or for some time while groups change."""
         for place in mine:
             await self.fetch_offset(place)
         beats = self.rng.randint(3, 25)
@@ -226,12 +224,12 @@ class ClassicMember(GroupClient):
             await self.commit(place, self._generation, self._member_id)
 
     async def _go(self) -> None:
-        """For good, or a static member for a while: then only an administrator says so."""
+        """Leave the group; a static member may just stop, or be removed by an administrator."""
         if self.instance is None or self.rng.random() < 0.3:
             await self._leave()
         self._forget()
         self.owned = frozenset()
-        await self.nap()
+        await self.stay_down()
 
     async def _leave(self) -> None:
         member_id = self._member_id if self.instance is None else ""

@@ -1,7 +1,7 @@
-"""A member of a consumer group of KIP-848, which gives up what it is told to, and then says so.
+"""A member of a consumer group of KIP-848: it releases revoked partitions and then reports it.
 
-Some of them subscribe by a regular expression, which matches the very topic of the others. A
-static member goes for a while and comes back, as another process, to what it had.
+Some members subscribe with a regular expression that matches the topic of the others. A static
+member leaves for a while and joins again, as another process, with its previous assignment.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _LEAVE_FOR_A_WHILE = -2
 
 
 class ConsumerMember(GroupClient):
+    """A member of epoch `_epoch`; 0 while it joins."""
+
     _epoch = 0
     _member_id = ""
     _by_regex = False
@@ -36,7 +38,7 @@ class ConsumerMember(GroupClient):
 
     async def run(self) -> None:
         await self.find_coordinator()
-        await self.nap()
+        await self.stay_down()
         self._topic_ids = {await self._topic_id(name): name for name in {self.places[0][0]}}
         while not self.is_over:
             self._begin()
@@ -46,7 +48,7 @@ class ConsumerMember(GroupClient):
         await self._leave()
 
     async def _stay(self) -> None:
-        """Until it is expelled, or fed up, which it is not once all settle."""
+        """Send heartbeats until the broker expels the member, or for some time."""
         beats = self.rng.randint(5, 60 if self.instance is None else 20)
         while beats > 0 or self.conditions.is_settling:
             if self.is_over or not await self._beat():
@@ -57,12 +59,12 @@ class ConsumerMember(GroupClient):
         if self.rng.random() < 0.5:
             await self._leave()
         self.owned = frozenset()
-        await self.nap()
+        await self.stay_down()
         if self.instance is not None and self._epoch > 0 and self.rng.random() < 0.5:
-            await self._haunt()
+            await self._act_as_zombie()
 
-    async def _haunt(self) -> None:
-        """As a process that has slept, and goes on as the member whose place it had left."""
+    async def _act_as_zombie(self) -> None:
+        """Send requests as a process that slept, after its member left."""
         await self.commit(self.some_place(self.places), self._epoch, self._member_id)
         await self._beat()
         self.owned = frozenset()
@@ -78,7 +80,7 @@ class ConsumerMember(GroupClient):
             await self.pause(0.1, 0.5)
 
     def _begin(self) -> None:
-        """As a process that knows of nothing; others may still count on the one before."""
+        """Begin as another process; the broker may still count the previous one as a member."""
         if self.instance is None:
             self.members.give_up(self.group, self._member_id)
         self._epoch, self.owned = 0, frozenset()
@@ -86,7 +88,7 @@ class ConsumerMember(GroupClient):
         self._by_regex = self.rng.random() < 0.4
 
     async def _beat(self) -> bool:
-        """False if the member has to begin anew."""
+        """Send a heartbeat; return False if the member has to join again."""
         sent, starts, fenced = self.now, self.context.brokers.starts, self._is_fenced
         try:
             answer = await self.connection.call(self._heartbeat(), 1)
@@ -144,7 +146,7 @@ class ConsumerMember(GroupClient):
         return self.is_fenced(self._member_id)
 
     async def _on_fenced(self, starts: int) -> None:
-        """Somebody else is this member now. It tries what it may not."""
+        """Sometimes commit as the fenced member, which must fail."""
         self.owned = frozenset()
         self.was_fenced(self._member_id, starts)
         if self.rng.random() < 0.5:
@@ -157,7 +159,7 @@ class ConsumerMember(GroupClient):
         return f"{name[:-1]}[{name[-1]}]"
 
     def _owned(self) -> list[TopicPartitions]:
-        """Only partitions that it has; one that joins has none."""
+        """Return the owned partitions for a heartbeat; a joining member has none."""
         if not self.owned:
             return []
         return [
@@ -178,7 +180,7 @@ class ConsumerMember(GroupClient):
             await self.fetch_offset(place)
 
     async def _leave(self) -> None:
-        """For good; a static member mostly for a while, and what it has stays its own."""
+        """Leave the group; a static member mostly for a while, and keeps its assignment."""
         epoch = _LEAVE
         if self.instance is not None and self.rng.random() < 0.7:
             epoch = _LEAVE_FOR_A_WHILE

@@ -1,9 +1,8 @@
-"""Offsets of groups over the wire, and what members of both kinds share."""
+"""The base of group members of both protocols: committed offsets, and static membership."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
@@ -20,10 +19,8 @@ from lakelog.protocol.offset_fetch import (
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.network.connection import NoResponse
-
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
 
 EXPELLED = frozenset(
     {
@@ -36,15 +33,13 @@ EXPELLED = frozenset(
     }
 )
 _NOT_NOW = frozenset({*RETRIABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT})
-
-
-NAP_S_MAX = 10.0
-"""More than a session."""
+_DOWN_S_MAX = 10.0
+"""Longer than a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Static members have an instance id. One that `rivals` takes it from another process."""
+    """Static members have an instance id; a rival takes it over from another process."""
 
     instance: str | None = None
     rivals: bool = False
@@ -54,10 +49,10 @@ DYNAMIC = Role()
 
 
 class GroupClient(Client):
-    """`group` reads `places`."""
+    """A member of `group`, which reads `places`."""
 
     owned: frozenset[Place] = frozenset()
-    """What it reads now, as far as it knows."""
+    """Its assigned partitions, as far as it knows."""
 
     def __init__(
         self,
@@ -77,26 +72,28 @@ class GroupClient(Client):
         return self.role.instance
 
     @property
-    def may_vanish(self) -> bool:
-        """Whether nobody need take its place when it dies."""
+    def may_stay_away(self) -> bool:
+        """Whether the client need not be replaced after a crash."""
         return self.instance is None
 
     @property
     def is_over(self) -> bool:
+        """Whether the member has to finish; rivals finish before the group settles."""
         return self.conditions.is_ending or (self.role.rivals and self.conditions.is_settling)
 
-    async def nap(self) -> None:
-        """As long as a process may be down that comes back as the same static member."""
+    async def stay_down(self) -> None:
+        """Pause a static member, as if its process were down before it joins again."""
         if self.instance is not None:
-            await self.pause(0.0, NAP_S_MAX if self.rng.random() < 0.5 else 1.0)
+            await self.pause(0.0, _DOWN_S_MAX if self.rng.random() < 0.5 else 1.0)
 
     def held(self, member_id: str, asked_at: float, starts: int, *, written: bool) -> None:
-        """This member was told that the instance id is its own, asked for then."""
+        """Record that the broker accepted the member as the holder of the instance id."""
         if self.instance is not None and (written or self._unwritten_counts):
             times = asked_at, self.now
             self.members.holds(self.group, self.instance, member_id, times, starts, written=written)
 
     def was_fenced(self, member_id: str, starts: int) -> None:
+        """Record FENCED_INSTANCE_ID; it is unexpected for a dynamic member."""
         if self.instance is None:
             self.unexpected(f"member {member_id}", ErrorCode.FENCED_INSTANCE_ID)
             return
@@ -106,26 +103,26 @@ class GroupClient(Client):
 
     @property
     def _unwritten_counts(self) -> bool:
-        """Whether a takeover that is in no log is known until the broker stops.
+        """Whether the broker knows a takeover that is not in the log until it stops.
 
-        One that refuses to write the generation loads the group again, as it was before.
+        A broker that cannot write a generation loads the previous state of the group again.
         """
         return not self.context.plan.faults & {"disk full", "disk error"}
 
     def is_fenced(self, member_id: str) -> bool:
-        """Whether whatever it asks for now must be refused."""
+        """Return whether the broker has to reject all requests of the member now."""
         return self.members.is_fenced(member_id, self.context.brokers.starts)
 
     def expect_refused(self, what: str, member_id: str, fenced: bool) -> None:
-        """Something was granted; `fenced` is what `is_fenced` was when it was asked for."""
+        """Check an accepted request; `fenced` is `is_fenced` when it was sent."""
         self.findings.expect(
             Law.FENCED_INSTANCE,
             not (fenced and self.is_fenced(member_id)),
-            f"{self.name}: {what} of {member_id} was taken, which is not {self.instance} any more",
+            f"{self.name}: {what} of {member_id} was accepted, which no longer is {self.instance}",
         )
 
     async def find_coordinator(self) -> None:
-        """Asking for it makes the topic of committed offsets."""
+        """Wait for the coordinator; the first request creates the topic of committed offsets."""
         while True:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
             (found,) = (await self.ask(request, 4)).coordinators
@@ -134,7 +131,7 @@ class GroupClient(Client):
             await self.pause(0.1, 0.5)
 
     async def commit(self, place: Place, epoch: int, member_id: str) -> bool:
-        """As a member of a generation or epoch; once. Whether it is known to be done."""
+        """Commit an offset once, in a generation or epoch; return whether it was acknowledged."""
         value = self.offsets.will_commit(self.group, place)
         entry = OffsetCommitRequestPartition(
             partition_index=place[1], committed_offset=value, committed_metadata=""
@@ -162,7 +159,7 @@ class GroupClient(Client):
         return False
 
     async def fetch_offset(self, place: Place, *, insist: bool = False) -> None:
-        """Compares what the group has with what it was told; `insist` asks until it is known."""
+        """Fetch and check a committed offset; with `insist`, retry until there is a response."""
         wanted = OffsetFetchRequestTopics(name=place[0], partition_indexes=[place[1]])
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])],

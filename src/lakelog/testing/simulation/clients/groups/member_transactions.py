@@ -1,4 +1,4 @@
-"""Offsets of a group in transactions, as a member sends them that also produces (KIP-447)."""
+"""Offsets that a member commits in transactions, as a consumer that also produces (KIP-447)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _REFUSED = EXPELLED | RETRIABLE
 
 
 class MemberTransactions:
-    """Of one member, one after the other; each has an identity of its own, as after a restart.
+    """The transactions of one member, each with an identity of its own, as after a restart.
 
-    `is_open`: the broker may still wait for an end, which `close` or the next one brings about.
+    `is_open` is whether the coordinator may wait for an end; `close` or the next transaction
+    brings it about.
     """
 
     def __init__(self, member: GroupClient) -> None:
@@ -36,7 +37,10 @@ class MemberTransactions:
         self.is_open = False
 
     async def commit(self, place: Place, generation: int, member_id: str, *, keep: bool) -> bool:
-        """In a transaction that is committed if `keep`; whether its offset was taken."""
+        """Commit an offset in a transaction, which is committed if `keep`, else aborted.
+
+        Returns whether the broker accepted the offset.
+        """
         identity = await self._identify()
         if identity is None:
             return False
@@ -58,13 +62,13 @@ class MemberTransactions:
         return code == 0
 
     async def close(self) -> None:
-        """Ends what may be open: nobody will come after this one."""
+        """End a transaction that may be open: this member starts no other one."""
         while self.is_open and await self._identify() is None:
             await self._member.pause(0.1, 0.5)
         self.is_open = False
 
     async def _identify(self) -> Identity | None:
-        """None if there is no answer, or one to come again."""
+        """Return an identity; None without a response, or after a retriable error."""
         was_open, self.is_open = self.is_open, True
         answer = await self._call(init_request(self._id), 4)
         if answer is None or answer.error_code in RETRIABLE:
@@ -75,7 +79,7 @@ class MemberTransactions:
         return answer.producer_id, answer.producer_epoch
 
     async def _end(self, transaction: Transaction, identity: Identity, *, commit: bool) -> None:
-        """Asked for once: what becomes of a commit that is not answered is not known."""
+        """End the transaction once; without a response its outcome stays unknown."""
         transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
         request = end_request(self._id, identity, commit=commit)
         answer = await self._call(request, _END_VERSION)
@@ -87,7 +91,7 @@ class MemberTransactions:
             transaction.fate = Fate.COMMITTED
 
     async def _call(self, request: Any, version: int) -> Any:
-        """None if the answer is lost."""
+        """Return the response, or None without one."""
         try:
             return await self._member.connection.call(request, version)
         except NoResponse:

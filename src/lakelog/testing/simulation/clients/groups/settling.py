@@ -1,4 +1,4 @@
-"""After the harm: every group comes to rest, each of its partitions with one owner."""
+"""Groups settle after the last fault: each partition has one owner."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lakelog.testing.simulation.clients.groups.member import GroupClient
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 
 _PATIENCE_S = 60.0
-"""More than the sessions, rebalance timeouts and naps of all members, one after the other."""
-_LOOK_S = 0.2
+"""More than the sessions, rebalance timeouts and pauses of all members in sequence, in seconds."""
+_POLL_S = 0.2
 
 
 async def settle(
@@ -21,12 +21,15 @@ async def settle(
     loop: SimulatedLoop,
     findings: Findings,
 ) -> None:
-    """Waits until members own all partitions of their groups, each only one."""
+    """Wait until each partition of a group has one owner; record groups where that never happens.
+
+    `dead_members` crashed and were not replaced: the others have to take over their partitions.
+    """
     until = loop.time() + _PATIENCE_S
     for group in sorted({member.group for member in members}):
         inside = [member for member in members if member.group == group]
-        while loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - as one looks
-            await asyncio.sleep(_LOOK_S)
+        while loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - members have no event for it
+            await asyncio.sleep(_POLL_S)
         owned = {member.name: sorted(member.owned) for member in inside}
         dead = [member.name for member in dead_members if member.group == group]
         findings.expect(

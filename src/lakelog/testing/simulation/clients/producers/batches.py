@@ -23,9 +23,10 @@ def batch_of(
     transactional: bool = False,
     keyed: bool = False,
 ) -> bytes:
-    """`producer` is id, epoch and base sequence; a key is what stands before the first slash.
+    """Return a batch of these values; `producer` is id, epoch and base sequence.
 
-    A tombstone has no value: a header tells which one it is.
+    With `keyed`, the text before the first slash is the key. A tombstone has no value; a header
+    has its name.
     """
     builder = BatchBuilder(client.rng.choice((0, 0, 0, 1)))
     now_ms = client.context.simulator.wall_ms()
@@ -51,5 +52,5 @@ def produce_request(
 
 
 def answer_of(response: Any) -> Any:
-    """The only partition's part of it."""
+    """Return the part of the response for the only partition."""
     return response.responses[0].partition_responses[0]

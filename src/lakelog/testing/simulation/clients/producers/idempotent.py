@@ -1,16 +1,16 @@
-"""Producers without transactions: idempotent ones, and those that may write twice."""
+"""Producers without transactions, idempotent or plain."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.producers.batches import (
     answer_of,
     batch_of,
@@ -18,12 +18,9 @@ from lakelog.testing.simulation.clients.producers.batches import (
 )
 from lakelog.testing.simulation.network.connection import NoResponse
 
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
-
 _VERSION = 12
 _IN_FLIGHT_MAX = 5
-_LEAP = 0.04
+_SKIP = 0.04
 
 
 @dataclass(slots=True)
@@ -32,15 +29,15 @@ class _Batch:
     values: list[bytes]
     data: bytes
     starts: int
-    """How often brokers had been started when it was made."""
+    """How many times brokers were started when the batch was built."""
     made_at: float
     acked: bool = False
     followed: bool = False
-    """Whether others were sent after it before it was answered."""
+    """Whether later batches were sent before the response to this one."""
 
 
 class PlainProducer(Client):
-    """With acks 0, 1 or -1; what it does not know to be written it may send again."""
+    """A producer with acks 0, 1 or -1; its retries may append a value twice."""
 
     def __init__(self, context: ClientContext, name: str, places: list[Place], acks: int) -> None:
         super().__init__(context, name)
@@ -77,7 +74,7 @@ class PlainProducer(Client):
 
 
 class IdempotentProducer(Client):
-    """Sends every batch until it is acknowledged; `keyed` for a topic that is compacted."""
+    """Retries every batch until it is acknowledged; `keyed` for a compacted topic."""
 
     def __init__(
         self, context: ClientContext, name: str, places: list[Place], *, keyed: bool = False
@@ -89,7 +86,7 @@ class IdempotentProducer(Client):
         self._identified_at = 0.0
         self._sequences: dict[Place, int] = {}
         self._gone_back: set[Place] = set()
-        """Where a broker that had forgotten it may have taken an older batch for the newest."""
+        """Partitions whose broker forgot the producer and may have appended an older batch last."""
 
     def replaced(self) -> IdempotentProducer:
         return IdempotentProducer(self.context, self.next_name, self._places, keyed=self._keyed)
@@ -105,11 +102,11 @@ class IdempotentProducer(Client):
             await asyncio.gather(*sending)
             for batch in batches:
                 await self._insist(batch)
-            if self.rng.random() < _LEAP and batches[-1].place in self._sequences:
-                await self._leap(batches[-1].place)
+            if self.rng.random() < _SKIP and batches[-1].place in self._sequences:
+                await self._skip_sequence(batches[-1].place)
 
-    async def _leap(self, place: Place) -> None:
-        """Send a batch whose sequence is not the next: another one seems to be missing."""
+    async def _skip_sequence(self, place: Place) -> None:
+        """Send a batch with a gap before its sequence: the broker has to reject it."""
         values, starts = self.new_values(1), self.context.brokers.starts
         now = self.now
         self.history.will_send(
@@ -122,7 +119,7 @@ class IdempotentProducer(Client):
             self.findings.expect(
                 Law.NO_GAP,
                 self._may_be_forgotten(batch) or self.history.forgets(place, self._identified_at),
-                f"{self.name}: a batch behind a gap in the sequence of {place} was taken",
+                f"{self.name}: a batch behind a gap in the sequence of {place} was appended",
             )
             await self._identify()
 
@@ -138,7 +135,7 @@ class IdempotentProducer(Client):
             self.context.producer_ids.is_new(
                 self.home.name, answer.producer_id, answer.producer_epoch
             ),
-            f"producer id {answer.producer_id} was given out twice",
+            f"producer id {answer.producer_id} was assigned twice",
         )
         self._identity = answer.producer_id, answer.producer_epoch
         self._identified_at = self.now
@@ -164,7 +161,7 @@ class IdempotentProducer(Client):
         return _Batch(place, values, data, self.context.brokers.starts, now)
 
     async def _send(self, batch: _Batch) -> int:
-        """The error code; of what is lost that of a timeout."""
+        """Return the error code; REQUEST_TIMED_OUT without a response."""
         request = produce_request(batch.place, batch.data)
         try:
             answer = answer_of(await self.connection.call(request, _VERSION))
@@ -180,7 +177,7 @@ class IdempotentProducer(Client):
         return code
 
     async def _repeat(self, batch: _Batch, offset: int) -> None:
-        """As after an answer that was lost: the same batch once more is the same batch."""
+        """Send an acknowledged batch again, as after a lost response: it keeps its offset."""
         try:
             request = produce_request(batch.place, batch.data)
             answer = answer_of(await self.connection.call(request, _VERSION))
@@ -193,11 +190,11 @@ class IdempotentProducer(Client):
                 Law.SAME_BATCH,
                 answer.base_offset in (offset, -1)
                 or self.history.forgets(batch.place, batch.made_at),
-                f"{self.name}: a batch at {offset} was taken again at {answer.base_offset}",
+                f"{self.name}: a batch at {offset} was appended again at {answer.base_offset}",
             )
 
     async def _insist(self, batch: _Batch) -> None:
-        """Those in flight after one that failed were refused; now each follows the one before."""
+        """Retry a batch that failed, in order: the broker rejected all batches behind the first."""
         while not batch.acked:
             asked_at = self.now
             code = await self._send(batch)
@@ -207,7 +204,7 @@ class IdempotentProducer(Client):
                 self.findings.expect(
                     Law.TAKEN,
                     self._may_be_forgotten(batch),
-                    f"{self.name}: a batch in sequence was answered {ErrorCode(code).name}",
+                    f"{self.name}: a batch in sequence returned {ErrorCode(code).name}",
                 )
                 await self._identify()
                 return
@@ -219,15 +216,15 @@ class IdempotentProducer(Client):
                 await self.pause(0.1, 0.8)
 
     def _note_again(self, batch: _Batch) -> None:
-        """A batch was sent again after those that follow it, and taken."""
+        """Note that a broker appended a batch after its successors."""
         if batch.followed and self.history.forgets(batch.place, self._identified_at):
             self._gone_back.add(batch.place)
 
     def _may_be_forgotten(self, batch: _Batch) -> bool:
-        """Whether the broker need not know any more that it has the batch, or the one before.
+        """Return whether the broker may have forgotten the batch, or its predecessor.
 
-        A start may find a snapshot, which has only the newest batch of each producer, and where the
-        producer is forgotten the next batch may come before this one.
+        A producer snapshot found at a start has only the newest batch of each producer. Where the
+        producer was forgotten, a later batch may have been appended before this one.
         """
         history, restarted = self.history, self.context.brokers.starts != batch.starts
         is_new = restarted or history.forgets(batch.place, self._identified_at)

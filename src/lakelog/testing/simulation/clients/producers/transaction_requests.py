@@ -1,4 +1,4 @@
-"""What transactional clients ask their coordinators: requests only, no decision and no answer."""
+"""Requests of transactional clients to their coordinators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakelog.protocol.txn_offset_commit import (
 from lakelog.testing.simulation.checkers.observations import Place
 
 TIMEOUT_MS = 8_000
-"""Of every transaction."""
+"""The timeout of every transaction."""
 
 Identity = tuple[int, int]
 """Producer id and epoch."""
@@ -27,7 +27,7 @@ def init_request(transactional_id: str) -> InitProducerIdRequest:
 def offset_request(
     transactional_id: str, identity: Identity, group: str, place: Place, value: int
 ) -> TxnOffsetCommitRequest:
-    """Of no member of the group."""
+    """Return a TxnOffsetCommit request that names no member of the group."""
     entry = TxnOffsetCommitRequestPartition(
         partition_index=place[1], committed_offset=value, committed_metadata=""
     )

@@ -1,8 +1,8 @@
-"""Transactional producers of both versions: the older flow, and that of KIP-890."""
+"""Transactional producers of both protocols: the classic one, and KIP-890's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -14,6 +14,7 @@ from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Fate, Place, Transaction
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.producers.batches import (
     answer_of,
     batch_of,
@@ -28,12 +29,9 @@ from lakelog.testing.simulation.clients.producers.transaction_requests import (
 )
 from lakelog.testing.simulation.network.connection import NoResponse
 
-if TYPE_CHECKING:
-    from lakelog.testing.simulation.clients.context import ClientContext
-
 _TRANSACTION = 1
 _OVERSLEEPS = 0.03
-"""Chance to come back when the transaction's time is over."""
+"""Chance to pause beyond the transaction's timeout."""
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 _OVER = frozenset(
     {
@@ -45,15 +43,19 @@ _OVER = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""The transaction cannot go on: the coordinator has ended it, or somebody else has the id."""
+"""Errors that end the transaction: the coordinator ended it, or another producer has the id."""
 
 
 class _Over(Exception):  # noqa: N818 - an event
-    pass
+    """The transaction cannot continue."""
 
 
 class TransactionalProducer(Client):
-    """`version` is the transaction's: 0 adds partitions itself, 2 has an epoch for each."""
+    """Commits or aborts one transaction after another.
+
+    `version` is the transaction version: 0 sends AddPartitionsToTxn, 2 gets an epoch for each
+    transaction (KIP-890).
+    """
 
     def __init__(
         self,
@@ -74,10 +76,10 @@ class TransactionalProducer(Client):
         self._current: Transaction | None = None
         self._began = self._filled_at = self._identified_at = 0.0
         self._unknown = 0
-        """Of the questions since it has its identity, those that may have raised the epoch."""
+        """How many requests without a known outcome may have raised the epoch since `_use`."""
 
     def replaced(self) -> TransactionalProducer:
-        """Its open transaction will be aborted, by its successor or when its time is over."""
+        """Return a successor; it, or the timeout, aborts the open transaction."""
         if self._current is not None and self._current.fate is Fate.OPEN:
             self._current.fate = Fate.ABORTED
         return TransactionalProducer(
@@ -94,7 +96,7 @@ class TransactionalProducer(Client):
                 await self._fill(transaction)
             except _Over:
                 transaction.fate = Fate.ABORTED
-                await self._start_anew()
+                await self._start_again()
                 continue
             self._filled_at = self.now
             oversleeps = self.rng.random() < _OVERSLEEPS
@@ -102,15 +104,18 @@ class TransactionalProducer(Client):
                 await self.pause(TIMEOUT_MS / 1000 + 2, TIMEOUT_MS / 1000 + 4)
             await self._end(transaction, commit=not oversleeps and self.rng.random() < 0.7)
 
-    async def _start_anew(self) -> None:
-        """With another epoch; whoever still uses the old one must be refused."""
+    async def _start_again(self) -> None:
+        """Get another epoch; sometimes check that the old one is fenced."""
         old, since = self._identity, self._identified_at
         await self._identify()
         if self.rng.random() < 0.5:
-            await self._haunt(old, since)
+            await self._act_as_zombie(old, since)
 
-    async def _haunt(self, old: Identity, since: float) -> None:
-        """`since` then it had been the older identity, of which a cut log may know nothing."""
+    async def _act_as_zombie(self, old: Identity, since: float) -> None:
+        """Send a batch with the old identity, as a process that slept: it must be rejected.
+
+        A log that lost its end since the identity was assigned, `since`, may not know it.
+        """
         place, values = self.some_place(self._places), self.new_values(1)
         zombie = self.history.begin(f"{self.name}/zombie")
         zombie.fate = Fate.ABORTED
@@ -151,10 +156,10 @@ class TransactionalProducer(Client):
         self._use(answer.producer_id, answer.producer_epoch, asked_at)
 
     def _check_spared(self, producer_id: int, epoch: int) -> None:
-        """At most 32,767 epochs are a producer id's: each request and each fence takes its own.
+        """Check that the epoch rose no more than necessary: a producer id has only 32,767.
 
-        A fence takes two from a producer of KIP-890, which has one more for the end that it meant
-        to ask for (`fenced` of the coordinator).
+        Each request and each fence takes one. A fence takes two from a producer of KIP-890, because
+        the EndTxn that it may have sent takes another (`fenced` of the coordinator).
         """
         fence = 2 if self._version == 2 else 1
         most = self._identity[1] + fence + 1 + self._unknown
@@ -234,7 +239,7 @@ class TransactionalProducer(Client):
                 return
 
     async def _commit_offset(self, transaction: Transaction) -> None:
-        """Of a group that nobody is in: the transaction's outcome decides about it."""
+        """Commit an offset of a group without members, in the transaction."""
         if self._version != 2:
             request = AddOffsetsToTxnRequest(
                 transactional_id=self._id,
@@ -258,7 +263,7 @@ class TransactionalProducer(Client):
                 return
 
     async def _is_done(self, what: str, code: int) -> bool:
-        """False if it is to be tried again. Raises `_Over`."""
+        """Return False if the request has to be repeated. Raises `_Over`."""
         if code == 0:
             return True
         if code not in RETRIABLE:
@@ -266,7 +271,7 @@ class TransactionalProducer(Client):
                 self.unexpected(what, code)
             elif not self._is_late:
                 self.findings.violation(
-                    Law.IN_TIME, f"{self.name}: {what}: {ErrorCode(code).name} in time"
+                    Law.IN_TIME, f"{self.name}: {what}: {ErrorCode(code).name} before the timeout"
                 )
             raise _Over
         await self.pause(0.05, 0.4)
@@ -274,9 +279,9 @@ class TransactionalProducer(Client):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the coordinator may have ended the transaction by itself, or forgotten it.
+        """Whether the coordinator may have timed the transaction out, or lost it.
 
-        It counts by the wall clock, as Apache Kafka does, and so may have leapt over the time.
+        As in Apache Kafka the wall clock counts, which may have leapt past the timeout.
         """
         elapsed_s = self.now - self._began
         was_cut = self.conditions.cut_at >= self._identified_at
@@ -287,7 +292,7 @@ class TransactionalProducer(Client):
 
     @property
     def _is_over(self) -> bool:
-        """Whether its time is over, and nothing has kept the coordinator from ending it."""
+        """Whether the coordinator must have timed the transaction out by now."""
         conditions = self.conditions
         return (
             self.now - self._filled_at > TIMEOUT_MS / 1000 + 1.5
@@ -306,13 +311,13 @@ class TransactionalProducer(Client):
             if answer.error_code not in RETRIABLE:
                 if not self._is_late:
                     self.unexpected(f"EndTxn({commit})", answer.error_code)
-                await self._start_anew()
+                await self._start_again()
                 return
             await self.pause(0.05, 0.4)
         self.findings.expect(
             Law.FENCED,
             not is_over,
-            f"{self.name}: a producer whose transaction was ended for it has ended it, too",
+            f"{self.name}: a producer ended a transaction that had timed out",
         )
         transaction.ends = self.home.log_ends()
         if commit:
@@ -321,7 +326,7 @@ class TransactionalProducer(Client):
         self._after_end(answer)
 
     def _patience(self) -> float:
-        """Sometimes so little that the answer is lost, and the same end is asked for again."""
+        """Return a timeout in seconds, sometimes so short that EndTxn has to be repeated."""
         return 0.003 if self.rng.random() < 0.15 else 5.0
 
     def _after_end(self, answer: Any) -> None:
