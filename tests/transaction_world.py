@@ -290,8 +290,10 @@ class World:
             committed=commit,
         )
         spoken = 5 if version is BUMPING else 3
-        answer: ProducerReply = await self.coordinator.end_txn(request, spoken)
-        return answer
+        answer = await self.coordinator.end_txn(request, spoken)
+        return ProducerReply(
+            ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch
+        )
 
     def state(self, transactional_id: str = "t") -> str:
         return self.coordinator.admin.describe(transactional_id).transaction_state

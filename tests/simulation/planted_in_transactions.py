@@ -14,7 +14,7 @@ from lakelog.coordinator.transaction import endings, producers, transitions
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.state import Transaction
-from lakelog.coordinator.transaction.transitions import End
+from lakelog.coordinator.transaction.transitions import End, Ended, Known
 from lakelog.metadata import image as metadata_image
 from lakelog.metadata.controller import brokers
 from lakelog.metadata.image import MetadataImage
@@ -226,11 +226,11 @@ def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = transitions.ended
 
-    def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
-        step = ended(current, end, *rest, **named)
-        if step is None:
+    def refusing(known: Known, end: End, *rest: Any) -> Ended:
+        decided = ended(known, end, *rest)
+        if decided.step is None and decided.producer is not None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-        return step
+        return decided
 
     monkeypatch.setattr(producers, "ended", refusing)
 

@@ -28,7 +28,7 @@ from lakelog.coordinator.transaction.markers import (
     MarkerWriter,
 )
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
-from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.producer_reply import ProducerReply, settle_end
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
@@ -37,7 +37,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
-from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.runtime.api import Clock, Tasks
 
@@ -251,7 +251,7 @@ class TransactionCoordinator:
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
 
-    def end_txn(self, request: EndTxnRequest, version: int) -> Reply[ProducerReply]:
+    def end_txn(self, request: EndTxnRequest, version: int) -> Reply[EndTxnResponse]:
         """Decide EndTxn: commit or abort; the reply comes with the committed decision."""
         future = self._tasks.future()
         transactional_id = request.transactional_id
@@ -261,7 +261,7 @@ class TransactionCoordinator:
         producer = Producer(request.producer_id, request.producer_epoch)
         end = End(producer, request.committed, spoken)
 
-        reply = partial(settle, future)
+        reply = partial(settle_end, future, version)
 
         def refuse(code: ErrorCode) -> None:
             reply(ProducerReply(code))

@@ -22,6 +22,7 @@ from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import NEXT_STATES, Transaction, TransactionState
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
+from lakelog.coordinator.transaction.transitions import Known
 
 _ID_BYTES = 1024
 """Memory of a transactional id with its timer."""
@@ -91,8 +92,23 @@ class TransactionalIds:
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
-    def check_memory(self, transactional_id: str, step: Transaction) -> None:
-        """Raise `KafkaError(POLICY_VIOLATION)` if the step needs more memory than there is."""
+    def find(self, transactional_id: str) -> Known:
+        """Return the state of an id, for a decision about its next step."""
+        current = self.transactions.get(transactional_id)
+        is_old = current is not None and current.producer_id < self._forgotten_epochs_end
+        return Known(current, self.is_settled(transactional_id), is_old)
+
+    def find_adding(self, transactional_id: str) -> Known:
+        """Return the state of an id for the addition of partitions.
+
+        An addition that is being written counts as done: additions build on each other.
+        """
+        pending = self.pending.get(transactional_id)
+        if pending is not None and pending.state is TransactionState.ONGOING:
+            return Known(pending, is_settled=True, may_be_old=False)
+        return self.find(transactional_id)
+
+    def _check_memory(self, transactional_id: str, step: Transaction) -> None:
         more = memory_of(transactional_id, step) - self.account.of(transactional_id)
         if not self.account.may_grow(transactional_id, more):
             text = (
@@ -100,11 +116,6 @@ class TransactionalIds:
                 "lakelog.coordinator.state.max.bytes, or use fewer partitions in a transaction."
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-
-    def check_settled(self, transactional_id: str) -> None:
-        """Raise `KafkaError(CONCURRENT_TRANSACTIONS)` unless the id is settled."""
-        if not self.is_settled(transactional_id):
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def is_settled(self, transactional_id: str) -> bool:
         """Return whether the id's next step may be decided."""
@@ -115,10 +126,6 @@ class TransactionalIds:
         fence = self._fences.get(transactional_id)
         return fence is not None and fence.is_pending(self.transactions.get(transactional_id))
 
-    def may_be_old(self, current: Transaction | None) -> bool:
-        """Return whether clients may have later epochs of the producer id than the log has."""
-        return current is not None and current.producer_id < self._forgotten_epochs_end
-
     def step(
         self,
         now: Now,
@@ -126,9 +133,18 @@ class TransactionalIds:
         step: Transaction | None,
         committed: Callable[[Now], Decision | None],
         failed: Callable[[Now, ErrorCode], None],
+        *,
+        by_client: bool = False,
     ) -> Decision:
-        """Return the decision that writes `step`, or a tombstone if it is None."""
+        """Return the decision that writes `step`, or a tombstone if it is None.
+
+        Args:
+            by_client: whether a client adds state, which needs memory. If there is too little, the
+                step raises `KafkaError(POLICY_VIOLATION)`.
+        """
         self._check_step(transactional_id, step)
+        if by_client and step is not None:
+            self._check_memory(transactional_id, step)
         self.pending[transactional_id] = step
 
         def done() -> None:

@@ -1,10 +1,14 @@
-"""The coordinator's reply to a producer that starts or ends a transaction."""
+"""The coordinator's replies to a producer that starts or ends a transaction."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.replies import settle
+from lakelog.protocol.end_txn import EndTxnResponse
+
+_FENCED_SINCE = 2
 
 
 class ProducerReply(NamedTuple):
@@ -13,3 +17,25 @@ class ProducerReply(NamedTuple):
     code: ErrorCode
     producer_id: int = -1
     producer_epoch: int = -1
+
+
+def settle_end(future: Any, version: int, reply: ProducerReply) -> None:
+    """Answer EndTxn of a version, unless its caller has gone away."""
+    settle(
+        future,
+        EndTxnResponse(
+            error_code=fenced_code(reply.code, version),
+            producer_id=reply.producer_id,
+            producer_epoch=reply.producer_epoch,
+        ),
+    )
+
+
+def fenced_code(code: ErrorCode, version: int) -> ErrorCode:
+    """Return `code` for AddPartitionsToTxn, AddOffsetsToTxn or EndTxn of a version.
+
+    PRODUCER_FENCED exists since version 2 (KIP-588); older clients get INVALID_PRODUCER_EPOCH.
+    """
+    if code is ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
@@ -15,20 +15,15 @@ from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     TopicPartition,
-    Transaction,
-    TransactionState,
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import (
     End,
     Producer,
-    check_end,
     check_producer,
-    completed,
     ended,
     initialised,
     needs_producer_id,
-    replaces_producer_id,
     verified,
     with_partitions,
 )
@@ -61,11 +56,11 @@ class Producers:
 
         Raises `KafkaError` with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION.
         """
-        self._ids.check_settled(transactional_id)
-        current = self._ids.transactions.get(transactional_id)
+        current, is_settled, is_old = self._ids.find(transactional_id)
+        if not is_settled:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current is None:
             self._ids.check_room()
-        is_old = self._ids.may_be_old(current)
         if new_producer_id == NO_PRODUCER_ID and needs_producer_id(
             current, expected, may_be_old=is_old
         ):
@@ -74,11 +69,10 @@ class Producers:
         step = initialised(
             current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=is_old
         )
-        self._ids.check_memory(transactional_id, step)
 
         def committed(now: Now) -> Decision | None:
             if not step.state.is_ending:
-                reply(_accepted(step))
+                reply(ProducerReply(ErrorCode.NONE, step.producer_id, step.producer_epoch))
                 return None
             reply(ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
             return self._endings.write_markers(transactional_id, now)
@@ -86,7 +80,7 @@ class Producers:
         def failed(_: Now, code: ErrorCode) -> None:
             reply(ProducerReply(code))
 
-        return self._ids.step(now, transactional_id, step, committed, failed)
+        return self._ids.step(now, transactional_id, step, committed, failed, by_client=True)
 
     def add_partitions(
         self,
@@ -102,17 +96,11 @@ class Producers:
         Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
         CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
-        pending = self._ids.pending.get(transactional_id)
-        known = self._ids.transactions.get(transactional_id)
-        is_adding = pending is not None and pending.state is TransactionState.ONGOING
-        current = check_producer(pending if is_adding else known, producer)
-        if not is_adding:
-            self._ids.check_settled(transactional_id)
-        step = with_partitions(current, partitions, version, now.wall_ms)
-        if step is current and not is_adding:
+        known = self._ids.find_adding(transactional_id)
+        step = with_partitions(known, producer, partitions, version, now.wall_ms)
+        if step is known.current and step is self._ids.transactions[transactional_id]:
             reply(ErrorCode.NONE)
             return Result()
-        self._ids.check_memory(transactional_id, step)
 
         def committed(_: Now) -> None:
             reply(ErrorCode.NONE)
@@ -120,7 +108,7 @@ class Producers:
         def failed(_: Now, code: ErrorCode) -> None:
             reply(code)
 
-        return self._ids.step(now, transactional_id, step, committed, failed)
+        return self._ids.step(now, transactional_id, step, committed, failed, by_client=True)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
@@ -151,28 +139,21 @@ class Producers:
         Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE or
         CONCURRENT_TRANSACTIONS.
         """
-        current = check_end(self._ids.transactions.get(transactional_id), end)
-        self._ids.check_settled(transactional_id)
-        may_be_old = self._ids.may_be_old(current)
-        step = ended(current, end, now.wall_ms, next_producer_id, may_be_old=may_be_old)
-        if step is None:
-            reply(_accepted(current))
-            return Result()
-        if next_producer_id == NO_PRODUCER_ID and replaces_producer_id(
-            current, end, may_be_old=may_be_old
-        ):
+        known = self._ids.find(transactional_id)
+        step, producer = ended(known, end, now.wall_ms, next_producer_id)
+        if producer is None:
             reserve()
+            return Result()
+        accepted = ProducerReply(ErrorCode.NONE, *producer)
+        if step is None:
+            reply(accepted)
             return Result()
 
         def committed(now: Now) -> Decision | None:
-            reply(_accepted(completed(step, now.wall_ms)))
+            reply(accepted)
             return self._endings.write_markers(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
             reply(ProducerReply(code))
 
         return self._ids.step(now, transactional_id, step, committed, failed)
-
-
-def _accepted(transaction: Transaction) -> ProducerReply:
-    return ProducerReply(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)

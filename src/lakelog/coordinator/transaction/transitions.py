@@ -34,6 +34,17 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Known(NamedTuple):
+    """The coordinator's knowledge of a transactional id when it decides a request."""
+
+    current: Transaction | None
+    """The committed state."""
+    is_settled: bool
+    """Whether the next step may be decided: none is being written, and no fence is pending."""
+    may_be_old: bool
+    """Whether clients may have later epochs of the producer id than the log has."""
+
+
 # InitProducerId
 
 
@@ -216,16 +227,22 @@ def verified(
 
 
 def with_partitions(
-    current: Transaction,
+    known: Known,
+    producer: Producer,
     partitions: Iterable[TopicPartition],
     version: TransactionVersion,
     now_ms: int,
 ) -> Transaction:
-    """Return the transaction with these partitions, or `current` if it has them all.
+    """Decide AddPartitionsToTxn: return the transaction with these partitions.
 
-    Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while the previous transaction ends.
+    The result is the current state itself if it has them all. A transaction begins with its first
+    partitions.
+
+    Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
+    CONCURRENT_TRANSACTIONS, the latter also while the previous transaction ends.
     """
-    if current.state.is_ending:
+    current = check_producer(known.current, producer)
+    if current.state.is_ending or not known.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     added = current.partitions | frozenset(partitions)
     if current.state is _S.ONGOING and added == current.partitions:
@@ -253,16 +270,20 @@ class End(NamedTuple):
     version: TransactionVersion
 
 
-def check_end(current: Transaction | None, end: End) -> Transaction:
-    """Return the transaction if this producer may end it now.
+class Ended(NamedTuple):
+    """The decision about an EndTxn request; without `producer` it needs a producer id first."""
 
-    Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
-    CONCURRENT_TRANSACTIONS.
-    """
+    step: Transaction | None = None
+    """The state to write; None if the transaction has already ended so."""
+    producer: Producer | None = None
+    """The identity with which the client continues."""
+
+
+def _check_end(current: Transaction | None, end: End, *, is_retry: bool) -> Transaction:
+    """Return the transaction if this producer may end it now. Raises as `ended` does."""
     if end.version is not TransactionVersion.BUMPING:
         return check_producer(current, end.producer)
     _check_not_early(current, end.producer)
-    is_retry = current is not None and _is_retry(current, end.producer)
     if current is None or (current.producer_id != end.producer.producer_id and not is_retry):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_current = end.producer.epoch == current.producer_epoch
@@ -291,33 +312,37 @@ def _is_retry(current: Transaction, producer: Producer) -> bool:
     )
 
 
-def replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) -> bool:
-    """Return whether `ended` needs a new producer id; `may_be_old` as for `needs_producer_id`."""
-    is_bumping = end.version is TransactionVersion.BUMPING
-    return is_bumping and (_is_exhausted(current) or may_be_old)
+def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
+    """Decide EndTxn: return the Prepare state, and the producer of the next transaction.
 
+    With KIP-890 a transaction without partitions may be aborted: the producer cannot know whether
+    the coordinator has added any. A producer id without further epochs is replaced.
 
-def ended(
-    current: Transaction, end: End, now_ms: int, next_producer_id: int, *, may_be_old: bool
-) -> Transaction | None:
-    """Return the transaction with the decision to commit or abort it, None if it has ended so.
+    Args:
+        now_ms: milliseconds since the epoch.
+        next_producer_id: a reserved producer id, or `NO_PRODUCER_ID`.
 
-    `current` has passed `check_end`. With KIP-890 a transaction without partitions may be aborted:
-    the producer cannot know whether the coordinator has added any.
-
-    Raises `KafkaError` with CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+    Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE or
+    CONCURRENT_TRANSACTIONS.
     """
     is_bumping = end.version is TransactionVersion.BUMPING
-    is_retry = is_bumping and _is_retry(current, end.producer)
+    found = known.current
+    is_retry = is_bumping and found is not None and _is_retry(found, end.producer)
+    current = _check_end(found, end, is_retry=is_retry)
+    if not known.is_settled:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is not _S.ONGOING:
         if current.state.is_ending and _same_outcome(current, commit=end.commit):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         has_happened = current.state.has_ended and _same_outcome(current, commit=end.commit)
         if has_happened and (is_retry or not is_bumping):
-            return None
+            return Ended(producer=_identity(current))
         if not is_bumping or is_retry or end.commit or current.state.is_ending:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-    prepared = replace(
+    needs_id = is_bumping and (_is_exhausted(current) or known.may_be_old)
+    if needs_id and next_producer_id == NO_PRODUCER_ID:
+        return Ended()
+    step = replace(
         current,
         state=_S.PREPARE_COMMIT if end.commit else _S.PREPARE_ABORT,
         start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
@@ -325,15 +350,14 @@ def ended(
         client_version=end.version,
         previous_producer_id=current.producer_id,
     )
-    if not is_bumping:
-        return prepared
-    needs_next = replaces_producer_id(current, end, may_be_old=may_be_old)
-    return replace(
-        prepared,
-        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
-        last_epoch=current.producer_epoch,
-        next_producer_id=next_producer_id if needs_next else NO_PRODUCER_ID,
-    )
+    if is_bumping:
+        step = replace(
+            step,
+            producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
+            last_epoch=current.producer_epoch,
+            next_producer_id=next_producer_id if needs_id else NO_PRODUCER_ID,
+        )
+    return Ended(step, _identity(completed(step, now_ms)))
 
 
 def _same_outcome(current: Transaction, *, commit: bool) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from lakelog.base.errors import KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import coordinator_code
+from lakelog.coordinator.transaction.producer_reply import fenced_code
 from lakelog.coordinator.transaction.state import TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from lakelog.server.broker import Broker
-from lakelog.server.coordinators.fencing import fenced_code
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 

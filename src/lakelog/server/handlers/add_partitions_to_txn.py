@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.producer_reply import fenced_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.add_partitions_to_txn import (
@@ -21,7 +22,6 @@ from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.coordinators.fencing import fenced_code
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 
