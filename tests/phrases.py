@@ -40,6 +40,7 @@ _PROSE = (
 )
 _QUOTING = ("tests/phrases.py", "tests/unit/test_phrases.py")
 """Files that contain the phrases as examples."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def prose_files(project: Path) -> list[Path]:
@@ -70,5 +71,5 @@ def _prose_of_source(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+        elif isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
             yield node.name.removeprefix("test_").replace("_", " ")

@@ -45,9 +45,9 @@ _AMBIENT_METHODS = {
     *("mkdir", "readlink", "resolve", "rmdir", "samefile", "stat", "symlink_to", "touch", "unlink"),
     *("walk", "uuid1", "uuid4"),
 }
-# What a disk does with a path, and a path does without one.
+# Methods of a disk that take a path, and of a path itself.
 _DISK_METHODS = {"exists", "is_dir", "rename"}
-# What other things than paths have too: a segment is opened, text is replaced.
+# Methods that other types have too: a segment is opened, text is replaced.
 _PATH_METHODS = {"open", "replace"}
 _PATH_NAMES = ("path", "folder", "file", "dir", "parent")
 _CALENDAR = {"date", "datetime"}
@@ -135,7 +135,7 @@ def _ambient(tree: ast.AST) -> list[str]:
 
 
 def _is_ambient_module(module: str) -> bool:
-    """Of `lakelog.runtime` only the seam may be known, not what is behind it."""
+    """Of `lakelog.runtime` only the seam may be imported, not its implementation."""
     if module.startswith("lakelog.runtime"):
         return module != _SEAM
     return module.partition(".")[0] in _AMBIENT_MODULES
@@ -205,7 +205,7 @@ def test_the_world_as_an_argument_is_allowed(code: str) -> None:
     assert not _ambient(ast.parse(code))
 
 
-def test_every_public_module_says_what_it_is() -> None:
+def test_every_public_module_has_a_docstring() -> None:
     silent = [
         _name(path)
         for path in _modules()
@@ -224,7 +224,7 @@ def test_nothing_is_imported_from_a_conftest() -> None:
         for module in _imported(node)
         if module.rpartition(".")[2] == "conftest"
     ]
-    assert not found, f"move what is shared to a module of its own: {found}"
+    assert not found, f"move shared code to a module of its own: {found}"
 
 
 _KNOWN_BUGS = (
@@ -234,7 +234,7 @@ _KNOWN_BUGS = (
     *("KAFKA-18660", "KAFKA-18929", "KAFKA-19367", "KAFKA-19999", "KAFKA-20090", "KAFKA-20609"),
     *("KoP #303", "Redpanda #22670", "librdkafka 0011", "librdkafka 0099"),
 )
-"""What other logs got wrong, or promise, and one broker alone can get wrong."""
+"""Bugs and promises of other logs that concern a single broker."""
 
 
 def test_each_known_bug_has_a_test_of_its_name() -> None:

@@ -44,7 +44,7 @@ def test_a_broker_for_development_may_be_watched(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "words", ["--help", "--data", "--data --set a=1", "--data a --data b", "x", "--dat a", "--set="]
 )
-def test_whatever_is_not_plain_goes_to_the_parser(words: str) -> None:
+def test_only_plain_options_bypass_the_parser(words: str) -> None:
     assert parse_plainly(words.split()) is None
 
 
@@ -190,7 +190,7 @@ def test_the_command_line_advertises_before_the_file() -> None:
         advertised(BrokerArguments(advertise=("b:2",)), config)
 
 
-def test_the_settings_say_what_the_options_said() -> None:
+def test_options_override_settings_of_the_file() -> None:
     config, _ = BrokerConfig.from_mapping({"log.dirs": "/a", "broker.id": "3"})
     told = as_told(config, Path("/b"), "[::1]:0", 5)
     assert (told.data_directory, told.node_id) == ("/b", 5)
@@ -214,7 +214,7 @@ def test_only_a_listener_can_be_advertised() -> None:
     assert "PLAINTEXT" in caught.value.hint
 
 
-def test_what_a_file_advertises_is_a_listener_too_unless_listen_takes_its_place() -> None:
+def test_advertised_names_must_be_listeners_unless_listen_replaces_them() -> None:
     config, _ = BrokerConfig.from_mapping(
         {"listeners": "A://127.0.0.1:9092", "advertised.listeners": "A://a:1,B://b:2"}
     )

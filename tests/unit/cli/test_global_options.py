@@ -37,7 +37,7 @@ def test_every_command_accepts_the_options_of_every_command(
 
 @pytest.mark.parametrize("words", commands())
 def test_no_option_negates_another(words: str) -> None:
-    """The parser makes --empty-partition of --partition unless told otherwise."""
+    """The parser makes --empty-partition of --partition unless an option declares otherwise."""
     assert not [
         name for name in accepted(commands()[words]) if name.startswith(("--empty-", "--no-"))
     ]

@@ -121,7 +121,7 @@ def raised_by(hint: Hint) -> list[str]:
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.place)
-def test_the_options_of_a_hint_are_those_of_the_command(hint: Hint) -> None:
+def test_a_hint_names_only_options_of_its_command(hint: Hint) -> None:
     by = raised_by(hint)
     assert by, "no command was found that can raise it"
     named = COMMAND.search(hint.text)
@@ -135,7 +135,7 @@ def _names(named: re.Match[str]) -> set[str]:
     return {named[1], f"{named[1]} {named[2]}"}
 
 
-def test_the_walk_finds_what_it_is_to_find() -> None:
+def test_the_walk_finds_every_planted_hint() -> None:
     assert len(HINTS) > 10
     by = {hint.place.partition(":")[0]: set(raised_by(hint)) for hint in HINTS}
     assert {"topic delete", "group delete"} <= by["asking.py"]
@@ -143,7 +143,7 @@ def test_the_walk_finds_what_it_is_to_find() -> None:
 
 
 @pytest.mark.parametrize("code", CATALOG)
-def test_the_page_of_a_code_names_options_that_there_are(code: str) -> None:
+def test_the_page_of_a_code_names_only_existing_options(code: str) -> None:
     known = {option for options in ACCEPTED.values() for option in options}
     text = CATALOG[code].text
     assert set(OPTION.findall(text)) <= known | ANYWHERE

@@ -23,7 +23,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "10 parsecs", "1e3"])
-def test_what_is_no_duration(text: str) -> None:
+def test_a_malformed_duration_is_refused(text: str) -> None:
     with pytest.raises(CliError):
         parse_duration_s(text)
 

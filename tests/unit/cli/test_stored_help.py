@@ -9,7 +9,7 @@ from lakelog.cli.stored_help import FOLDER, wanted_page
 PAGES = pages()
 
 
-def test_the_pages_say_what_the_commands_take() -> None:
+def test_stored_pages_match_the_declared_options() -> None:
     stored = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.txt")}
     assert stored == PAGES, "run: python -m lakelog.cli.help_writer"
 

@@ -20,7 +20,7 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize(
     "text", ["", " , ", ":1", "a:b", "a:0", "a:65536", "::1", "a:-1", "a..b", "\udcff:1"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_a_malformed_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_bootstrap(text)
 

@@ -176,7 +176,7 @@ def test_an_api_that_the_broker_lacks_is_not_sent(peer: Callable[[Peer], tuple[s
         connection.request(HeartbeatRequest(), timeout_s=60)
 
 
-def test_nobody_listens() -> None:
+def test_a_port_without_a_listener_is_unreachable() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(UnreachableError) as caught:

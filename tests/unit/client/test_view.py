@@ -52,6 +52,6 @@ def test_a_topic_with_an_error_is_not_there_any_more() -> None:
     assert (list(view.topics), view.errors) == (["a"], {})
 
 
-def test_a_complete_answer_forgets_what_it_lacks() -> None:
+def test_a_complete_response_removes_topics_that_it_lacks() -> None:
     view = ClusterView().after(response(topic("a", 1)), complete=True)
     assert view.after(response(), complete=True).topics == {}

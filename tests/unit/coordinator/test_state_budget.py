@@ -323,7 +323,7 @@ async def test_an_assignment_is_accepted_when_there_is_room_again(world: World) 
 
 
 @in_world()
-async def test_a_log_is_loaded_whatever_the_budget(world: World) -> None:
+async def test_a_log_is_loaded_even_beyond_the_budget(world: World) -> None:
     (member,) = await form(world, 1, group="a", protocols=protocols(200_000))
     world.topics.topics["wide"] = (b"w" * 16, WIDE)
     await world.coordinator.offset_commit(wide_commit("b", 1000, 200), 9)

@@ -53,14 +53,14 @@ class World:
 
 
 class Follower:
-    """Calls `warned` before the new image is visible, and `told` after that."""
+    """Calls `warned` before the new image is visible, and `informed` after that."""
 
     def __init__(
         self,
-        told: Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], object],
+        informed: Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], object],
         warned: Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], object] | None = None,
     ) -> None:
-        self._told = told
+        self._told = informed
         self._warned = warned
 
     async def prepare(
@@ -661,7 +661,7 @@ def test_a_change_that_frees_space_uses_the_reserve_and_no_other_does(tmp_path: 
         store.is_full = True
         with pytest.raises(KafkaError, match="no space"):
             await log.submit(_setting("a"))
-        assert reserve.is_held, "it is not for everybody"
+        assert reserve.is_held, "the reserve is for selected records only"
         together = (log.submit(_setting("b")), log.submit(_setting("c"), from_reserve=True))
         refused, done = await asyncio.gather(*together, return_exceptions=True)
         assert isinstance(refused, KafkaError)

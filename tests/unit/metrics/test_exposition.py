@@ -1,4 +1,4 @@
-"""What is written is read back by the parser of prometheus-client."""
+"""The parser of prometheus-client reads the exposition back."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_memory_is_counted_until_the_last_session_is_gone() -> None:
     assert sessions.memory == few / 50 * 3
 
 
-def test_long_names_cost_what_they_take() -> None:
+def test_a_session_is_charged_for_the_length_of_topic_names() -> None:
     sessions = small(100_000)
     plan = sessions.begin(request(0, 0, {0: 0}, topic="\U0001f4dc" * 32_000), NAMES, 0.0)
     assert (plan.session_id, len(plan.targets)) == (0, 1)

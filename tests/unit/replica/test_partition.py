@@ -51,7 +51,7 @@ def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
     assert code_of(error) is ErrorCode[code]
 
 
-def test_a_reader_of_another_log_is_told_where_they_part() -> None:
+def test_a_reader_of_another_log_gets_the_offset_of_divergence() -> None:
     """KIP-595: epoch 5 has the offsets to 4, epoch 8 those from there to 6."""
     partition = open_partition()
     partition.append(make_batch(4), NOW)
@@ -189,8 +189,8 @@ def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
     assert not partition.log.flushes.may_be_closed
 
 
-def test_what_another_flush_lost_is_not_claimed() -> None:
-    """The device tells of a failure once; whoever asks next is told that all is well."""
+def test_a_flush_does_not_claim_records_that_another_flush_lost() -> None:
+    """The device reports a failure to one sync only; the next sync succeeds."""
     disk = MemoryDisk(ManualClock())
     partition = open_partition(disk, flush_messages=2)
     partition.append(make_batch(1), NOW)
@@ -256,7 +256,7 @@ def test_a_batch_that_is_recompressed_is_checked_first() -> None:
     assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_damaged_batch_is_told_where_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_batch_is_reported_to_its_reader(caplog: pytest.LogCaptureFixture) -> None:
     partition = open_partition(segment_bytes=400)
     for _ in range(6):
         partition.append(make_batch(2), NOW)
@@ -281,7 +281,7 @@ def begin_transaction(partition: Partition, producer_id: int, count: int = 1) ->
 
 
 def committed(partition: Partition, offset: int = 0) -> tuple[int, list[tuple[int, int]]]:
-    """How many records a consumer of committed records may get, and what of them to drop."""
+    """Return the count of records for read_committed, and the aborted transactions in them."""
     found, ended = partition.read_committed(offset, 1 << 20, min_one=True)
     count = 0
     if found is not None:
@@ -290,7 +290,7 @@ def committed(partition: Partition, offset: int = 0) -> tuple[int, list[tuple[in
     return count, [entry[:2] for entry in ended]
 
 
-def test_what_is_not_decided_is_not_read_as_committed() -> None:
+def test_read_committed_ends_at_the_first_open_transaction() -> None:
     partition = open_partition()
     partition.append(make_batch(2), NOW)
     assert committed(partition) == (2, [])
@@ -315,7 +315,7 @@ def test_a_read_that_fails_over_aborted_transactions_holds_no_file() -> None:
     segment = partition.log.segments.active
     assert segment.handle is not None
     assert segment.txn_index is not None
-    segment.txn_index.entries = None  # as after a start, before anybody has asked
+    segment.txn_index.entries = None  # as after a start, before the first read
     with pytest.raises(NotReady) as first:
         partition.read_committed(0, 1 << 20, min_one=True)
     assert segment.handle.readers == 0
@@ -431,8 +431,8 @@ def test_a_transaction_is_unstable_until_its_marker_is_durable(commit: bool) -> 
     )
 
 
-def test_the_first_transaction_that_is_not_durable_bounds_what_is_stable() -> None:
-    """Whichever ended first, and whatever else is under way."""
+def test_the_first_transaction_that_is_not_durable_bounds_the_last_stable_offset() -> None:
+    """In any order of their ends, and with other transactions open."""
     partition = open_partition(durability="fsync")
     for producer_id in (7, 8, 9):
         in_transaction(partition, producer_id)

@@ -9,7 +9,7 @@ from lakelog.replica.purgatory import Purgatory
 
 
 class FakeLoop:
-    """Clock and timers that move only when told."""
+    """Clock and timers that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -20,7 +20,7 @@ class FakeLoop:
         self.soon.append(callback)
 
     def turn(self) -> None:
-        """Calls what was to be called soon, as of now."""
+        """Run the callbacks that are scheduled so far."""
         callbacks, self.soon = self.soon, []
         for callback in callbacks:
             callback()
@@ -162,7 +162,7 @@ def test_a_key_may_be_touched_again_while_a_wait_on_it_is_answered() -> None:
     assert len(purgatory) == 0
 
 
-def test_what_is_checked_soon_is_tried_once_in_the_next_turn() -> None:
+def test_an_operation_to_check_soon_is_tried_once_in_the_next_turn() -> None:
     loop, purgatory = make()
     fetch = Fetch()
     fetch.ready = True
@@ -174,7 +174,7 @@ def test_what_is_checked_soon_is_tried_once_in_the_next_turn() -> None:
     assert fetch.events == ["completed"]
 
 
-def test_what_was_dropped_meanwhile_is_not_tried() -> None:
+def test_a_dropped_operation_is_not_tried() -> None:
     loop, purgatory = make()
     fetch = Fetch()
     fetch.ready = True
@@ -244,7 +244,7 @@ def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
 
     class Fails(Fetch):
         def try_complete(self) -> bool:
-            raise MemoryError("as told")
+            raise MemoryError("planted")
 
         def expire(self) -> None:
             raise RuntimeError("again")
@@ -260,7 +260,7 @@ def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
     while loop.soon:
         loop.turn()
     assert all(fetch.events == ["completed"] for fetch in fetches)
-    assert failing.events == ["failed: as told"]
+    assert failing.events == ["failed: planted"]
     other = Fetch()
     purgatory.park(other, ["b"], 101.0)
     loop.advance(10.0)

@@ -33,7 +33,7 @@ def test_a_flush_commits_with_fsync() -> None:
     assert (watermark.offset, log.log_end_offset) == (3, 6)
 
 
-def test_what_a_restart_finds_is_committed() -> None:
+def test_recovered_records_are_committed() -> None:
     store = memory_store(FLUSHED)
     append(store.create(), make_batch(3))
     assert HighWatermark(store.killed()).offset == 3

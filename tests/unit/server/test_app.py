@@ -137,7 +137,7 @@ class Wait:
         return True
 
     def expire(self) -> None:
-        raise AssertionError("nobody told it")
+        raise AssertionError("not expected to expire")
 
     def fail(self, error: Exception) -> None:
         raise error

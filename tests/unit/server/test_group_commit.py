@@ -180,7 +180,7 @@ def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
         client.produce(acks=1)
         await world.until_syncing()
         assert client.answers() == 0
-        assert not reader.fetch(0).records, "what may be lost is not read either"
+        assert not reader.fetch(0).records, "records that may be lost are not readable"
         assert reader.end_offset() == 0
         world.gate.open.set()
         await client.answered()

@@ -1,9 +1,9 @@
 """What Produce and Fetch cost in steady state, in bytecodes: at most 3 % more than was recorded.
 
 Produce includes its share of the walks over verified batches (`records.verify=sampled`). A figure
-is of one request that came alone, or of one of 20 that came together. A change that is worth its
-cost replaces the figures by those that the failure shows, for each version of Python. A version
-without figures has its calls compared.
+is the cost of a single request, or the mean of 20 pipelined requests. A change that is worth its
+cost replaces the figures for each version of Python; the failure shows the new ones. In a version
+without figures, the calls are compared.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_workers_get_the_path_of_the_process_that_starts_them(
     for name in ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH"):
         monkeypatch.setenv(name, "restored afterwards")
     monkeypatch.delenv("PYSPARK_PYTHON")
-    for path in ("first", "second"):  # as a process and one that it starts would
+    for path in ("first", "second"):  # as a process and its child would
         monkeypatch.setenv("PYTHONPATH", path)
         choose_worker_python("local[2]")
         look = [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.executable, *sys.path)"]

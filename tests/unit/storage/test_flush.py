@@ -215,7 +215,7 @@ class OnceFailingDisk(MemoryDisk):
         return ToldOfWaiters(self)
 
 
-def test_a_sync_beside_one_that_is_failing_claims_nothing() -> None:
+def test_a_sync_concurrent_with_a_failing_one_does_not_advance_the_recovery_point() -> None:
     """The other sync has taken the error from the device, but has not raised it yet."""
     disk = OnceFailingDisk()
     log = Store(disk).create()

@@ -117,7 +117,7 @@ def fill(log: Log, hours: int = 10) -> None:
             log.roll(NOW)
 
 
-def test_old_segments_go_but_never_one_with_a_young_record() -> None:
+def test_only_segments_without_young_records_are_deleted() -> None:
     log = memory_store(LogConfig(retention_ms=3 * HOUR)).create()
     fill(log)
     assert log.delete_old_segments(NOW + 8 * HOUR) == 5

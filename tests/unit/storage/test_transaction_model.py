@@ -1,7 +1,8 @@
-"""Random histories of producers and markers against a list of what was written.
+"""Random histories of producers and markers, compared with a list of the written batches.
 
-The model keeps nothing but that list. Who is in a transaction, what is stable, what was aborted
-and whether the next batch may be written is counted from it each time.
+The model keeps only that list. It derives from the whole list each time which producers have an
+open transaction, the last stable offset, the aborted transactions, and whether the next batch is
+acceptable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the process of a broker for tests imports: nearly all of the time in which it is ready.
+"""The imports of a test broker's process, which take nearly all of its start.
 
-Counted in modules, not in seconds, so that a busy machine fails nothing.
+They are counted in modules, not in seconds, so that a busy machine fails no test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the disk in memory forgets, and how it fails on command."""
+"""The disk in memory loses unsynced data in a crash and fails on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make() -> MemoryDisk:
     return MemoryDisk(ManualClock())
 
 
-def test_a_crash_keeps_what_was_synced_under_names_that_were() -> None:
+def test_a_crash_keeps_synced_data_under_synced_names() -> None:
     disk = make()
     file = disk.open(FILE, create=True)
     file.write_at(0, b"kept")

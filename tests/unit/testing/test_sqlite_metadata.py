@@ -40,7 +40,7 @@ def test_a_killed_process_is_reported_to_the_others() -> None:
 
 
 def test_a_watcher_runs_as_the_process_that_watches() -> None:
-    """What it spawns would die with the process that made the change."""
+    """Otherwise its tasks would die with the process that made the change."""
 
     async def main() -> None:
         disk = MemoryDisk(SystemClock())

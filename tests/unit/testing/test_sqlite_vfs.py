@@ -64,7 +64,7 @@ def steps_of_all() -> int:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_whatever_the_call_what_was_acknowledged_is_there(power: bool) -> None:
+def test_acknowledged_batches_survive_a_stop_at_any_call(power: bool) -> None:
     for stop_at in range(3, steps_of_all()):
         folder = Folder()
         folder.disk.stop_at = stop_at
@@ -81,7 +81,7 @@ def test_whatever_the_call_what_was_acknowledged_is_there(power: bool) -> None:
         log.close()
 
 
-def test_a_full_disk_is_told_and_survived() -> None:
+def test_a_full_disk_is_reported_and_survived() -> None:
     folder = Folder()
     log, _ = folder.start()
     epoch = log.take_term(1, log.controller()).epoch

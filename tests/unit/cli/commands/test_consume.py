@@ -101,7 +101,7 @@ def _run(
     return printed.getvalue()
 
 
-def test_a_signal_while_joining_commits_what_was_written() -> None:
+def test_a_signal_while_joining_commits_the_written_records() -> None:
     class Signalled(_Source):
         def poll(self, timeout_s: float, max_records: int) -> Sequence[_Record]:
             assert self.stop is not None
@@ -159,7 +159,7 @@ def test_it_stops_on_a_signal() -> None:
     assert _run(_Source(3)) == b"0\n1\n2\n"
 
 
-def test_a_group_commits_what_was_printed_and_nothing_else() -> None:
+def test_a_group_commits_only_the_printed_records() -> None:
     source = _Source(9)
     _run(source, count=3, has_group=True)
     assert source.committed == [{_KEY: 3}]
@@ -205,7 +205,7 @@ def test_a_group_that_moved_on_is_a_note(capsys: pytest.CaptureFixture[str]) -> 
         _run(source, count=2, has_group=True)
 
 
-def test_what_was_printed_is_committed_before_it_is_revoked(
+def test_printed_records_are_committed_before_their_partition_is_revoked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = _Source(6)
@@ -215,7 +215,9 @@ def test_what_was_printed_is_committed_before_it_is_revoked(
     assert capsys.readouterr().err == ""
 
 
-def test_what_is_repeated_after_a_rebalance_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_repeated_after_a_rebalance_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     source = _Source(6)
     source.rebalance_at = 4
     source.error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -250,7 +252,7 @@ def test_the_start_of_a_partition_is_committed_too() -> None:
     assert source.committed == [{_KEY: 0}]
 
 
-def test_the_end_is_said_once_by_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_continues_reports_the_end_once(capsys: pytest.CaptureFixture[str]) -> None:
     stop, source = Stop(), _Source(3)
     source.stop = stop
     pump = Pump(
@@ -266,7 +268,7 @@ def test_the_end_is_said_once_by_a_run_that_goes_on(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == "waiting\n"
 
 
-def test_what_a_person_is_told_while_nothing_comes() -> None:
+def test_a_waiting_user_is_shown_topic_and_position() -> None:
     end, keys = Position(Anchor.END), [("demo", 0), ("demo", 1), ("demo", 2)]
     assert waiting_note("demo", keys, end, None) == (
         "waiting for new records in 'demo' (3 partitions, from the end); "

@@ -36,7 +36,7 @@ def test_a_listing_has_a_row_for_each_topic() -> None:
     ]
 
 
-def test_a_description_tells_offsets_and_what_was_set() -> None:
+def test_a_description_contains_offsets_and_changed_settings() -> None:
     data = document(_TOPIC, {("orders", 0): Bounds(5, 12)}, _CONFIGS).data
     first, second = data["partitions"]
     assert first["records"] == 7

@@ -35,7 +35,7 @@ def test_a_description_says_how_long_it_has_been_running() -> None:
     ]
 
 
-def test_one_that_is_over_is_not_running() -> None:
+def test_a_completed_transaction_has_no_running_time() -> None:
     over = Transaction("billing", "CompleteCommit", 7, 3, 60_000, 5_000, ())
     assert document(over, 12_000).data["running_ms"] is None
     never = Transaction("billing", "Empty", 7, 0, 60_000, -1, ())
@@ -69,14 +69,14 @@ def test_a_state_is_known_in_any_case(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "hint"), [("Ongong", "'Ongoing'"), ("x", "PrepareCommit, ")])
-def test_a_state_that_there_is_not_is_refused(text: str, hint: str) -> None:
+def test_an_unknown_state_is_refused_with_the_known_ones(text: str, hint: str) -> None:
     with pytest.raises(CliError) as caught:
         known_state(text)
     assert (caught.value.code, hint in caught.value.hint) == ("LL0902", True)
     assert caught.value.message == f"unknown state '{text}'"
 
 
-def test_what_was_aborted_is_told() -> None:
+def test_an_abort_reports_the_aborted_transaction() -> None:
     assert aborted(KEY, producer(7, 40)).data == {
         "topic": "orders",
         "partition": 3,

@@ -11,7 +11,7 @@ from lakelog.cli.records.delivery import Written, send_all
 from lakelog.cli.records.record_text import Header, InputRecord
 
 _TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
-_UNKNOWN = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "who knows")
+_UNKNOWN = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "unknown outcome")
 
 
 class _Metadata(NamedTuple):
@@ -107,7 +107,7 @@ def test_records_before_bad_input_are_reported() -> None:
     assert (report.records, report.bad_input) == (2, bad)
 
 
-def test_what_else_ends_the_input_is_raised_after_what_came_before_was_answered() -> None:
+def test_an_error_of_the_input_is_raised_after_earlier_records_are_acknowledged() -> None:
     deliveries: list[_Delivery] = []
 
     class _Kept(_Sink):

@@ -51,7 +51,7 @@ def test_a_format_that_cannot_be_meant_is_refused(form: str) -> None:
     assert caught.value.code == "LL0902"
 
 
-def test_an_unknown_modifier_is_named_with_those_that_exist() -> None:
+def test_the_error_for_an_unknown_modifier_lists_the_existing_ones() -> None:
     with pytest.raises(CliError, match=r"unknown modifier '{hexx}' of '%v'") as caught:
         formatter("%v{hexx}")
     assert "{hex}, {base64}" in caught.value.hint

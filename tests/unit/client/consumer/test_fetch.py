@@ -133,7 +133,7 @@ def test_control_batches_move_the_position_and_are_not_handed_out() -> None:
     assert position.offset == 2
 
 
-def test_a_jump_drops_what_was_fetched() -> None:
+def test_a_seek_drops_fetched_records() -> None:
     position = Position(("t", 0), 0)
     fill(position, batch(0))
     turn = position.turn
@@ -153,7 +153,7 @@ def test_a_batch_that_cannot_be_decoded_stays_the_next_one() -> None:
     assert position.take(1, LIMIT)[0].offset == 0
 
 
-def test_what_comes_before_a_batch_that_cannot_be_decoded_is_handed_out_first() -> None:
+def test_records_before_a_batch_that_cannot_be_decoded_are_delivered_first() -> None:
     builder = BatchBuilder()
     builder.append(0, None, b"x" * 100)
     damaged = builder.build()
@@ -166,7 +166,7 @@ def test_what_comes_before_a_batch_that_cannot_be_decoded_is_handed_out_first() 
         position.take(10, 50)
 
 
-def test_a_position_knows_the_epoch_of_what_it_has_handed_out() -> None:
+def test_a_position_has_the_epoch_of_the_last_delivered_record() -> None:
     position = Position(("t", 0), 0)
     for base, epoch in ((0, 5), (3, 7)):
         data = bytearray(batch(base))
@@ -189,9 +189,15 @@ def test_a_position_knows_the_epoch_of_what_it_has_handed_out() -> None:
         (EpochEnd(5, 1), (False, 6, 7)),
         (EpochEnd(-1, -1), (False, 6, 7)),
     ],
-    ids=["whole", "of an older epoch", "cut behind what was read", "cut before it", "another log"],
+    ids=[
+        "whole",
+        "of an older epoch",
+        "truncated behind the position",
+        "truncated before it",
+        "another log",
+    ],
 )
-def test_what_was_fetched_and_is_no_longer_in_the_log_is_dropped(
+def test_fetched_records_that_the_log_no_longer_has_are_dropped(
     end: EpochEnd, expected: tuple[bool, int, int]
 ) -> None:
     """Of a position that has handed out [0, 2) of [0, 6)."""
@@ -205,7 +211,7 @@ def test_what_was_fetched_and_is_no_longer_in_the_log_is_dropped(
     assert (agrees, position.fetch_offset, position.fetch_epoch) == expected
 
 
-def test_a_log_that_parted_from_what_was_fetched() -> None:
+def test_a_response_reports_where_the_log_diverged() -> None:
     response = answer(b"")
     response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=5, end_offset=4)
     [fetched] = read_response(response, [target(9)])

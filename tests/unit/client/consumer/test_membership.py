@@ -98,7 +98,7 @@ def test_an_empty_assignment_is_none() -> None:
     assert member.assigned == frozenset()
 
 
-def test_a_returning_static_leader_does_not_assign_anew() -> None:
+def test_a_returning_static_leader_does_not_repeat_the_assignment() -> None:
     member = GroupMember("g", ["a"], instance_id="one")
     member.joined(
         JoinGroupResponse(
@@ -113,7 +113,7 @@ def test_a_returning_static_leader_does_not_assign_anew() -> None:
     assert member.sync({"a": 3}).group_instance_id == "one"
 
 
-def test_a_rebalance_keeps_the_id_and_names_what_it_owned() -> None:
+def test_a_rebalance_keeps_the_member_id_and_names_owned_partitions() -> None:
     member = stable()
     assert member.failed(ErrorCode.REBALANCE_IN_PROGRESS) is Step.REJOIN
     assert member.state is State.UNJOINED
@@ -125,7 +125,7 @@ def test_a_rebalance_keeps_the_id_and_names_what_it_owned() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_a_member_that_was_put_out_begins_anew(code: ErrorCode) -> None:
+def test_an_expelled_member_rejoins_without_id_and_generation(code: ErrorCode) -> None:
     member = stable()
     assert code in GROUP_MOVED_ON
     assert member.failed(code) is Step.REJOIN

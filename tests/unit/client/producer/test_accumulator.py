@@ -217,7 +217,7 @@ def test_a_doubt_from_an_earlier_try_stays() -> None:
     assert isinstance(batch.result.error, OutcomeUnknownError)
 
 
-def test_what_was_never_sent_is_not_written() -> None:
+def test_an_expired_batch_that_was_never_sent_fails_as_not_written() -> None:
     acc = accumulator()
     batch = add(acc, queue_of(acc))
     acc.expire(DELIVERY_S)
@@ -229,16 +229,16 @@ def test_a_batch_that_was_never_closed_is_given_up_as_well() -> None:
     queue = queue_of(acc)
     batch = acc.open(queue, 0.0)
     batch.builder.append(1, None, b"v")
-    queue.postpone(2 * DELIVERY_S, "nobody listens")
+    queue.postpone(2 * DELIVERY_S, "connection refused")
     assert acc.wait_s(0.0) == DELIVERY_S
     assert acc.expire(DELIVERY_S) == [batch]
     assert isinstance(batch.result.error, NotWrittenError)
-    assert "nobody listens" in str(batch.result.error)
+    assert "connection refused" in str(batch.result.error)
     assert acc.is_idle
     assert acc.buffered_bytes == 0
 
 
-def test_a_failure_that_was_seen_at_its_record_is_not_told_again() -> None:
+def test_a_failure_raised_for_its_record_is_not_reported_again() -> None:
     acc = accumulator()
     seen, unseen = add(acc, queue_of(acc, 0)), add(acc, queue_of(acc, 1))
     acc.expire(DELIVERY_S)

@@ -10,7 +10,7 @@ from coordinator_world import World, in_world
 
 
 @in_world()
-async def test_a_classic_member_that_times_out_counts_and_one_that_leaves_does_not(
+async def test_only_a_classic_member_that_times_out_is_counted_as_expired(
     world: World,
 ) -> None:
     first, second = await form(world, 2)

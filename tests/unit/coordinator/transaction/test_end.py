@@ -72,7 +72,7 @@ def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "commit", "again", "anew"),
+    ("state", "commit", "again", "retried"),
     [
         ("Empty", True, FENCED, STATE),
         ("Empty", False, FENCED, NONE),
@@ -88,8 +88,10 @@ def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
         ("CompleteAbort", False, NONE, NONE),
     ],
 )
-def test_a_client_of_kip_890(state: str, commit: bool, again: ErrorCode, anew: ErrorCode) -> None:
-    """`again`: with the epoch before the bump; `anew`: with the epoch of the response."""
+def test_a_client_of_kip_890(
+    state: str, commit: bool, again: ErrorCode, retried: ErrorCode
+) -> None:
+    """`again`: with the epoch before the bump; `retried`: with the epoch of the response."""
 
     @in_world()
     async def scenario(world: World) -> None:
@@ -100,8 +102,8 @@ def test_a_client_of_kip_890(state: str, commit: bool, again: ErrorCode, anew: E
         if again is NONE:
             assert Producer(*repeated[1:]) == producer, "the identity of the first answer"
         answer = await world.end(producer, commit=commit, version=BUMPING)
-        assert answer.code == anew
-        if anew is NONE:
+        assert answer.code == retried
+        if retried is NONE:
             assert Producer(*answer[1:]) == Producer(producer.producer_id, producer.epoch + 1)
 
     scenario()

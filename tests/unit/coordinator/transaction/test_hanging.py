@@ -183,7 +183,9 @@ async def test_a_commit_that_is_decided_is_known_at_another_start_too(world: Wor
 
 
 @in_world()
-async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(world: World) -> None:
+async def test_a_transaction_is_not_complete_before_all_its_partitions_are_known(
+    world: World,
+) -> None:
     """The record of the fence may be slower than the markers of an ending transaction."""
     producer = await world.ready()
     await world.add(producer, ("orders", 1))

@@ -212,7 +212,7 @@ async def test_no_epoch_that_the_log_may_have_lost_is_reused(world: World) -> No
     assert fresh.producer_id != first.producer_id
     assert fresh.epoch == 0
     assert await world.add(first) != ErrorCode.NONE
-    assert await world.ready() == Producer(fresh.producer_id, 1), "what is known again is used"
+    assert await world.ready() == Producer(fresh.producer_id, 1), "a new id is reused after that"
 
 
 @in_world()

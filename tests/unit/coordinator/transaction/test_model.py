@@ -288,7 +288,7 @@ class Model:
             assert not shown, attempt
 
     async def check_offsets(self) -> None:
-        """Return the newest offset of a committed transaction, or of one with an unknown
+        """Return the newest offset of a transaction that is committed or has an unknown
         outcome."""
         for partition, _ in enumerate(IDS):
             wanted = OffsetFetchRequestTopics(name="orders", partition_indexes=[partition])

@@ -202,8 +202,8 @@ def test_a_log_that_ends_before_its_committed_end_does_not_open(path: Path) -> N
             _read(path)
     for damaged in (b"", bytes(24), b"x" * 25):
         note.write_bytes(damaged)
-        assert _read(path) == 3, "what is damaged says nothing"
-        assert read_committed(note) == (3, epoch), "and is written anew"
+        assert _read(path) == 3, "a damaged note is ignored"
+        assert read_committed(note) == (3, epoch), "and is rewritten"
 
 
 def test_a_snapshot_forgets_the_oldest_of_a_thousand_writers(path: Path) -> None:

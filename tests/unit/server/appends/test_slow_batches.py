@@ -246,7 +246,7 @@ def test_peers_that_go_leave_no_more_slow_batches_behind_than_requests_may_take(
         _, code, base = (await world.answers(sock, 1))[0]
         fitting = memory.limit // len(batch)
         assert code == 0
-        assert base >= fitting * 6_000, "those that fit are appended all the same"
+        assert base >= fitting * 6_000, "batches within the limit are still appended"
         broker.connection.close()
         await asyncio.sleep(0)
         assert memory.used == 0

@@ -182,7 +182,7 @@ def test_only_the_configured_topic_changes(node: Node, named: bool) -> None:
     assert node.partitions.find("payments", 0).log.config.retention_ms > 5
 
 
-def test_what_connections_have_learned_is_revoked_by_changes_of_known_partitions(
+def test_a_change_of_a_known_partition_revokes_learned_requests(
     node: Node,
 ) -> None:
     def revokes(*records: Record) -> bool:
@@ -190,14 +190,14 @@ def test_what_connections_have_learned_is_revoked_by_changes_of_known_partitions
         node.apply(records)
         return node.revoked > before
 
-    assert not revokes(*topic("orders", ORDERS, 2)), "nobody can know them yet"
+    assert not revokes(*topic("orders", ORDERS, 2)), "no connection can have learned them yet"
     assert not revokes(*topic("payments", PAYMENTS, 1))
     assert revokes(ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"))
     assert revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)), "another leader epoch"
     assert not revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 2)), "the same one"
     assert revokes(TopicRemoved(ORDERS))
     before = node.revoked
-    node.partitions.find("payments", 0).take_offline("as told")
+    node.partitions.find("payments", 0).take_offline("planted")
     assert node.revoked > before
 
 

@@ -211,7 +211,7 @@ def test_an_exception_of_a_request_or_its_response_ends_the_connection(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise kind("as told")
+        raise kind("planted")
 
     for owner, name in ((Sink, "on_request"), (Connection, "_take_requests")):
         world, sink, connection = connect()
@@ -468,7 +468,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
 
 def test_unread_responses_share_one_limit() -> None:
     crowd = [connect() for _ in range(4)]
-    unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
+    unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "unread responses")
     connections = [connection for _, _, connection in crowd]
     for _, sink, _ in crowd:
         sink.unread = unread
@@ -477,7 +477,7 @@ def test_unread_responses_share_one_limit() -> None:
     file_world.room = 0
     file_world.incoming += frame(request(2))
     file_world.run()
-    assert 512 <= unread.total < 600, "what is in a file takes no memory, but the range does"
+    assert 512 <= unread.total < 600, "records in a file take no memory, but their range does"
     for (world, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
         world.room = 0
         world.incoming += frame(request(1, size=size))

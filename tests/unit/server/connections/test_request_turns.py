@@ -102,14 +102,14 @@ def test_a_turn_has_its_time_however_many_ask(count: int, costly: bool) -> None:
     assert [one.begun for one in crowd] == [count] * 500
 
 
-def test_connections_of_one_queue_go_on_in_the_order_of_coming() -> None:
+def test_connections_of_one_queue_continue_in_order_of_arrival() -> None:
     world = World()
     crowd = _crowd(world, 100, 1)
     while world.turns.waiting:
         world.turn()
         done = [one.begun for one in crowd]
         assert done == sorted(done, reverse=True)
-    assert not world.soon, "another turn is asked for, and nobody waits"
+    assert not world.soon, "no connection waits, so no turn may be scheduled"
 
 
 def test_a_waiting_client_precedes_newcomers_and_clients_that_send_ahead() -> None:
@@ -191,7 +191,7 @@ def test_a_failing_callback_keeps_no_other_from_its_turn() -> None:
     crowd = _crowd(world, 10, 50)
 
     def fail() -> None:
-        raise RuntimeError("as told")
+        raise RuntimeError("planted")
 
     world.turns.wait(fail, Rank.ANSWERED)
     late = Asking(world, 1)

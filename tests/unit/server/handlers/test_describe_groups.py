@@ -15,7 +15,7 @@ UNKNOWN = -(2**31)
 
 
 class FakeGroups:
-    """One group that exists and one that does not."""
+    """An existing and an unknown group."""
 
     @property
     def admin(self) -> FakeGroups:

@@ -205,7 +205,7 @@ def test_a_failed_partition_is_returned_to_a_waiting_fetch(
             waiter.take(twins.take_answer())
         assert not waiter.wait()
         for partition in partitions(twins):
-            partition.take_offline("as told")
+            partition.take_offline("planted")
         (topic,) = waiter.read(twins.take_answer()).responses
         assert topic.partitions[0].error_code
         assert waiter.wait()
@@ -222,7 +222,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
 
     def read(fetch: PendingFetch, *, at_least: int) -> None:
         if fetch in tried:
-            raise MemoryError("as told")
+            raise MemoryError("planted")
         tried.add(fetch)
         fetch._to_check.append(cast("NeededCheck", object()))
 
@@ -238,7 +238,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
             assert not broker.connection.is_waiting
 
     run(tmp_path, scenario)
-    assert "as told" in caplog.text
+    assert "planted" in caplog.text
 
 
 def test_a_client_disconnects_while_its_fetch_waits(tmp_path: Path) -> None:

@@ -346,7 +346,7 @@ def test_no_memory_to_decode_or_encode_costs_one_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise error("as told")
+        raise error("planted")
 
     async def scenario() -> None:
         async with Broker({HEARTBEAT: generation}) as broker:

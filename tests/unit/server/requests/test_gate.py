@@ -120,10 +120,10 @@ Then = Callable[[World], object]
 
 
 class Way(NamedTuple):
-    """How requests come to be answered.
+    """One path to the answer of a request.
 
-    `prepare` makes the state, and the request that is answered in this way; `then` is what an
-    answer waits for. `answers` is the function that has to have answered.
+    `prepare` makes the state and returns the request; `then` triggers an answer that waits.
+    `answers` names the function that must answer.
     """
 
     prepare: Callable[[World], Request]
@@ -399,7 +399,7 @@ async def _delete_topic(world: World) -> None:
 
 
 async def _take_offline(world: World) -> None:
-    world.partition("plain").take_offline("as told")
+    world.partition("plain").take_offline("planted")
 
 
 @pytest.mark.parametrize("name", ["produce, known", "fetch, known"])

@@ -95,7 +95,9 @@ def test_a_watcher_sees_every_request_until_it_leaves(requests: RequestMetrics) 
     assert len(seen) == 4
 
 
-def test_the_longest_request_is_one_that_blocked_the_loop(requests: RequestMetrics) -> None:
+def test_the_longest_request_counts_only_time_that_blocked_the_loop(
+    requests: RequestMetrics,
+) -> None:
     requests.on_late(FETCH, Asked(), PEER, 30.0, 1)
     requests.durations(FETCH).note(0.002)
     assert requests.fold() == 0.002

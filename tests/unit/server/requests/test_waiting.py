@@ -111,8 +111,10 @@ def test_the_connection_with_the_largest_waiting_requests_is_closed(kind: str) -
             assert waiting.total < 2_000_000
             late.send(asking(900), 12)
             assert await large.is_closed_by_broker()
-            goes_on = kind == "coroutine"
-            assert (waiting.total > 2_000_000) is goes_on, "what goes on takes its memory"
+            continues = kind == "coroutine"
+            assert (waiting.total > 2_000_000) is continues, (
+                "a coroutine keeps its memory until it ends"
+            )
             await desk.expect(1)
             for answer in desk.futures:
                 if not answer.done():

@@ -462,7 +462,7 @@ async def test_the_duration_of_each_task_is_reported(broker: Broker) -> None:
     broker.on_sweep = lambda: setattr(loop, "_now", loop.time() + 0.12)
     await asyncio.sleep(6)
     assert max(broker.took) == pytest.approx(0.12)
-    assert len(broker.took) > 6, "the others have been told too"
+    assert len(broker.took) > 6, "other tasks are reported too"
 
 
 @in_broker()

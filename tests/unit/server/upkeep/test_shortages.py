@@ -211,7 +211,7 @@ async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(world: World)
     assert world.filled == 0
     world.note(errno.ENOSPC)
     both = asyncio.gather(world.shortages.free_reserve(), world.shortages.free_reserve())
-    assert all(await both), "it was freed for whoever asked meanwhile"
+    assert all(await both), "the second caller uses the same freed space"
     assert not await world.shortages.free_reserve()
 
 

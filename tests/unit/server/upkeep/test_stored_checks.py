@@ -68,7 +68,7 @@ def checks_made(checks: StoredChecks, needed: list[NeededCheck]) -> int:
 
 
 class FinishedJob:
-    """A `Preparation` that ends as it is told."""
+    """A `Preparation` that ends with a given result."""
 
     path = Path("log")
     start = 0
@@ -89,13 +89,13 @@ class FinishedJob:
         pass
 
 
-def test_who_waits_for_a_job_with_a_bug_is_told() -> None:
+def test_callers_that_wait_for_a_job_with_a_bug_get_an_error() -> None:
     partition = Partition(memory_store().create(), 3, lambda partition: None)
     checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
     told: list[ErrorCode] = []
     for _ in range(2):
         checks.run(
-            [(partition, FinishedJob(bug=AssertionError("what was found does not fit")))],
+            [(partition, FinishedJob(bug=AssertionError("unexpected result")))],
             lambda failures: told.extend(error.code for error in failures.values()),
         )
     assert told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

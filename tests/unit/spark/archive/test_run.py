@@ -21,7 +21,7 @@ from lakelog.tables.archive.skipped import Skipped
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
 
-UNREACHABLE = "UnreachableError: nobody listens"
+UNREACHABLE = "UnreachableError: connection refused"
 
 
 def test_old_checkpoints_go_beside_a_run_that_takes_its_own_away(
@@ -90,7 +90,7 @@ def set_away(monkeypatch: pytest.MonkeyPatch, away: bool) -> None:
 @pytest.mark.parametrize(
     "name", ["DataLossError", "TopicGoneError", "BadRecordError", "ProgressMismatchError"]
 )
-def test_what_no_other_try_changes_ends_the_job(run: Run, name: str) -> None:
+def test_an_error_that_a_retry_cannot_fix_ends_the_job(run: Run, name: str) -> None:
     with pytest.raises(SyncError, match=r"^orders-0 \[0, 5\): gone$"):
         run._failed(f"{name}: orders-0 [0, 5): gone")
 
@@ -130,7 +130,7 @@ def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
         run._failed("OperationalError: database is locked")
 
 
-def test_what_a_commit_skipped_is_said_once(
+def test_offsets_skipped_by_a_commit_are_reported_once(
     run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
 ) -> None:
     """Each task skips the removed part of its own range."""
@@ -163,5 +163,5 @@ def test_lost_connections_are_said_once_and_tried_again_while_following(
     run.every_s = None
     for _ in range(2):
         run._failed(UNREACHABLE)
-    with pytest.raises(SyncError, match="nobody listens"):
+    with pytest.raises(SyncError, match="connection refused"):
         run._failed(UNREACHABLE)

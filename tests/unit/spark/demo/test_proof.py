@@ -6,7 +6,7 @@ from lakelog.spark.demo.proof import ProofError, Tally, _found
 from lakelog.spark.demo.report import Ledger
 
 
-def test_digests_tell_order_and_boundaries_apart() -> None:
+def test_digests_depend_on_order_and_boundaries() -> None:
     digests = set()
     for values in ([b"a", b"b"], [b"b", b"a"], [b"ab"], [b"", b"ab"], [None, b"ab"]):
         tally = Tally()

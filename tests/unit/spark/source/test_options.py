@@ -74,7 +74,7 @@ def test_positions_in_the_official_order_of_precedence() -> None:
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
     ],
 )
-def test_what_is_wrong_is_said(given: dict[str, str], text: str) -> None:
+def test_an_invalid_option_is_named_in_the_error(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         parse(given)
 

@@ -189,7 +189,7 @@ def history(seed: int) -> tuple[Store, Model, Cleaner]:
 @pytest.mark.histories
 @pytest.mark.parametrize(("first", "how"), list(enumerate(["killed", "power", "torn power"])))
 def test_a_stop_at_every_step_of_a_compaction(first: int, how: str, is_long: bool) -> None:
-    """Whatever the step, a start finds each segment once, and all that must be there.
+    """After a stop at any step, a start finds each segment once and every required record.
 
     The short form stops in one of the three ways at each step, the long form in all of them.
     """

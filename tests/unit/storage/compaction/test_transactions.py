@@ -173,7 +173,7 @@ def test_aborted_data_goes_and_hides_nothing() -> None:
     assert index == b"", "nothing of it is left for readers to skip"
 
 
-def test_a_marker_expires_after_a_cleaning_that_finds_none_of_its_data() -> None:
+def test_a_marker_expires_after_a_cleaning_finds_no_data_of_its_transaction() -> None:
     """KIP-534: markers outlive their data."""
     log = Segments()
     log.data((b"a", b"aborted"), producer=7)

@@ -89,12 +89,12 @@ class TestTopicIds:
         assert topic_id_in(store.disk, self.folder, None, TOPIC_ID) == TOPIC_ID
         assert store.disk.read(self.path) == before
 
-    def test_an_id_of_another_topic_is_what_it_is(self) -> None:
+    def test_a_readable_topic_id_is_returned_even_if_it_differs(self) -> None:
         store = _stopped()
         other = bytes(range(100, 116))
         assert topic_id_in(store.disk, self.folder, TOPIC_ID, other) == TOPIC_ID
 
-    def test_a_file_that_says_nothing_is_made_anew_if_two_others_agree(self) -> None:
+    def test_an_unreadable_file_is_rewritten_if_two_other_sources_agree(self) -> None:
         store = _stopped()
         before = store.disk.read(self.path)
         _write(store.disk, self.path, bytes(len(before)))

@@ -141,14 +141,16 @@ def test_where_the_file_cannot_be_removed_the_log_says_so(
     assert "remove it before the next start" in record.getMessage()
 
 
-def test_what_recovery_cuts_is_lost_though_the_page_cache_is_the_same(store: Store) -> None:
+def test_records_that_recovery_truncates_are_lost_even_with_the_same_page_cache(
+    store: Store,
+) -> None:
     disk = store.memory_disk
     disk.flip(store.log.segments.active.path(LOG), 8 * 70)
     assert has_lost_after(store, disk.kill)
     assert store.log.log_end_offset == 0
 
 
-def test_so_is_what_a_failed_sync_leaves_in_doubt(store: Store) -> None:
+def test_records_of_a_failed_sync_are_lost_even_with_the_same_page_cache(store: Store) -> None:
     disk = store.memory_disk
     log = store.log
     job = log.begin_flush()

@@ -26,7 +26,7 @@ def written(*offsets: int) -> tuple[MemoryDisk, ProducerSnapshots]:
     return disk, snapshots
 
 
-def test_the_newest_one_that_the_log_reaches_is_used() -> None:
+def test_the_newest_snapshot_within_the_log_is_used() -> None:
     _, snapshots = written(5, 10, 15)
     offset, entries = snapshots.newest(14)
     assert (offset, list(entries)) == (10, [10])

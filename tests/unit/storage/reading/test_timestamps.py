@@ -55,7 +55,7 @@ def test_a_search_ends_at_the_record_it_finds() -> None:
     assert lines_run(lambda: record_at(log, NOW)) < 1000
 
 
-def test_a_batch_that_claims_a_time_it_has_not_is_passed_by() -> None:
+def test_a_batch_whose_header_has_a_wrong_time_is_skipped() -> None:
     log = memory_store().create()
     append(log, claiming(make_batch(3), NOW + 100))
     append(log, make_batch(1, timestamp=NOW + 50))
@@ -64,7 +64,7 @@ def test_a_batch_that_claims_a_time_it_has_not_is_passed_by() -> None:
     assert newest_record(log) == (NOW + 50, 3, 3)
 
 
-def test_of_batches_with_the_greatest_time_the_first_is_found_before_one_that_claims_more() -> None:
+def test_the_first_record_with_the_greatest_time_is_found_despite_a_wrong_header() -> None:
     log = memory_store().create()
     append(log, make_batch(1))
     append(log, make_batch(1, timestamp=NOW + 50))

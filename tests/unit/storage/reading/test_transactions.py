@@ -663,7 +663,7 @@ def test_entries_read_before_a_truncation_are_not_used() -> None:
     assert [entry.last_offset for entry in indexed(log)] == list(range(1, 20, 2))
 
 
-def test_what_a_job_finds_while_compaction_replaces_a_segment_is_not_told() -> None:
+def test_a_job_ignores_findings_about_a_segment_that_compaction_replaced() -> None:
     """Only the last batch of the segment in which an aborted transaction began is left."""
     store = memory_store()
     log = store.create()

@@ -230,7 +230,7 @@ def test_a_missing_segment_is_an_error_that_names_it(clean: bool) -> None:
     assert str(missing) in str(store.directory.failed["topic", 0])
 
 
-def test_segments_after_one_that_was_never_durable_are_set_aside() -> None:
+def test_segments_after_a_segment_that_was_never_durable_are_set_aside() -> None:
     store = memory_store(SMALL)
     log = store.create()
     fill(log)
@@ -492,7 +492,7 @@ def test_the_last_offset_of_a_closed_segment_is_below_the_next_segment() -> None
     assert read_batches(store.killed()) == in_first[:-1]
 
 
-def test_leader_epochs_of_scanned_batches_are_those_of_the_log() -> None:
+def test_a_scan_restores_the_leader_epochs_of_its_batches() -> None:
     """Their file has no checksum. With a wrong epoch, readers would report damage."""
     store = memory_store(SMALL)
     log = store.create()
@@ -511,7 +511,7 @@ def test_leader_epochs_of_scanned_batches_are_those_of_the_log() -> None:
     assert store.disk.read(path) == told
 
 
-def test_leader_epochs_below_the_recovery_point_are_not_those_of_a_damaged_batch() -> None:
+def test_a_damaged_batch_does_not_change_leader_epochs_below_the_recovery_point() -> None:
     """The segment is scanned for later batches; no checksum covers the epoch of a batch."""
     store = memory_store()
     log = store.create()

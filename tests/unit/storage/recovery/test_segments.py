@@ -10,7 +10,7 @@ from storage_kit import append, make_batch, memory_store
 
 
 @pytest.mark.parametrize("cut", [0, 10])
-def test_what_a_recovery_has_read_is_not_checked_again_by_readers(cut: int) -> None:
+def test_readers_do_not_recheck_batches_that_recovery_has_read(cut: int) -> None:
     store = memory_store()
     log = store.create()
     for _ in range(3):

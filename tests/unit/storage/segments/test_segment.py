@@ -216,7 +216,7 @@ def test_a_read_has_as_many_batches_as_fit_wherever_it_begins() -> None:
         assert found == 3 * SIZE
 
 
-def test_offsets_are_as_far_from_the_base_offset_as_an_index_can_tell() -> None:
+def test_an_offset_must_fit_an_index_entry_relative_to_the_base_offset() -> None:
     store = memory_store()
     base, last = 1 << 40, (1 << 31) - 1
     segment = Segment(store.create().segments.handles, DATA, base, LogConfig(), created_ms=NOW)
@@ -230,7 +230,7 @@ def test_offsets_are_as_far_from_the_base_offset_as_an_index_can_tell() -> None:
         segment.note_header(len(batch), read_header(batch))
 
 
-def test_loaded_indexes_tell_the_greatest_timestamp() -> None:
+def test_the_greatest_timestamp_comes_from_loaded_indexes() -> None:
     store = memory_store(DENSE)
     log = store.create()
     for number in range(12):

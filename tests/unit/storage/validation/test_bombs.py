@@ -147,7 +147,7 @@ def test_found_by_compaction(batch: bytearray) -> None:
     assert log.log_end_offset == 2
 
 
-def test_compaction_accepts_batches_from_before_the_limit_was_lowered() -> None:
+def test_compaction_accepts_batches_older_than_a_lowered_limit() -> None:
     store = memory_store(LogConfig())
     log = store.create()
     log.append(make_batch(10, size=100, codec=Codec.GZIP), leader_epoch=1, now_ms=NOW)

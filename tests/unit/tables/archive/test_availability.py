@@ -39,7 +39,7 @@ class _Log(Log):
         return {key: self.ends[key[1]] for key in partitions}
 
 
-AWAY = UnreachableError("nobody listens")
+AWAY = UnreachableError("connection refused")
 
 
 def waited(
@@ -82,7 +82,7 @@ def test_a_wait_with_a_limit_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -
         waited(monkeypatch, Brokers(AWAY), 0.0)
 
 
-def test_a_wait_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_ends_when_the_stop_event_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
     monkeypatch.setattr(availability, "TopicClient", Brokers(AWAY))
 

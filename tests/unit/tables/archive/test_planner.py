@@ -101,7 +101,7 @@ def test_a_log_that_is_cut_and_grows_while_its_end_is_asked_for_has_no_batch() -
 
 @pytest.mark.parametrize("ends", [{0: 9, 1: 6}, {0: 9, 1: 100}])
 @pytest.mark.parametrize("skip_lost", [False, True])
-def test_a_log_that_lost_what_is_archived_is_no_idle_one(
+def test_a_log_that_lost_archived_records_is_not_idle(
     ends: dict[int, int], skip_lost: bool
 ) -> None:
     """With any records in their place: only the job that started the query can settle it."""

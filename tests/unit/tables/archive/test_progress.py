@@ -68,7 +68,9 @@ def test_progress_that_cannot_be_read_is_refused(text: str, what: str) -> None:
         ({0: (0, 4), 1: (3, 20)}, Standing.BEHIND),
     ],
 )
-def test_what_a_batch_may_do(batch: dict[int, tuple[int, int]], expected: Standing) -> None:
+def test_the_standing_of_a_batch_follows_from_its_offsets(
+    batch: dict[int, tuple[int, int]], expected: Standing
+) -> None:
     assert standing(AT_TEN, extents(batch)) is expected
 
 

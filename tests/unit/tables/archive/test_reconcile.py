@@ -107,7 +107,7 @@ def test_a_partition_that_comes_later_begins_at_0_or_is_a_loss(archive: Archive)
     assert archive.progress[2] == Extent(0, 0, EPOCH)
 
 
-def test_what_was_trimmed_before_it_was_archived_is_a_loss(archive: Archive) -> None:
+def test_records_trimmed_before_they_were_archived_are_a_loss(archive: Archive) -> None:
     """Also in a partition that was empty at the first commit."""
     archive.reconcile(Log({0: 0, 1: 5}))
     trimmed = Log({0: 90, 1: 5}, starts={0: 50})

@@ -329,8 +329,8 @@ def _link_all(source: Path, target: Path, *names: str) -> Path:
 
 
 def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Path) -> None:
-    """With a package that is read only it is the user's cache. Started at the same time, one of the
-    processes compiles and the others wait for what it has compiled."""
+    """They use the user's cache if the package is read only. Of processes that start together, one
+    compiles and the others wait for its result."""
     source = Path(lakelog.__file__).parent.parent
     package = tmp_path / "package"
     room = _link_all(source, package, "lakelog", "tables", "decoding")

@@ -49,7 +49,7 @@ def test_files_of_snapshots_that_only_a_name_keeps_stay(address: TableAddress, k
     assert offsets(address.load(), old) == list(range(5))
 
 
-def test_what_no_snapshot_names_is_removed(address: TableAddress) -> None:
+def test_files_that_no_snapshot_names_are_removed(address: TableAddress) -> None:
     committed, lost = write_batch(address, 0, 5), write_batch(address, 5, 9)
     commit_batch(address, committed)
 

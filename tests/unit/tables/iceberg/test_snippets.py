@@ -18,7 +18,7 @@ def test_every_script_is_python(metadata_path: str) -> None:
         ast.parse(text)
 
 
-def test_duckdb_has_no_script_for_what_it_has_no_credentials_for() -> None:
+def test_duckdb_has_no_script_for_a_warehouse_without_credentials() -> None:
     here, elsewhere = (snippets(path, CATALOG, ("lakelog", "a")) for path in PLACES)
     assert list(here) == ["duckdb", "pyiceberg", "spark"]
     assert list(elsewhere) == ["pyiceberg", "spark"]

@@ -40,7 +40,7 @@ def test_the_largest_range_is_split_most() -> None:
 
 
 @given(sizes, st.integers(1, 500))
-def test_a_limit_takes_about_that_much_and_starves_nobody(lengths: list[int], most: int) -> None:
+def test_a_limit_is_met_closely_and_starves_no_partition(lengths: list[int], most: int) -> None:
     start = {"t": dict.fromkeys(range(len(lengths)), 10)}
     latest = {"t": {p: 10 + size for p, size in enumerate(lengths)}}
 

@@ -97,14 +97,14 @@ def test_a_range_that_is_there_is_read_once() -> None:
     assert read(Log(0), refuse) == [10, 20, 30]
 
 
-def test_what_is_gone_before_the_read_is_a_loss() -> None:
+def test_records_removed_before_the_read_are_a_loss() -> None:
     with pytest.raises(RecordsRemovedError, match=r"t-0 \[10, 40\): the log holds only \[20, 100"):
         read(Log(20), refuse)
     assert read_rest(Log(20)) == ([20, 30], ["10 to 20: RecordsRemovedError"])
     assert read_rest(Log(90)) == ([], ["10 to 40: RecordsRemovedError"])
 
 
-def test_what_goes_during_the_read_is_a_loss() -> None:
+def test_records_removed_during_the_read_are_a_loss() -> None:
     with pytest.raises(RecordsRemovedError, match=r"t-0 \[20, 40\): the log holds only \[30, 100"):
         read(Log(0, OUT_OF_RANGE, 20, 30), refuse)
     assert read_rest(Log(0, OUT_OF_RANGE, 20, 30)) == ([10, 30], ["20 to 30: RecordsRemovedError"])

@@ -259,7 +259,7 @@ async def test_a_member_that_does_not_rejoin_makes_room_for_another(world: World
 
 
 @in_world(members_max=2)
-async def test_a_rebalance_does_not_wait_for_whom_it_has_refused(world: World) -> None:
+async def test_a_rebalance_does_not_wait_for_a_refused_member(world: World) -> None:
     """The pending member got its id while there was room; the rebalance waits only for it."""
     (first,) = await form(world, 1)
     second_id, third_id = await new_id(world), await new_id(world)

@@ -174,7 +174,7 @@ async def test_a_static_member_away_for_less_than_its_session_is_waited_for(worl
     newcomer = await join(world, version=3)
     assert newcomer.generation_id == first.generation_id + 1
     assert {each.group_instance_id for each in newcomer.members} == {"a", None}
-    assert newcomer.leader == newcomer.member_id, "one that has joined must assign"
+    assert newcomer.leader == newcomer.member_id, "the leader must be a member that has joined"
 
 
 @in_world()

@@ -191,7 +191,7 @@ class Model:
             self.count("committed")
 
     async def check_offsets(self) -> None:
-        """Check that each acknowledged offset exists, or a later one with an unknown outcome."""
+        """Check that each acknowledged offset exists, or a later offset of unknown outcome."""
         for group in GROUPS:
             found = await committed(self.world, group)
             for partition in range(PARTITIONS):

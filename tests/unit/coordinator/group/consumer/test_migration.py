@@ -137,7 +137,7 @@ async def test_a_consumer_that_joins_a_classic_group_upgrades_it(world: World) -
     assert (response.error_code, response.member_epoch) == (0, generation + 1)
     group = group_of(world)
     assert {each.member_epoch for each in group.classic_members()} == {generation}
-    assert partitions(*old) == list(range(8)), "they keep what they have until they join again"
+    assert partitions(*old) == list(range(8)), "they keep their partitions until they rejoin"
     assert world.coordinator._host.shard(0).state.stored == {}
     await converge(*old, new)
     assert partitions(*old, new) == list(range(8))

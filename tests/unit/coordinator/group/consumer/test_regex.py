@@ -8,7 +8,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.consumer.regex import check_regex, matching
 
 
-def test_a_wrong_expression_is_refused_with_what_is_wrong_about_it() -> None:
+def test_an_invalid_expression_is_refused_with_its_error() -> None:
     check_regex("orders.*|clicks")
     with pytest.raises(KafkaError, match=r"`orders\[` is not .*: missing \]") as refused:
         check_regex("orders[")

@@ -77,7 +77,9 @@ async def test_a_process_that_was_replaced_may_not_commit(world: World) -> None:
 async def test_during_a_rebalance(world: World) -> None:
     leader, follower = await form(world, 2)
     again = join(world, leader.member_id)
-    assert await commit_codes(world, {ORDERS: 7}, follower) == [0], "what it owned it may finish"
+    assert await commit_codes(world, {ORDERS: 7}, follower) == [0], (
+        "a member may commit offsets of its previous partitions"
+    )
     await join(world, follower.member_id)
     joined = await again
     codes = await commit_codes(world, {ORDERS: 8}, joined)

@@ -24,7 +24,7 @@ def wait(loop: SimulatedLoop, until: float) -> None:
     loop.run_forever()
 
 
-def test_how_far_apart_the_times_are_that_were_told() -> None:
+def test_the_spread_covers_all_returned_times() -> None:
     with running() as loop:
         clock = SimulatedClock(loop)
         wait(loop, 1.0)

@@ -50,7 +50,7 @@ def test_a_dead_process_does_not_run_and_does_not_clean_up() -> None:
         try:
             loop.call_later(5.0, seen.append, "a timer of it")
             await asyncio.sleep(2.0)
-            seen.append("it goes on")
+            seen.append("it continues")
         except asyncio.CancelledError:
             seen.append("it was cancelled")
 

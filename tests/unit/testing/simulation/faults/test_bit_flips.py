@@ -1,4 +1,4 @@
-"""What a flipped bit may hide."""
+"""Records that a flipped bit may hide."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DATA = Path("/data")
 PLACE = ("state", 0)
 
 
-def test_the_first_batch_hides_what_compaction_has_taken_before_it() -> None:
-    """Whoever asks for an offset before it in that segment is given that batch."""
+def test_the_first_batch_hides_the_compacted_offsets_before_it() -> None:
+    """A fetch from a compacted offset before it in that segment returns this batch."""
     disk, history = MemoryDisk(ManualClock()), RecordHistory(Findings())
     disk.make_dirs(DATA / "state-0")
     builder = BatchBuilder()

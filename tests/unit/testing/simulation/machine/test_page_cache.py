@@ -1,4 +1,4 @@
-"""A host's page cache that does not hold what is asked for."""
+"""A host's page cache that misses requested ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.testing.simulation.machine.page_cache import PageCachedDisk
 FILE = Path("/file")
 
 
-def test_what_was_read_ahead_is_there_for_a_while() -> None:
+def test_a_range_read_ahead_stays_resident_for_a_while() -> None:
     loop, faults = SimulatedLoop(random.Random(1)), Counter[str]()
     disk = PageCachedDisk(SimulatedClock(loop), random.Random(1), faults)
     file = disk.open(FILE, create=True)

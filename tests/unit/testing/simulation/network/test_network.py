@@ -19,7 +19,7 @@ SERVER = ("server", 9092)
 
 
 class Wires:
-    """A server that keeps what it receives, and a client."""
+    """A server that keeps the received bytes, and a client."""
 
     def __init__(self, loop: SimulatedLoop, seed: int) -> None:
         self.network = Network(loop, random.Random(seed), lambda *event: None, Counter())
@@ -85,7 +85,7 @@ def test_bytes_arrive_whole_and_in_order_however_slowly(seed: int) -> None:
     in_network(seed, scenario)
 
 
-def test_what_a_cut_holds_back_comes_when_it_is_healed() -> None:
+def test_bytes_held_back_by_a_cut_arrive_when_it_is_healed() -> None:
     async def scenario(wires: Wires) -> None:
         sock = await wires.connect()
         wires.network.cut("client", "server")
@@ -117,7 +117,7 @@ def test_a_killed_process_resets_its_connections_and_a_host_without_power_does_n
     in_network(1, scenario)
 
 
-def test_nobody_listens() -> None:
+def test_a_connection_without_a_listener_is_refused() -> None:
     async def scenario(wires: Wires) -> None:
         with pytest.raises(ConnectionRefusedError):
             await wires.network.connect(wires.client, ("server", 1))
