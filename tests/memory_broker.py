@@ -1,0 +1,326 @@
+"""A broker in memory, whose handlers a test calls without a network.
+
+The broker is the one of production: `Server` builds it of its own parts. Only the edges differ, and
+each of them is an interface that mypy compares: time is virtual, the disk and the metadata store
+are memory and fail on demand, threads run at once, and sockets keep what is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, overload
+
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.controller.topics import NewTopic
+from lakelog.protocol.api import api_for
+from lakelog.replica.partition import Partition
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.api import Buffer, File, Listener, Socket
+from lakelog.runtime.processes import PythonProcesses
+from lakelog.server.app import Server
+from lakelog.server.broker import Broker
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
+from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.environment import Environment
+from lakelog.server.options import ServeOptions
+from lakelog.server.requests.context import DEFERRED, Context, Deferred
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from lakelog.wire.codec import decode_prefix
+from lakelog.wire.framing import decode_request_header, decode_response, encode_request
+from lakelog.wire.schema import Message
+from memory_metadata import MemoryMetadata
+from storage_kit import make_batch
+
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
+T = TypeVar("T")
+
+DATA = Path("/data")
+LOCAL, PEER = ("127.0.0.1", 9092), ("10.0.0.1", 40_000)
+CLIENT_ID = "a client"
+_CORRELATION_ID = 7
+_LONGEST_S = 3600
+_SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "lakelog.disk.reserve.bytes": "0",
+}
+
+
+class MemorySocket:
+    """A connected socket that keeps what is sent on it."""
+
+    sends_files = True
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.was_sent = asyncio.Event()
+
+    def fileno(self) -> int:
+        return 3
+
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = 0, /) -> int:
+        raise BlockingIOError
+
+    def send(self, data: Buffer, flags: int = 0, /) -> int:
+        self.sent += data
+        self.was_sent.set()
+        return len(data)
+
+    def getsockname(self) -> tuple[str, int]:
+        return LOCAL
+
+    def getpeername(self) -> tuple[str, int]:
+        return PEER
+
+    def close(self) -> None:
+        self.was_sent.set()
+
+
+class MemoryListener:
+    """A listener to which nothing connects."""
+
+    address = LOCAL
+
+    def accept(self) -> Socket:
+        raise BlockingIOError
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryNet:
+    """A `Net` of `MemorySocket`s, which are always writable and never readable."""
+
+    MSG_MORE = 0
+
+    def listen(self, host: str, port: int, *, backlog: int) -> Listener:
+        return MemoryListener()
+
+    def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None:
+        pass
+
+    def on_readable(self, sock: Socket, callback: Callable[[], None] | None) -> None:
+        pass
+
+    def on_writable(self, sock: Socket, callback: Callable[[], None] | None) -> None:
+        pass
+
+    def send_file(self, sock: Socket, file: File, offset: int, count: int) -> int:
+        return sock.send(file.read_at(offset, count))
+
+
+class InlineTasks(AsyncioTasks):
+    """Tasks of a loop whose threads are done at once."""
+
+    def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        done: asyncio.Future[T] = self._loop.create_future()
+        try:
+            done.set_result(work())
+        except Exception as error:  # noqa: BLE001 - the caller awaits it
+            done.set_exception(error)
+        return done
+
+
+class ClosedSink:
+    """The sink of connections on which nothing is received; it keeps why they were closed."""
+
+    def __init__(self) -> None:
+        self.violations: list[ProtocolViolation] = []
+
+    def is_pipelined(self, api_key: int) -> bool:
+        raise NotImplementedError
+
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        self.violations.append(violation)
+        connection.close()
+
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        raise AssertionError(what) from error
+
+    def on_unread(self, connection: Connection, size: int) -> None:
+        pass
+
+    def on_close(self, connection: Connection) -> None:
+        pass
+
+
+class Asked(Generic[A]):
+    """A request that a handler has been called with."""
+
+    def __init__(self, world: MemoryBroker, context: Context, socket: MemorySocket) -> None:
+        self._world = world
+        self.context = context
+        self._socket = socket
+
+    @property
+    def is_answered(self) -> bool:
+        return self.context.parts is not None
+
+    def response(self) -> A:
+        """Return the response as its client decodes it, once it is sent."""
+        self._world.run(self._socket.was_sent.wait())
+        assert not self.context.connection.closed
+        frame = memoryview(bytes(self._socket.sent))[4:]
+        correlation_id, response = decode_response(self.context.api, self.context.version, frame)
+        assert correlation_id == _CORRELATION_ID
+        found: A = response
+        return found
+
+
+class MemoryBroker:
+    """A started broker. `settings` are of its configuration, with `_` for `.`.
+
+    Attributes:
+        disk: fails on demand (`MemoryDisk.fail`), or is full (`capacity`).
+        metadata: fails on demand (`MemoryMetadata.fault`).
+    """
+
+    def __init__(self, **settings: str) -> None:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.loop = SimulatedLoop(None)
+        self.clock = SimulatedClock(self.loop)
+        self.disk = MemoryDisk(self.clock)
+        self.tasks = InlineTasks(self.loop)
+        self.metadata = MemoryMetadata()
+        self._net = MemoryNet()
+        self._environment = Environment(
+            self.clock,
+            self.disk,
+            self._net,
+            self.tasks,
+            SeededRandom(1),
+            PythonProcesses(),
+            self.metadata,
+            open_files_max=64,
+        )
+        config = BrokerConfig(_SETTINGS | given)
+        self._server = Server(ServeOptions(DATA, config, "127.0.0.1:0"), self._environment)
+        self.broker: Broker = self._server.broker
+
+    def __enter__(self) -> Self:
+        self.run(self._server.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.metadata.fault = self.disk.capacity = None
+        self.disk.forget_faults()
+        try:
+            self.run(self._server.stop())
+            self.run(self._end_tasks())
+        finally:
+            self.loop.close()
+
+    async def _end_tasks(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Return the result of `work`, which may take an hour of virtual time."""
+
+        async def wait() -> T:
+            async with asyncio.timeout(_LONGEST_S):
+                return await work
+
+        return self.loop.run_until_complete(wait())
+
+    def pass_time(self, seconds: float) -> None:
+        """Run the broker for so long."""
+        self.run(asyncio.sleep(seconds))
+
+    # Asking
+
+    @overload
+    def ask(
+        self, handle: Callable[[Broker, Context, Q], Awaitable[A]], request: Q, version: int
+    ) -> A: ...
+
+    @overload
+    def ask(
+        self,
+        handle: Callable[
+            [Broker, Context, Q], A | Awaitable[A | Deferred | None] | Deferred | None
+        ],
+        request: Q,
+        version: int,
+    ) -> A: ...
+
+    def ask(self, handle: Callable[[Broker, Context, Q], Any], request: Q, version: int) -> Any:
+        """Return the response as a client of this version decodes it."""
+        asked: Asked[Any] = self.start(handle, request, version)
+        return asked.response()
+
+    def start(
+        self, handle: Callable[[Broker, Context, Q], Any], request: Q, version: int
+    ) -> Asked[Any]:
+        """Call a handler with the request as a client of this version encodes it."""
+        context, received, socket = self._receive(request, version)
+        context.connection.expect(context)
+        result = handle(self.broker, context, received)
+        if isinstance(result, Awaitable):
+            self.tasks.spawn(_reply_later(context, result), name="a handler")
+        elif result is not DEFERRED:
+            context.reply(result)
+        return Asked(self, context, socket)
+
+    def _receive(self, request: Q, version: int) -> tuple[Context, Q, MemorySocket]:
+        api = api_for(type(request))
+        frame = b"".join(encode_request(api, version, _CORRELATION_ID, CLIENT_ID, request))
+        view = memoryview(frame)
+        correlation_id, client_id, body = decode_request_header(
+            view, 4, len(frame), flexible=version >= api.flexible_from
+        )
+        received, _ = decode_prefix(type(request), view, version, body, len(frame))
+        connection, socket = self._connect()
+        return Context(connection, api, version, correlation_id, client_id), received, socket
+
+    def _connect(self) -> tuple[Connection, MemorySocket]:
+        socket, registry = MemorySocket(), self._server._dispatcher.connections
+        connection = Connection(
+            socket,
+            ClosedSink(),
+            self._net,
+            self.disk,
+            self.tasks,
+            Limits(1 << 20, registry.memory, registry.turns),
+            listener_name="PLAINTEXT",
+        )
+        return connection, socket
+
+    # Contents
+
+    def create(self, name: str, partitions: int = 1, /, **configs: str) -> bytes:
+        """Create a topic; return its id. `configs` have `_` for `.`."""
+        pairs = [(key.replace("_", "."), value) for key, value in configs.items()]
+        topic = NewTopic(name, partitions=partitions, replication_factor=1, configs=pairs)
+        (result,) = self.run(self.broker.topics.create([topic]))
+        assert not result.error, result
+        return result.topic_id
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        return self.broker.partitions.find(topic, index)
+
+    def append(self, topic: str, index: int = 0, *, count: int = 1, **of_batch: Any) -> int:
+        """Append a batch of `make_batch`; return its base offset."""
+        batch = make_batch(count, **({"timestamp": self.clock.wall_ms()} | of_batch))
+        return self.partition(topic, index).append(batch, self.clock.wall_ms()).base_offset
+
+
+async def _reply_later(context: Context, result: Awaitable[Any]) -> None:
+    response = await result
+    if response is not DEFERRED:
+        context.reply(response)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.server.handlers.describe_cluster import handle
+from memory_broker import LOCAL, MemoryBroker
+
+
+def test_the_broker_is_the_controller(world: MemoryBroker) -> None:
+    response = world.ask(handle, DescribeClusterRequest(), 2)
+    assert response.error_code == ErrorCode.NONE
+    assert (response.controller_id, response.cluster_id) == (1, world.broker.cluster_id)
+    (broker,) = response.brokers
+    assert (broker.broker_id, broker.host, broker.port) == (1, *LOCAL)
+    assert response.cluster_authorized_operations < 0
+
+
+def test_operations_come_on_request(world: MemoryBroker) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert world.ask(handle, request, 0).cluster_authorized_operations > 0
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "code"),
+    [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
+)
+def test_a_broker_describes_brokers_only(
+    world: MemoryBroker, endpoint: int, code: ErrorCode
+) -> None:
+    response = world.ask(handle, DescribeClusterRequest(endpoint_type=endpoint), 1)
+    assert (response.error_code, response.endpoint_type) == (code, endpoint)
+    assert response.error_message and not response.brokers

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.store.api import Outcome
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.server.handlers.find_coordinator import handle
+from memory_broker import LOCAL, MemoryBroker
+from memory_metadata import FAILED_CHANGES
+
+GROUP, TRANSACTION, SHARE = range(3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic"), [(GROUP, "__consumer_offsets"), (TRANSACTION, "__transaction_state")]
+)
+def test_the_coordinator_s_topic_is_created_on_first_use(
+    world: MemoryBroker, kind: int, topic: str
+) -> None:
+    for _ in range(2):
+        request = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=kind)
+        found = world.ask(handle, request, 6).coordinators
+        assert [(each.key, each.node_id) for each in found] == [("a", 1), ("b", 1)]
+        assert {(each.host, each.port) for each in found} == {LOCAL}
+    assert world.partition(topic).is_online
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_before_version_4_a_request_has_one_key(world: MemoryBroker, version: int) -> None:
+    response = world.ask(handle, FindCoordinatorRequest(key="readers"), version)
+    assert (response.error_code, response.node_id) == (ErrorCode.NONE, 1)
+    assert (response.host, response.port) == LOCAL
+
+
+@pytest.mark.parametrize("kind", [SHARE, 7, -1])
+def test_an_unknown_type_is_an_error(world: MemoryBroker, kind: int) -> None:
+    request = FindCoordinatorRequest(key="k", key_type=kind)
+    response = world.ask(handle, request, 3)
+    assert (response.error_code, response.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=kind)
+    (found,) = world.ask(handle, request, 4).coordinators
+    assert (found.key, found.error_code) == ("k", ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
+def test_without_its_topic_there_is_no_coordinator(
+    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+) -> None:
+    world.metadata.fault = fault
+    request = FindCoordinatorRequest(coordinator_keys=["k"])
+    (found,) = world.ask(handle, request, 6).coordinators
+    assert (found.node_id, found.error_code) == (-1, code)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.store.api import Outcome
+from lakelog.protocol.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from lakelog.server.handlers.metadata import handle
+from memory_broker import LOCAL, MemoryBroker
+from memory_metadata import FAILED_CHANGES
+
+E = ErrorCode
+UNKNOWN_ID = b"\x11" * 16
+
+
+def ask(
+    world: MemoryBroker,
+    *names: str | None,
+    topic_id: bytes = bytes(16),
+    version: int = 13,
+    create: bool = False,
+) -> list[MetadataResponseTopic]:
+    topics = [MetadataRequestTopic(name=name, topic_id=topic_id) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+    return all_of(world, request, version).topics
+
+
+def all_of(world: MemoryBroker, request: MetadataRequest, version: int = 13) -> MetadataResponse:
+    return world.ask(handle, request, version)
+
+
+def test_a_topic_has_its_partitions_in_order(world: MemoryBroker) -> None:
+    topic_id = world.create("orders", 3)
+    (topic,) = ask(world, "orders")
+    assert (topic.error_code, topic.topic_id, topic.is_internal) == (E.NONE, topic_id, False)
+    assert [each.partition_index for each in topic.partitions] == [0, 1, 2]
+    leader = world.partition("orders").leader_epoch
+    assert {(each.leader_id, each.leader_epoch) for each in topic.partitions} == {(1, leader)}
+    assert {tuple(each.isr_nodes) for each in topic.partitions} == {(1,)}
+
+
+def test_the_broker_is_reached_at_the_address_of_the_connection(world: MemoryBroker) -> None:
+    response = all_of(world, MetadataRequest(topics=[]))
+    assert [(each.node_id, each.host, each.port) for each in response.brokers] == [(1, *LOCAL)]
+    assert (response.controller_id, response.cluster_id) == (1, world.broker.cluster_id)
+    assert response.topics == []
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (13, None)])
+def test_all_topics_are_an_empty_list_in_version_0_and_null_since(
+    world: MemoryBroker, version: int, topics: list[MetadataRequestTopic] | None
+) -> None:
+    world.create("orders")
+    world.create("clicks")
+    for _ in range(2):  # the second response is the kept one
+        found = all_of(world, MetadataRequest(topics=topics), version).topics
+        assert {each.name for each in found} == {"orders", "clicks"}
+    world.create("late")
+    assert len(all_of(world, MetadataRequest(topics=topics), version).topics) == 3
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("name", ["", "a b", "n" * 250])
+def test_a_name_that_no_topic_may_have_does_not_fail_the_others(
+    world: MemoryBroker, name: str, create: bool
+) -> None:
+    world.create("orders")
+    codes = [each.error_code for each in ask(world, name, "orders", create=create)]
+    assert codes == [E.INVALID_TOPIC_EXCEPTION, E.NONE]
+
+
+def test_a_topic_that_does_not_exist_is_unknown(world: MemoryBroker) -> None:
+    assert [each.error_code for each in ask(world, "gone")] == [E.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_topic_is_created_if_request_and_broker_allow_it(world: MemoryBroker) -> None:
+    (topic,) = ask(world, "orders", create=True)
+    assert (topic.error_code, len(topic.partitions)) == (E.NONE, 1)
+    assert world.partition("orders").is_online
+    with MemoryBroker(auto_create_topics_enable="false") as other:
+        (topic,) = ask(other, "orders", create=True)
+        assert topic.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("fault", "code"), FAILED_CHANGES)
+def test_a_topic_that_could_not_be_created_has_the_reason(
+    world: MemoryBroker, fault: MetadataError | Outcome, code: ErrorCode
+) -> None:
+    world.create("orders")
+    world.metadata.fault = fault
+    assert [each.error_code for each in ask(world, "new", "orders", create=True)] == [code, 0]
+
+
+def test_from_version_12_on_a_topic_is_found_by_id(world: MemoryBroker) -> None:
+    topic_id = world.create("orders")
+    (found,) = ask(world, None, topic_id=topic_id, version=12)
+    assert (found.error_code, found.name) == (E.NONE, "orders")
+    (missing,) = ask(world, None, topic_id=UNKNOWN_ID)
+    assert (missing.error_code, missing.name) == (E.UNKNOWN_TOPIC_ID, None)
+    (early,) = ask(world, "orders", topic_id=topic_id, version=11)
+    assert early.error_code == E.INVALID_REQUEST
+
+
+def test_a_topic_without_name_and_id_is_an_error(world: MemoryBroker) -> None:
+    assert [each.error_code for each in ask(world, None)] == [E.INVALID_REQUEST]
+
+
+def test_operations_come_on_request_and_not_with_an_error(world: MemoryBroker) -> None:
+    world.create("orders")
+    topics = [MetadataRequestTopic(name=name) for name in ("orders", "gone")]
+    request = MetadataRequest(
+        topics=topics,
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+        allow_auto_topic_creation=False,
+    )
+    response = all_of(world, request, 10)
+    found, missing = response.topics
+    assert found.topic_authorized_operations > 0 > missing.topic_authorized_operations
+    assert response.cluster_authorized_operations > 0
+    assert ask(world, "orders")[0].topic_authorized_operations < 0
+
+
+def test_a_topic_that_is_named_twice_is_described_once(world: MemoryBroker) -> None:
+    world.create("orders")
+    assert len(ask(world, "orders", "orders")) == 1
+
+
+def test_a_coordinator_s_topic_is_internal(world: MemoryBroker) -> None:
+    world.run(world.broker.topics.ensure_group_topic())
+    assert ask(world, "__consumer_offsets")[0].is_internal
