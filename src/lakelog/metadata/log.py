@@ -17,36 +17,34 @@ reported change that cannot be read is retried a second later.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerRecord, Record, decode_records, encode_records
+from lakelog.metadata.plan import Planner
+from lakelog.metadata.plan_queue import PlanGroup, PlanQueue, SubmittedPlan
+from lakelog.metadata.records import Record, decode_records
+from lakelog.metadata.snapshots import Snapshots
+from lakelog.metadata.space import Space, UnreservedSpace
 from lakelog.metadata.store.api import (
-    BATCH_BYTES_MAX,
     NO_CHANGE,
     Change,
     ControllerTerm,
     MetadataBatch,
     MetadataStore,
     Outcome,
-    Snapshot,
 )
 from lakelog.runtime.api import Random, Tasks, Timer
 
 T = TypeVar("T")
-Planner = Callable[[MetadataImage], Plan[T]]
 
 _logger = logging.getLogger(__name__)
 _UNKNOWN_TRIES_MAX = 10
-_SNAPSHOT_COST_MIN = 1000
+"""Attempts to append a batch while the store does not report the outcome."""
 _RETRY_S = 1.0
+"""Seconds until a reported change that could not be read is read again."""
 
 
 class Subscriber(Protocol):
@@ -67,59 +65,6 @@ class Subscriber(Protocol):
     ) -> None:
         """Follow the new image, which is visible now."""
         ...
-
-
-class Space(Protocol):
-    """The space that the store shares with the logs of this broker."""
-
-    def check_reserve(self) -> None:
-        """Raise `KafkaError` while the remaining space is reserved for changes that free space."""
-        ...
-
-    def note_full(self) -> None:
-        """Report that there was no space for a change."""
-        ...
-
-    async def free_reserve(self) -> bool:
-        """Free the reserved space; return whether there is space now."""
-        ...
-
-
-class UnreservedSpace:
-    """A `Space` without a reserve."""
-
-    def check_reserve(self) -> None:
-        pass
-
-    def note_full(self) -> None:
-        pass
-
-    async def free_reserve(self) -> bool:
-        return False
-
-
-class _Job(NamedTuple):
-    plan: Planner[Any]
-    future: Any
-    from_reserve: bool
-
-    def settle(self, result: object, error: Exception | None = None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(result)
-        else:
-            self.future.set_exception(error)
-
-
-@dataclass(slots=True)
-class _Group:
-    """Plans that become one entry of the log; `image` is the image after it."""
-
-    image: MetadataImage
-    records: list[Record]
-    payload: bytearray
-    jobs: list[tuple[_Job, object, Exception | None]]
 
 
 class MetadataLog:
@@ -144,14 +89,13 @@ class MetadataLog:
         self._serial = 0
         self._term = ControllerTerm(-1, 0)
         self._subscribers: list[Subscriber] = []
-        self._jobs: deque[_Job] = deque()
+        self._queue = PlanQueue(self._space)
+        self._snapshots = Snapshots(store, tasks, self._space)
         self._changes = NO_CHANGE
         self._retry: Timer | None = None
         self._opened = False
         self._closed = False
         self._worker: Any = None
-        self._snapshotter: Any = None
-        self._replay_cost = 0
 
     async def open(self, *, create: bool) -> None:
         """Register this broker, replay the log and stand for election.
@@ -178,11 +122,11 @@ class MetadataLog:
             self._retry.cancel()
         if self._worker is not None:
             await self._worker
-        if self._snapshotter is not None:  # the worker may have begun it just now
-            await self._snapshotter
+        await self._snapshots.close()  # after the worker, which may have begun one
         await self._store.close()
 
     def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber` for each later entry, in the order of subscription."""
         self._subscribers.append(subscriber)
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
@@ -197,14 +141,14 @@ class MetadataLog:
         """
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
-        job = _Job(plan, self._tasks.future(), from_reserve)
-        self._jobs.append(job)
+        submitted = SubmittedPlan(plan, self._tasks.future(), from_reserve)
+        self._queue.add(submitted)
         self._wake()
-        result: T = await job.future
+        result: T = await submitted.future
         return result
 
     def _on_change(self, change: Change) -> None:
-        """Accumulates changes while `open` reads: two readers would apply the same entries."""
+        """Keep a change for the worker; while `open` reads, a worker would apply entries twice."""
         self._changes |= change
         if self._opened:
             self._wake()
@@ -218,24 +162,23 @@ class MetadataLog:
             self._worker = self._tasks.spawn(self._work(), name="metadata-log")
 
     async def _work(self) -> None:
-        """Runs until there is no work left; a caller waits for each job, whatever fails."""
+        """Run until no work is left. A failure settles all waiting plans: their callers wait."""
         try:
-            while self._changes or self._jobs:
+            while self._changes or self._queue:
                 if self._changes:
                     await self._follow_changes()
-                if self._jobs:
-                    await self._commit_group(self._plan_group())
+                if self._queue:
+                    await self._commit_group(self._queue.next_group(self.image))
         except Exception as error:  # noqa: BLE001 - every waiting caller gets it
             _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
-            while self._jobs:
-                self._jobs.popleft().settle(None, _as_kafka_error(error))
+            self._queue.fail(_as_kafka_error(error))
             if self._changes and self._retry is None and not self._closed:
                 self._retry = self._tasks.call_later(_RETRY_S, self._try_again)
         finally:
             self._worker = None
 
     async def _follow_changes(self) -> None:
-        """Keeps the changes for a later attempt if this one fails."""
+        """Read reported changes; keep them for a later attempt if this one fails."""
         changes, self._changes = self._changes, NO_CHANGE
         try:
             if Change.ENTRIES in changes:
@@ -259,41 +202,13 @@ class MetadataLog:
             )
         self._term = term
 
-    def _plan_group(self) -> _Group:
-        """Plan as many waiting jobs as fit one entry, each on the image after the previous one."""
-        group = _Group(self.image, [], bytearray(), [])
-        end = self.image.end + 1
-        while self._jobs:
-            job = self._jobs[0]
-            try:
-                plan = job.plan(group.image)
-                if plan.records and not job.from_reserve:
-                    self._space.check_reserve()
-                payload = encode_records(plan.records)
-                if len(payload) > BATCH_BYTES_MAX:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        "the request has too many changes for one entry of the metadata log",
-                    )
-                image = group.image.apply_all(plan.records, end) if plan.records else group.image
-            except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
-                group.jobs.append((self._jobs.popleft(), None, error))
-                continue
-            if len(group.payload) + len(payload) > BATCH_BYTES_MAX:
-                break
-            group.jobs.append((self._jobs.popleft(), plan.result, None))
-            group.image = image
-            group.records += plan.records
-            group.payload += payload
-        return group
-
-    async def _commit_group(self, group: _Group) -> None:
-        """Settle the group's jobs, or put them back into the queue to be planned again."""
+    async def _commit_group(self, group: PlanGroup) -> None:
+        """Settle the group's plans, or put them back into the queue to be planned again."""
         assert not group.records or group.image.end == self.image.end + 1
         try:
             if group.records and not await self._append(bytes(group.payload)):
-                self._jobs.extendleft(job for job, _, _ in reversed(group.jobs))
-                group.jobs.clear()
+                self._queue.put_back(group.plans)
+                group.settled.clear()
                 await self._catch_up()
                 return
             if group.records:
@@ -302,25 +217,25 @@ class MetadataLog:
             await self._repeat_from_reserve(group, error)
             return
         except Exception as error:
-            for job, _, _ in group.jobs:
-                job.settle(None, _as_kafka_error(error))
+            for submitted in group.plans:
+                submitted.settle(None, _as_kafka_error(error))
             if not isinstance(error, KafkaError | MetadataError):
                 raise
             return
-        for job, result, failure in group.jobs:
-            job.settle(result, failure)
-        self._consider_snapshot()
+        for submitted, result, failure in group.settled:
+            submitted.settle(result, failure)
+        self._snapshots.write_if_due(self.image)
 
-    async def _repeat_from_reserve(self, group: _Group, error: MetadataFull) -> None:
-        """Puts back the jobs that may use the reserve, if it can be freed; the others fail."""
+    async def _repeat_from_reserve(self, group: PlanGroup, error: MetadataFull) -> None:
+        """Put back the plans that may use the reserve, if it can be freed; fail the others."""
         self._space.note_full()
-        failed = [job for job, _, _ in group.jobs]
-        entitled = [job for job in failed if job.from_reserve]
+        failed = group.plans
+        entitled = [submitted for submitted in failed if submitted.from_reserve]
         if entitled and await self._space.free_reserve():
-            self._jobs.extendleft(reversed(entitled))
-            failed = [job for job in failed if not job.from_reserve]
-        for job in failed:
-            job.settle(None, _as_kafka_error(error))
+            self._queue.put_back(entitled)
+            failed = [submitted for submitted in failed if not submitted.from_reserve]
+        for submitted in failed:
+            submitted.settle(None, _as_kafka_error(error))
 
     async def _append(self, payload: bytes) -> bool:
         """Return true once the batch is in the log, false if it lost and the image is behind."""
@@ -363,7 +278,7 @@ class MetadataLog:
         read = await self._store.read(self.image.end)
         if read.snapshot is not None:
             records = decode_records(read.snapshot.payload)
-            self._replay_cost = 0
+            self._snapshots.note_loaded()
             await self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
         for entry in read.entries:
             assert entry.index == self.image.end, "entries are consecutive"
@@ -371,42 +286,15 @@ class MetadataLog:
             await self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
 
     async def _publish(self, image: MetadataImage, records: tuple[Record, ...]) -> None:
+        """Make an image visible after subscribers have prepared for it."""
         old = self.image
+        assert image.end > old.end, "the image only moves forward"
         for subscriber in self._subscribers:
             await subscriber.prepare(old, image, records)
         self.image = image
-        self._replay_cost += sum(_cost(record, image) for record in records)
+        self._snapshots.note_replayed(records, image)
         for subscriber in self._subscribers:
             await subscriber.follow(old, image, records)
-
-    def _consider_snapshot(self) -> None:
-        """Write a snapshot when replaying costs more than loading one; one at a time."""
-        snapshot_cost = self.image.partition_count + len(self.image.topics_by_id)
-        if self._replay_cost < max(_SNAPSHOT_COST_MIN, 2 * snapshot_cost):
-            return
-        if self._snapshotter is None or self._snapshotter.done():
-            self._replay_cost = 0
-            self._snapshotter = self._tasks.spawn(
-                self._write_snapshot(self.image), name="metadata-snapshot"
-            )
-
-    async def _write_snapshot(self, image: MetadataImage) -> None:
-        payload = await self._tasks.offload(
-            "metadata-snapshot", lambda: encode_records(image.to_records())
-        )
-        try:
-            await self._store.write_snapshot(Snapshot(image.end, payload))
-        except MetadataFull:
-            self._space.note_full()
-        except MetadataError as error:
-            _logger.warning(
-                "metadata snapshot not written: %s", error, extra=event("metadata_snapshot_failed")
-            )
-
-
-def _cost(record: Record, image: MetadataImage) -> int:
-    """Return the cost of replaying a record, in partitions touched."""
-    return 1 + image.partition_count if isinstance(record, BrokerRecord) else 1
 
 
 def _unknown(text: str) -> KafkaError:

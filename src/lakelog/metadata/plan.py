@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import Record
 
 T = TypeVar("T")
@@ -14,3 +16,7 @@ class Plan(NamedTuple, Generic[T]):
 
     records: tuple[Record, ...]
     result: T
+
+
+Planner = Callable[[MetadataImage], Plan[T]]
+"""Decides on an image. It may be called again with a newer one, so it has no effect of its own."""

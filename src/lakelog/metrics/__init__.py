@@ -1,5 +1,5 @@
-"""Counting what happens, cheaply enough for the path of every request.
+"""Counters and histograms that are cheap enough for the path of every request.
 
-Plain numbers and lists: nothing is labelled, summed up or formatted until somebody asks. What the
-numbers are called is in `lakelog.server.monitoring`.
+They are plain numbers and lists, which are labelled, summed and formatted only when `/metrics` is
+requested. `lakelog.server.monitoring` has the names of the metrics.
 """

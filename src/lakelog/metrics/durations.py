@@ -1,7 +1,7 @@
-"""A histogram of durations that costs one `list.append` to add to.
+"""A histogram of durations in which noting a duration costs one `list.append`.
 
-What was noted is sorted into the buckets later, many at a time: sorting and summing a list of
-floats is done in C, for a tenth of what finding a bucket costs for each by itself.
+Noted durations are sorted into buckets later, many at a time. Sorting and summing a list of floats
+runs in C and costs a tenth of finding the bucket of each duration by itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ LATENCY_BOUNDS_S = (
 
 
 class Durations:
-    """`note` takes seconds and may be called from any thread; all else belongs to the loop.
+    """Counts of durations by bucket, and their sum.
 
-    Whoever notes many has to `fold` now and then, for until then each is kept.
+    `note` takes seconds and may be called from any thread; only the event loop uses the rest. A
+    caller that notes many durations calls `fold` regularly: each one is kept in memory until then.
     """
 
     __slots__ = ("_buckets", "_fresh", "bounds", "count", "note", "sum_s")
@@ -33,11 +34,11 @@ class Durations:
         self.note: Callable[[float], None] = self._fresh.append
 
     def fold(self) -> float:
-        """Sorts what was noted since the last time into the buckets; the longest of it, or 0."""
+        """Sort newly noted durations into the buckets; return the longest in seconds, or 0."""
         if not self._fresh:
             return 0.0
         fresh = self._fresh[:]
-        # Not `clear`: another thread may have noted one more since.
+        # Not `clear`, which would drop a duration that another thread noted after the copy.
         del self._fresh[: len(fresh)]
         fresh.sort()
         before = 0
@@ -48,10 +49,14 @@ class Durations:
         self._buckets[-1] += len(fresh) - before
         self.count += len(fresh)
         self.sum_s += sum(fresh)
+        assert sum(self._buckets) == self.count, "each duration is in one bucket"
         return fresh[-1]
 
     def cumulative(self) -> list[int]:
-        """How many were at most each bound, and at the end how many in all."""
+        """Return the number of durations up to each bound, and last the number of all.
+
+        Only folded durations count.
+        """
         total, counts = 0, []
         for bucket in self._buckets:
             total += bucket

@@ -1,7 +1,8 @@
-"""The text in which Prometheus reads metrics (exposition format 0.0.4).
+"""Prometheus' text format for metrics (exposition format 0.0.4).
 
-Written here and not by prometheus-client, which takes 20 times as long for a line, and costs memory
-and a pause of the loop to be imported; its parser is the judge of this in the tests.
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/. The package prometheus-client
+is not used: it takes 20 times as long for a line, and importing it costs memory and blocks the
+event loop. The tests read this module's output with its parser.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Kind(Enum):
 
 
 class Family(NamedTuple):
-    """All samples of one name. `labels` are the names of the values that a sample comes with."""
+    """A metric: all samples of one name. `labels` are the names of the label values."""
 
     name: str
     kind: Kind
@@ -34,11 +35,11 @@ class Family(NamedTuple):
 
 
 Sample = tuple[tuple[str, ...], float]
-"""Values of the labels in order, and the number."""
+"""Label values in the order of `Family.labels`, and the number."""
 
 
 def exposed(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
-    """Lines, without their ends, of counters and gauges."""
+    """Yield the lines of a counter or a gauge, without line ends."""
     assert family.kind is not Kind.HISTOGRAM
     yield from _head(family)
     for values, number in samples:
@@ -48,7 +49,7 @@ def exposed(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
 def exposed_durations(
     family: Family, samples: Iterable[tuple[tuple[str, ...], Sequence[Durations]]]
 ) -> Iterator[str]:
-    """Lines of a histogram; several durations with the same bounds are added up."""
+    """Yield the lines of a histogram; durations of one sample have equal bounds and are summed."""
     assert family.kind is Kind.HISTOGRAM
     yield from _head(family)
     names = (*family.labels, "le")

@@ -271,7 +271,7 @@ def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
 def test_closing_waits_for_the_snapshot_that_a_submitted_plan_makes_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakelog.metadata.log._SNAPSHOT_COST_MIN", 1)
+    monkeypatch.setattr("lakelog.metadata.snapshots._COST_MIN", 1)
 
     async def scenario(world: World) -> None:
         log = world.log(world.embedded())
@@ -313,7 +313,7 @@ def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) ->
 def test_a_snapshot_is_due_once_replaying_costs_the_minimum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakelog.metadata.log._SNAPSHOT_COST_MIN", 3)
+    monkeypatch.setattr("lakelog.metadata.snapshots._COST_MIN", 3)
 
     async def end_of_snapshot(world: World, changes: int) -> int | None:
         world.path = tmp_path / f"{changes}.db"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import ConfigResult, Replacement, ResourceChange
-from lakelog.metadata.log import MetadataLog, Planner
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.plan import Planner
 
 
 async def submit(

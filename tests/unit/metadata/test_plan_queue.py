@@ -1,0 +1,102 @@
+"""Groups of submitted plans."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan, Planner
+from lakelog.metadata.plan_queue import PlanQueue, SubmittedPlan
+from lakelog.metadata.records import ConfigRecord, ResourceType
+from lakelog.metadata.space import UnreservedSpace
+from lakelog.metadata.store.api import BATCH_BYTES_MAX
+
+
+def _set(key: str, value: str = "1") -> Planner[str]:
+    record = ConfigRecord(ResourceType.BROKER, "", key, value)
+    return lambda image: Plan((record,), key)
+
+
+def _queue(*plans: Planner[str], from_reserve: bool = False) -> PlanQueue:
+    queue = PlanQueue(UnreservedSpace())
+    for plan in plans:
+        queue.add(SubmittedPlan(plan, Future(), from_reserve))
+    return queue
+
+
+def test_each_plan_of_a_group_sees_the_changes_of_the_plans_before_it() -> None:
+    seen: list[int] = []
+
+    def looking(image: MetadataImage) -> Plan[str]:
+        seen.append(len(image.to_records()))
+        return _set("second")(image)
+
+    group = _queue(_set("first"), looking).next_group(MetadataImage())
+    assert seen == [len(MetadataImage().to_records()) + 1]
+    assert [result for _, result, _ in group.settled] == ["first", "second"]
+    assert len(group.records) == 2 and group.image.end == 1
+
+
+def test_a_plan_that_fails_leaves_no_record_and_the_others_in_the_group() -> None:
+    def failing(image: MetadataImage) -> Plan[str]:
+        raise KafkaError(ErrorCode.INVALID_CONFIG)
+
+    group = _queue(_set("a"), failing, _set("b")).next_group(MetadataImage())
+    assert [error is None for _, _, error in group.settled] == [True, False, True]
+    assert len(group.records) == 2
+
+
+def test_a_plan_that_does_not_fit_begins_the_next_group() -> None:
+    value = "x" * (BATCH_BYTES_MAX * 2 // 3)
+    queue = _queue(_set("a", value), _set("b", value))
+    first = queue.next_group(MetadataImage())
+    assert [result for _, result, _ in first.settled] == ["a"]
+    second = queue.next_group(first.image)
+    assert [result for _, result, _ in second.settled] == ["b"]
+    assert not queue
+
+
+def test_a_plan_that_fits_no_entry_fails_alone() -> None:
+    group = _queue(_set("a", "x" * BATCH_BYTES_MAX), _set("b")).next_group(MetadataImage())
+    (_, _, error), (_, result, _) = group.settled
+    assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
+    assert result == "b"
+
+
+def test_plans_that_are_put_back_are_planned_first_and_in_their_order() -> None:
+    queue = _queue(_set("a"), _set("b"))
+    lost = queue.next_group(MetadataImage())
+    queue.add(SubmittedPlan(_set("c"), Future(), False))
+    queue.put_back(lost.plans)
+    group = queue.next_group(MetadataImage())
+    assert [result for _, result, _ in group.settled] == ["a", "b", "c"]
+
+
+class _FullSpace(UnreservedSpace):
+    def check_reserve(self) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+@pytest.mark.parametrize("from_reserve", [False, True])
+def test_only_an_entitled_plan_passes_while_the_space_is_reserved(from_reserve: bool) -> None:
+    queue = PlanQueue(_FullSpace())
+    queue.add(SubmittedPlan(_set("a"), Future(), from_reserve))
+    group = queue.next_group(MetadataImage())
+    assert bool(group.records) is from_reserve
+    ((_, _, error),) = group.settled
+    assert (error is None) is from_reserve
+
+
+def test_a_failure_settles_all_waiting_plans_but_not_cancelled_ones() -> None:
+    queue = _queue()
+    futures: list[Future[str]] = [Future(), Future()]
+    for future in futures:
+        queue.add(SubmittedPlan(_set("a"), future, False))
+    futures[0].cancel()
+    queue.fail(ValueError("the store failed"))
+    assert futures[0].cancelled()
+    assert isinstance(futures[1].exception(), ValueError)
+    assert not queue
