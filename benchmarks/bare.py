@@ -1,4 +1,4 @@
-"""What the kernel alone takes for a fetch, beside the brokers: see `bare.c`."""
+"""The kernel's share of a fetch, measured beside the brokers: see `bare.c`."""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ class CompactingBroker(LakelogBroker):
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/compaction.py", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=1074, help="what is compacted, in 10^6 B")
+    parser.add_argument(
+        "--megabytes", type=int, default=1074, help="size of the compacted data, in 10^6 B"
+    )
     parser.add_argument("--windows", type=int, default=6, help="measured without compaction")
     return parser.parse_args(argv)
 

@@ -1,14 +1,14 @@
-"""A producer's latency while a consumer reads what the page cache no longer holds, beside Kafka's.
+"""A producer's latency while a consumer reads evicted records, beside Kafka's.
 
 A topic is filled, then round by round put out of the page cache (`posix_fadvise`, checked with
 `mincore`). In each round an open-loop producer of another topic is measured alone, and again while
 one consumer fetches the evicted topic as fast as it can, from another place each time. Nothing
-here judges: all rounds are printed, and the medians are the result.
+here passes judgement: all rounds are printed, and the medians are the result.
 
-Consumers have machines of their own; this one must not take the processors of the few that the
-broker and the producer run on. So it is last in line for them (`SCHED_IDLE`), and asks the kernel
-for 64 KiB at a time: the kernel does not interrupt a copy, and one of 1 MiB has been seen to keep
-the producer from its processor for 1.4 ms while the other was idle. `--in-line` is without that.
+Real consumers run on other machines, so this one must not compete with the broker and the producer
+for processors. It has the lowest priority (`SCHED_IDLE`) and reads 64 KiB at a time, because the
+kernel does not interrupt a copy: one of 1 MiB kept the producer from its processor for 1.4 ms while
+another processor was idle. `--in-line` measures without both.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Round:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/evicted.py", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=8000, help="what is evicted, in 10^6 B")
+    parser.add_argument(
+        "--megabytes", type=int, default=8000, help="size of the evicted data, in 10^6 B"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
     parser.add_argument("--seconds", type=int, default=4, help="of one measurement")
     parser.add_argument("--rate", type=int, default=2000, help="of the producer, 1 KB requests/s")
@@ -82,7 +84,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 class Evicted:
-    """The measurement, with what it needs of the command line."""
+    """The measurement and its options."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         build = _PROJECT / "build" / "bench"

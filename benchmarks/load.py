@@ -94,7 +94,7 @@ class LoadGenerator:
 
 
 def measured(program: Program, broker: Broker, *words: str, **arguments: object) -> Measurement:
-    """One run of a load generator, and what it cost the server."""
+    """One run of a load generator, and its cost on the server."""
     before = broker.cpu_seconds()
     found = program.run(broker, *words, **arguments)
     return Measurement(cpu_s=broker.cpu_seconds() - before, **found)

@@ -1,4 +1,4 @@
-"""What the page cache holds of a file, and putting a file out of it."""
+"""The resident part of a file in the page cache, and its eviction."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def evict(path: Path) -> int:
 
 
 def back_free_memory(folder: Path, megabytes: int) -> None:
-    """Sees to it that so much of the free memory has been touched a moment ago.
+    """Touch so much of the free memory that the host backs it during the next measurement.
 
-    A host takes free pages back from its virtual machines after seconds, and to whoever needs such
-    a page again the kernel charges its return: three times what writing to it costs.
+    A host takes free pages back from its virtual machines after seconds. The next process that
+    needs such a page is charged for its return, at three times the cost of writing to it.
     """
     path, block = folder / "scratch", bytes(1 << 20)
     with path.open("wb", buffering=0) as file:

@@ -15,7 +15,7 @@ _PROCESS_SECONDS_MAX = 90
 
 
 class Server(Protocol):
-    """What a program is run against."""
+    """The target of a program."""
 
     name: str
     port: int
@@ -51,7 +51,7 @@ class Program:
         )
 
     def finish(self, process: subprocess.Popen[str], broker: Server) -> dict[str, Any]:
-        """What it printed; nothing if it prints nothing."""
+        """Return its output, possibly empty."""
         try:
             printed, complaint = process.communicate(timeout=_PROCESS_SECONDS_MAX)
         except BaseException:

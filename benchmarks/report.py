@@ -1,4 +1,4 @@
-"""What a run of the benchmark has measured, and the rows of its tables."""
+"""The measurements of a run of the benchmark, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Results:
         return [self._load_row(case, name) for case, name in self.loads if name in self.brokers]
 
     def bare_rows(self) -> list[list[str]]:
-        """Of what was measured beside the brokers."""
+        """Return the rows of measurements without a broker."""
         return [
             [
                 case.name,
@@ -84,7 +84,7 @@ class Results:
         ]
 
     def _ratio(self, case: Case, name: str) -> str:
-        """This server's bytes per server-CPU-second over those of the other one."""
+        """Return the ratio of both servers' bytes per server-CPU-second."""
         if name == self.brokers[-1]:
             return ""
         own, other = (

@@ -20,7 +20,7 @@ M = TypeVar("M")
 
 
 def note(text: str) -> None:
-    """Says what is going on, beside the results."""
+    """Print a note about the progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -47,9 +47,9 @@ def interleaved(
     measure: Callable[[B], M],
     figure: Callable[[M], float],
 ) -> dict[str, list[M]]:
-    """Each broker's measured rounds, after as many as all brokers needed to become steady.
+    """Return each broker's measured rounds, which begin when all brokers are steady.
 
-    Whoever was measured last in a round is the first in the next.
+    The last broker of a round is the first of the next.
     """
     order = list(brokers)
     warming: dict[str, list[float]] = {broker.name: [] for broker in brokers}

@@ -2,7 +2,7 @@
 
 Both brokers run at once on loopback and are loaded in turn, round by round, so that whatever
 else the machine does falls on both. The load generator costs little, so the figures are the
-servers'. Nothing here judges: it prints what it measured.
+servers'. The program prints its measurements and passes no judgement.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def _measure_loads(
     cases: list[Case],
     rounds: int,
 ) -> None:
-    """Each case by itself, after as many rounds as it takes until both brokers repeat themselves:
-    a JVM compiles what is hot.
+    """Measure each case by itself, after warm-up rounds until the figures of both brokers repeat.
+
+    A JVM compiles hot code only after a while.
     """
     for case in cases:
 

@@ -1,8 +1,8 @@
 """How lakelog and Apache Kafka bear it when things grow: partitions, connections, logs.
 
-Both run within 16,000 descriptors, one after the other. Nothing here judges: it prints what it
-measured. CPU per request is the server's, of the requests of four connections. A broker that does
-not get its partitions made within `--minutes` is measured with those that it has.
+Both run within 16,000 descriptors, one after the other. The program prints its
+measurements and passes no judgement. CPU per request is the server's, for requests of four
+connections. A broker that cannot create all partitions within `--minutes` is measured with fewer.
 """
 
 from __future__ import annotations

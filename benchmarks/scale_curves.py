@@ -27,7 +27,7 @@ from wire_client import WireClient
 
 Note = Callable[[str], None]
 Curve = dict[str, dict[str, float]]
-"""Microseconds of the server's CPU by what is asked, by what has grown so far."""
+"""Microseconds of the server's CPU, by request, then by size."""
 
 _RECORD = batch(1000)
 _FETCH_BYTES = 1024
@@ -48,7 +48,7 @@ def _fetch(partition: Partition) -> bytes:
 
 
 class _Requests:
-    """What a busy connection sends: always to a partition of its own, or to all in turn."""
+    """Requests of a busy connection: always to its own partition, or to all in turn."""
 
     def __init__(self, partitions: Sequence[Partition], kind: Callable[[Partition], bytes]) -> None:
         self._partitions = partitions
@@ -63,7 +63,7 @@ class _Requests:
 
 
 def _warm(busy: BusyConnections, partitions: Sequence[Partition]) -> None:
-    """A JVM compiles what is hot."""
+    """Warm up both servers; a JVM compiles hot code only after a while."""
     for kind in (_produce, _fetch):
         busy.cpu_us(_WARM_REQUESTS, _Requests(partitions, kind).own)
 
@@ -79,9 +79,9 @@ def _grown(count: int, made: int) -> list[Partition]:
 def over_partitions(
     broker: Broker, counts: Sequence[int], requests: int, limit_s: float, note: Note
 ) -> Curve:
-    """One partition for each busy connection, and then all there are in turn.
+    """Measure one partition for each busy connection, and then all partitions in turn.
 
-    Makes no more partitions when `limit_s` is over, and ends with those that there are.
+    After `limit_s` no more partitions are created, and the existing ones are measured.
     """
     deadline = time.monotonic() + limit_s
     curve: Curve = {}

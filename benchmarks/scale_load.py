@@ -81,9 +81,9 @@ def create(
     *,
     configs: Mapping[str, str] | None = None,
 ) -> list[Partition]:
-    """Makes the topics that have these partitions, some in each request, and waits for them.
+    """Create the topics of these partitions, several in one request, and wait for their leaders.
 
-    Begins no request after `deadline`, on the monotonic clock. Returns those that there are.
+    No request begins after `deadline`, on the monotonic clock. Return the created partitions.
     """
     made: list[Partition] = []
     with connect(broker) as wire:

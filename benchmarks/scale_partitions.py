@@ -1,7 +1,7 @@
 """Thousands of partitions on one broker: made, stopped, killed, started, written to and read.
 
-Each broker has a limit of time. When it is over while partitions are made, the story goes on with
-those that there are; no other step begins after twice that, and the table says which were not.
+Each broker has a time limit. If it is over before all partitions are created, the next steps use
+the existing ones. No step begins after twice the limit; the table shows the steps left out.
 """
 
 from __future__ import annotations

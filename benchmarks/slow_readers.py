@@ -2,11 +2,11 @@
 
 The good client produces one record and fetches it, call after call, on one connection. In each
 round it is measured alone, then while a process opens many connections that all fetch 50 MiB at
-once and read it slowly, from before the first of them until some seconds after the last, and then
-while that process is killed. The slow readers share a core, so they take what the kernel and their
-process can read.
+once and read it slowly, until some seconds after the last connection, and then while that process
+is killed. The slow readers share a core, so they read as fast as the kernel
+and one process can.
 
-`PYTHONPATH=/another/src` measures the lakelog of another folder. Nothing here judges.
+`PYTHONPATH=/another/src` measures the lakelog of another folder. The program passes no judgement.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILL_BATCHES = 60
 _BATCH_BYTES = 1_000_000
 _LEAVING_S = 1.0
 _WARM_UP = 1000
-"""Calls before the first round: a JVM compiles what is hot."""
+"""Calls before the first round, because a JVM compiles hot code only after a while."""
 _FILES = 200
 """Descriptors of the process beside two for each slow reader."""
 _ALONE, _BESIDE, _LEAVING = "alone", "beside slow readers", "as they leave"

@@ -1,9 +1,9 @@
 """How long commands take from start to exit, and `lakelog.testing.broker` until it is ready.
 
 The commands are version, help, and a question to a running broker. Each runs in a process of its
-own, in turn with the others, its output into a pipe. Wall time is what a person waits; CPU time
-(user and system) says the same on a machine with other work. That of a broker for tests includes
-its stop. Only lakelog is measured.
+own, in turn with the others, its output into a pipe. Wall time is the time that a user waits; CPU
+time (user and system) is comparable on a machine with other work. The CPU time of a broker for
+tests includes its stop. Only lakelog is measured.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def _folders() -> Table:
 
 
 def _circles() -> Table:
-    """Sizes of the circles of modules in each package, then of those with whole packages."""
+    """Return the sizes of circles of modules in each package, then of circles of packages."""
     imports = read_imports(_SOURCE)
     loaded = imports[Kind.LOADED]
     graphs = (
@@ -145,7 +145,7 @@ def main(argv: Sequence[str]) -> None:
     if options.record:
         about = (
             f"Folders with {_FULL_FOLDER} files and more. Circles: of the imports at load time, "
-            "with those under `TYPE_CHECKING`, with those in functions, with both. Errors, units "
+            "plus imports under `TYPE_CHECKING`, in functions, or both. Errors, units "
             "and source: the share of public functions' docstrings that state them. Repeat with "
             f"{repeat_command('structure', argv)}."
         )

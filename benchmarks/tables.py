@@ -51,7 +51,7 @@ def show(tables: list[Table]) -> None:
 
 
 def section(topic: str, about: str, tables: list[Table]) -> str:
-    """A section for `RESULTS.md`; `about` says what the figures are and what repeats them."""
+    """Return a section for `RESULTS.md`; `about` explains the figures and how to repeat them."""
     title = f"## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     parts = [title + (f", {topic}" if topic else ""), f"{environment()}. {about}"]
     for table in tables:
@@ -95,7 +95,7 @@ class _Range:
 
 
 def _object_ns() -> float:
-    """CPU time of making a small object: it tells builds of one version of Python apart."""
+    """Return the CPU time of making a small object, which differs by build of Python."""
     made = 10_000
     view = memoryview(bytes(8))
     timer = timeit.Timer(lambda: _Range(view, 2), timer=time.process_time)

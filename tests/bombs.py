@@ -50,7 +50,7 @@ BOMBS: dict[Codec, Callable[[int], bytes]] = {
     Codec.LZ4: zeros_lz4,
     Codec.SNAPPY: zeros_snappy,
 }
-"""By codec; the sizes are those of the zeros, in whole 16 MiB."""
+"""By codec; the argument is the size of the zeros, a multiple of 16 MiB."""
 
 
 def batch_with(content: bytes, codec: Codec, *, count: int = 1, time_ms: int = NOW) -> bytearray:

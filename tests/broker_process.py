@@ -26,21 +26,21 @@ LAKELOG = str(Path(sys.executable).parent / "lakelog")
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 EVENT_TIMEOUT_S = 60.0
-"""How long a machine with much other work may take for what is awaited; none is ever slept."""
+"""Deadline of an awaited event on a machine with much other work; no test sleeps for it."""
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
 _READY = re.compile(r"ready on (\S+):(\d+)\D")
 
 
 class BrokerError(AssertionError):
-    """The broker did not do what was asked of it; the text ends with what it logged."""
+    """The broker did not start or stop as requested; the text ends with its log."""
 
 
 class BrokerProcess:
-    """Starts on entering the context and is killed on leaving it, if it still runs.
+    """A broker process that starts on entering the context and is killed on leaving it.
 
-    Port 0 lets the system choose. The port is kept for as long as this object lives, so that
-    nobody else has it between a kill and the restart.
+    Port 0 lets the system choose. The port is reserved while this object lives, so that no
+    other process can bind it between a kill and the restart.
     """
 
     def __init__(
@@ -110,9 +110,10 @@ class BrokerProcess:
         return self
 
     def _reserved_port(self) -> int:
-        """Bound by a socket that never listens: a broker may bind it too, nobody else is given it.
+        """Return a port bound by a socket that never listens, so that the system reserves it.
 
-        Both say SO_REUSEADDR (socket(7)); who connects before the broker listens is refused.
+        The broker can bind it too, because both set SO_REUSEADDR (socket(7)). A connection before
+        the broker listens is refused.
         """
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +149,7 @@ class BrokerProcess:
         return status
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed and nobody is told."""
+        """Send SIGKILL: the broker flushes nothing and closes no connection in order."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -174,7 +175,7 @@ class BrokerProcess:
         return self.start()
 
     def log(self) -> str:
-        """What the running (or last) process wrote to its standard streams."""
+        """Return the output of the running (or last) process on its standard streams."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")

@@ -34,7 +34,7 @@ class Shell:
         )
 
     def out(self, *words: str, given: bytes = b"") -> bytes:
-        """What a command that must succeed prints on stdout."""
+        """Return the stdout of a command that must succeed."""
         done = self.run(*words, given=given)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
@@ -59,8 +59,10 @@ class Shell:
 
 
 def until_it_waits(shell: Shell, script: str, folder: Path) -> tuple[str, bytes]:
-    """What a command, started by bash on a terminal, says there until it waits for new records, and
-    what it prints. It is then ended by ^C."""
+    """Run a command by bash on a terminal until it waits for new records, then end it with ^C.
+
+    Return its messages on the terminal and its stdout.
+    """
     ours, theirs = pty.openpty()
     words = ["bash", "-c", f"exec {script}"]
     with (folder / "printed").open("wb") as printed:
@@ -89,7 +91,7 @@ def until_it_waits(shell: Shell, script: str, folder: Path) -> tuple[str, bytes]
 
 
 def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:
-    """What a command writes to a terminal that is its standard error."""
+    """Return the output of a command to a terminal that is its standard error."""
     ours, theirs = pty.openpty()
     plain = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
     with subprocess.Popen(
@@ -101,7 +103,7 @@ def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:
     ):
         os.close(theirs)
         said = b""
-        with suppress(OSError):  # how Linux tells that nobody has the other end any more
+        with suppress(OSError):  # Linux: the other end is closed
             while some := os.read(ours, 65536):
                 said += some
     os.close(ours)

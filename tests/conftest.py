@@ -33,9 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-frames", type=int, default=5_000, help="damaged frames in process")
     parser.addoption("--fuzz-tcp-frames", type=int, default=2_000, help="damaged frames over TCP")
     parser.addoption("--fuzz-stalled", type=int, default=200, help="connections that stall")
-    parser.addoption("--fuzz-seed", type=int, default=1, help="what the damage comes from")
+    parser.addoption("--fuzz-seed", type=int, default=1, help="seed of the damage")
     parser.addoption("--corruptions", type=int, default=200, help="damages to files")
-    parser.addoption("--corruption-seed", type=int, default=1, help="what they come from")
+    parser.addoption("--corruption-seed", type=int, default=1, help="seed of the corruptions")
     parser.addoption("--endurance-rounds", type=int, default=3, help="kills of one broker")
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
     parser.addoption(

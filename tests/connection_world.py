@@ -42,7 +42,7 @@ class FakeFile:
 
 
 class FakeSlice(LogSlice):
-    """Only what a connection asks of a slice."""
+    """The part of a slice that a connection uses."""
 
     def __init__(self, data: bytes, position: int = 0, size: int | None = None) -> None:
         self.file = FakeFile.of(data)  # type: ignore[assignment]
@@ -97,7 +97,7 @@ class FakeWorld:
         self.cold: set[int] = set()
         """Pages of the only file that are not in the page cache."""
         self.marked: set[int] = set()
-        """Those whose first reader has the kernel read ahead."""
+        """Pages whose first reader makes the kernel read ahead."""
         self.probes: list[tuple[int, int]] = []
         self.offloaded: list[Any] = []
         self.soon: deque[Callable[[], object]] = deque()
@@ -229,7 +229,7 @@ class FakeJob:
 
 
 class Sink:
-    """Keeps what it is given; answers at once unless told to wait."""
+    """Keeps the requests, and answers at once unless `wait` is set."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -249,7 +249,7 @@ class Sink:
         self, connection: Connection, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
         if self.violate:
-            raise ProtocolViolation("as told")
+            raise ProtocolViolation("planted")
         request = bytes(view[start:end])
         self.requests.append(request)
         if self.at_once:
@@ -321,9 +321,9 @@ def connect(
 
 
 class CrowdedLoop:
-    """Connections that share turns; a turn runs what is due, then each socket that is ready.
+    """Connections that share turns; a turn runs due callbacks, then each ready socket.
 
-    Time passes only by what a `WorkingSink` takes.
+    Only the work of a `WorkingSink` takes time.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Every I/O call of a workload as a crash point: what is found after a kill or a power failure.
+"""Every I/O call of a workload as a crash point, followed by a kill or a power failure.
 
 A workload is a random history by seed, run once. Before each of its calls that change or sync
-something, copies are taken of the disk as a kill, a power failure, and one that keeps some of what
-was not synced would leave it; each is started from and compared with the history so far.
+something, the disk is copied as three crashes would leave it: a kill, a power failure, and a power
+failure that keeps some unsynced data. A start from each copy is compared with the history so far.
 """
 
 from __future__ import annotations

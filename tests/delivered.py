@@ -8,7 +8,7 @@ import confluent_kafka
 
 
 class Delivered(NamedTuple):
-    """A record that a broker delivered; one without a value is an error of the test."""
+    """A delivered record. A null value is an error of the test."""
 
     partition: int
     offset: int

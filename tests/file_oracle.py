@@ -37,7 +37,7 @@ def check_data_folder(path: Path, *, compacted: bool = False) -> dict[str, str]:
     if compacted:
         complaints = [line for line in complaints if not _tells_of_gaps(line)]
     found, more = _read_others(path)
-    if compacted:  # a snapshot may tell of a producer's batch that is no longer its last
+    if compacted:  # a snapshot may contain a batch that is no longer the last of its producer
         more = [line for line in more if ".snapshot has [" not in line]
     complaints.extend(more)
     assert not complaints, "\n".join(complaints)
@@ -61,7 +61,7 @@ def dump(files: list[Path], *options: str) -> tuple[str, list[str]]:
 
 
 def _without_first_offsets(lines: list[str]) -> list[str]:
-    """Drops what the tool says of every segment that does not begin at 0.
+    """Drop the tool's complaint about every segment that does not begin at 0.
 
     Iterating deeply it starts each file at offset -1, so the segment's own base follows that.
     """
@@ -79,7 +79,7 @@ def _without_first_offsets(lines: list[str]) -> list[str]:
 
 
 def _dump(files: list[Path]) -> list[str]:
-    """The tool always exits with 0: what it thinks is in what it prints."""
+    """Return the tool's complaints from its output; it always exits with 0."""
     output, complaints = "", []
     for some in _shares(files):
         printed, own = dump(some, "--deep-iteration")

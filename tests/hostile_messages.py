@@ -1,6 +1,6 @@
-"""Where a message says how much is to follow, found from its declaration; to be lied to there.
+"""The lengths and counts of a message, found from its declaration, with wrong values for each.
 
-The bytes before each such place are those of the smallest message that reaches it: one element in
+The bytes before each place are the smallest message that reaches it: one element in
 each array around it, everything else empty or null. They are written here from the layouts in
 `lakelog.wire.primitives`, by nothing that the codec is made of.
 """
@@ -40,7 +40,7 @@ class Place:
         return self.before + struct.pack(">h" if self.kind == "string" else ">i", number)
 
     def lies(self, left: int) -> Iterator[bytes]:
-        """What is impossible before `left` more bytes: too much, negative, just too much."""
+        """Yield impossible values before `left` more bytes: too large, negative, just too large."""
         rest = bytes(left)
         if self.kind == "string" and not self.flexible:
             numbers = [(1 << 15) - 1, -2, left + 1]

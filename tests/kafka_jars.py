@@ -61,6 +61,6 @@ def java_command(
 ) -> list[str]:
     """A command line that runs a class of the jars, or a single Java source file against them.
 
-    `options` are those of Java; what is to run fast, and not only to start fast, has its own.
+    `options` are for Java. By default it starts fast; pass options to make it run fast.
     """
     return [require("java"), *options, "-cp", class_path(name), str(main), *arguments]

@@ -1,7 +1,7 @@
 """A real Apache Kafka 4.3.1: broker and controller in one Java process on loopback.
 
-Settings are Kafka's defaults but for what one node needs. It is the oracle for how requests are
-answered; tests/kafka_jars.py says where the jars come from.
+Settings are Kafka's defaults, except for a cluster of one node. It is the oracle for responses;
+tests/kafka_jars.py says where the jars come from.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class KafkaProcess:
 
 
 def _free_port() -> int:
-    """Below those that the system gives out by itself, so that none is taken before Kafka binds it.
+    """Return ports below the ephemeral range, so that no other process gets one before Kafka does.
 
-    Not by `random`, which begins alike in every process that runs tests.
+    They do not come from `random`, which has the same seed in every process that runs tests.
     """
     while True:
         port = 20_000 + secrets.randbelow(12_000)

@@ -1,4 +1,4 @@
-"""Batches whose header and checksum are right, and whose records are not what the header says."""
+"""Batches whose header and checksum are right, but whose records contradict the header."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CRC_START = 21
 
 @dataclass(frozen=True)
 class Poison:
-    """`content` is what the records of the batch are before they are compressed."""
+    """`content` is the uncompressed form of the batch's records."""
 
     name: str
     content: bytes
@@ -34,7 +34,7 @@ def sealed(
     time_ms: int = NOW,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A batch of what follows the header as it is, with a checksum that fits."""
+    """Return a batch of a header and this payload, with a valid checksum."""
     batch = bytearray(HEADER_SIZE)
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(payload)
     fields = (codec, count - 1, time_ms, max_timestamp, *producer, count)
@@ -110,7 +110,7 @@ ODD = (
 
 
 def garbage() -> Iterator[tuple[str, bytearray]]:
-    """What no codec can decompress, by its codec's name."""
+    """Data that cannot be decompressed, by the name of the codec."""
     for codec in Codec:
         yield f"{codec.name.lower()} garbage", sealed(b"\x99garbage" * 9, codec, 2)
         if codec:

@@ -1,12 +1,12 @@
 """The file system calls of a real disk, and the disk that a power failure would leave after them.
 
 The functions of `os` are wrapped, below everything of the product, and each call on a file below
-one folder is noted. `after_power_failure` plays the calls on a `MemoryDisk`, which keeps of them
-what was synced and no more. As a program it runs `lakelog` with its calls recorded:
+one folder is noted. `after_power_failure` replays the calls on a `MemoryDisk`, which keeps only
+synced data. As a program it runs `lakelog` with its calls recorded:
 
     python tests/recorded_disk.py TRACE FOLDER serve --data FOLDER ...
 
-What other programs and SQLite write is not seen.
+Writes of other programs and of SQLite are not recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Call = tuple[Any, ...]
 
 
 class Recorder:
-    """Calls on what is below `folder`, in the order of their ends. `keep` takes each at once."""
+    """Calls on files below `folder`, in the order of their ends. `keep` gets each call at once."""
 
     def __init__(self, folder: Path, keep: Callable[[Call], object]) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class Recorder:
         self._open: set[int] = set()
 
     def install(self, replace: Callable[[str, Any], object]) -> None:
-        """`replace` takes the name of a function of `os` and what is to stand there."""
+        """Wrap the functions of `os`: `replace` gets the name of a function and its wrapper."""
         for names, note in (
             (("open",), self._opened),
             (("close",), self._closed),
@@ -64,7 +64,7 @@ class Recorder:
         return recorded
 
     def _path(self, path: Any, dir_fd: int | None = None) -> Path | None:
-        """None for what is elsewhere."""
+        """Return the path below `folder`, or None for other files."""
         base = Path.cwd() if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").readlink()
         found = base / os.fsdecode(path)
         return found if found == self._folder or self._folder in found.parents else None
@@ -124,7 +124,7 @@ class Recorder:
 
 
 class _Replay:
-    """Descriptors of folders are paths, those of files are open files."""
+    """Descriptors of folders map to paths, descriptors of files to open files."""
 
     def __init__(self, folder: Path) -> None:
         self.disk = MemoryDisk(ManualClock())
@@ -180,7 +180,7 @@ class _Replay:
 
 
 def after_power_failure(folder: Path, calls: list[Call]) -> MemoryDisk:
-    """What is durable after these calls, from the making of `folder` on; the rest is lost."""
+    """Return the disk after a power failure: only data synced since the creation of `folder`."""
     replay = _Replay(folder)
     for call in calls:
         replay.play(call)

@@ -24,7 +24,7 @@ from storage_kit import ManualClock
 
 
 class FakeSocket:
-    """Sockets and net in one: what is sent is kept, files as their bytes."""
+    """Socket and net in one; it keeps the sent bytes, also of files."""
 
     MSG_MORE = 0
     sends_files = True

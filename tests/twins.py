@@ -54,7 +54,7 @@ class Twins:
         self.earlier.append(present)
 
     def take_answer(self) -> bytes:
-        """What has come on the present connections without being asked for, or comes soon."""
+        """Return the responses of waiting requests, after trying them once more."""
         for broker in self.both:
             broker.server.broker.purgatory._try_some()
         quick, plain = (broker.take_answer() for broker in self.both)
@@ -138,7 +138,7 @@ class Client:
         committed: bool = False,
         max_wait_ms: int = 0,
     ) -> bytes:
-        """Without an offset, of what the session has."""
+        """Return a Fetch request; without an offset, for the partitions of the session."""
         entry = FetchPartition(partition=0, fetch_offset=offset or 0, partition_max_bytes=max_bytes)
         topic = FetchTopic(topic="orders", topic_id=self.twins.topic_id, partitions=[entry])
         session_id, epoch = self.session
@@ -155,7 +155,7 @@ class Client:
         )
 
     def consume(self, frame: bytes) -> FetchResponse:
-        """Asks, and goes on in the session that the response names."""
+        """Send a Fetch request, and continue in the session that the response names."""
         answer = self.twins.ask(frame)
         if not answer:
             return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,4 +1,4 @@
-"""A client of single frames, for what no library would send or would hide.
+"""A client of single frames, for requests that no library sends and responses that it hides.
 
 It encodes by `lakelog.wire`, which the oracle tests compare with Apache Kafka's own classes.
 """
@@ -33,7 +33,7 @@ FOREVER_MS = 600_000
 FETCH_VERSION = 12
 PRODUCE_VERSION = 12
 RECENTLY_MS = int(time.time() * 1000) - 3_600_000
-"""Old enough to be told from now, and too new for retention."""
+"""Old enough to differ from the current time, and too new for retention."""
 
 
 def host_and_port(bootstrap: str) -> tuple[str, int]:
@@ -71,7 +71,7 @@ class WireClient:
         self.socket.sendall(data)
 
     def receive_frame(self) -> bytes:
-        """What follows the size. `EOFError` if the broker closes the connection instead."""
+        """Return a frame without its size. Raises `EOFError` if the connection ends."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def receive(self, api: Api, version: int) -> tuple[int, Any]:

@@ -1,7 +1,7 @@
 """`python -m mutants`: draws mutants by a seed, judges them, and reports the survivors.
 
-The exit status is 1 if a survivor is not explained in `equivalents.toml`. What was judged is kept
-in `build/mutants/verdicts.jsonl`; a run that was interrupted goes on from there.
+The exit status is 1 if a survivor is not explained in `equivalents.toml`. The verdicts are kept
+in `build/mutants/verdicts.jsonl`; an interrupted run continues from there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which functions of the product each test calls, and how long it takes.
 
 The notes are kept with the hash of the test's file: only tests of changed files are run again.
-What a test finds done already, in a fixture or a cache that it shares, it is not seen to call.
+A test is not charged with calls that a shared fixture or cache has made before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Calls:
             self.reload()
 
     def reload(self) -> None:
-        """Reads what a fork has written."""
+        """Read the notes of a fork."""
         found = json.loads(self._file.read_text())
         self._known = {name: (digest, Note(*note)) for name, (digest, note) in found.items()}
 

@@ -1,7 +1,7 @@
-"""Single-place changes of a module's source that alter what it does.
+"""Single-place changes of a module's source that alter its behaviour.
 
-Only the bodies of functions change. Left alone: assertions, annotations, default values, what is
-logged, and the constants of a module, most of which are sizes that any value would serve.
+Only the bodies of functions change. Assertions, annotations, default values, log calls and the
+constants of a module stay: most constants are sizes that work with any value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Mutant(NamedTuple):
     was: str
     became: str
     nth: int
-    """Which one of those that are alike in the function, from 0."""
+    """Index among equal places of the function, from 0."""
     line: int
     edit: Edit
 
@@ -138,7 +138,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Raise(self, node: ast.Raise) -> None:
         return
 
-    # What is changed
+    # Changed
 
     def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value.value if isinstance(node.value, ast.Await) else node.value

@@ -1,4 +1,4 @@
-"""Which tests to run for a mutant: those that call its function, the nearest and quickest first."""
+"""The tests for a mutant: callers of its function, the nearest and quickest first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def modules(root: Path) -> list[Path]:
 
 
 def tests_for(mutant: Mutant, notes: Mapping[str, Note], total_s: float = math.inf) -> list[str]:
-    """Names of tests, in the order to run them in; those that together take `total_s`."""
+    """Return names of tests in the order to run them, which together take up to `total_s`."""
     inside = Path(mutant.path).relative_to(_SOURCES)
     key = key_of(inside.as_posix(), mutant.function)
     mirror = f"tests/unit/{inside.parent.as_posix()}/test_{inside.stem}"
@@ -56,5 +56,5 @@ def tests_for(mutant: Mutant, notes: Mapping[str, Note], total_s: float = math.i
 
 
 def limit_s(note: Note) -> float:
-    """How long a test may take before the mutant counts as killed: many times what it took."""
+    """Return the time after which the mutant counts as killed: many times the noted duration."""
     return _GRACE_S + _SLOWER * note.seconds

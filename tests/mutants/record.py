@@ -1,4 +1,4 @@
-"""What is known of survivors, and the page that records a run."""
+"""Explanations of survivors, and the page that records a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explained(mutant: Mutant) -> str:
 
 
 def write_page(page: Path, verdicts: list[Verdict], count: int, seed: int) -> None:
-    """Replaces what stands in the page below its mark."""
+    """Replace the text of the page below its mark."""
     head, mark, _ = page.read_text().partition("<!-- the last run -->\n")
     assert mark, f"{page} has no mark to write below"
     page.write_text(head + mark + "\n".join(_lines(verdicts, count, seed)) + "\n")

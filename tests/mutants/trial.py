@@ -2,7 +2,7 @@
 
 A fork replaces the code of the mutant's function in memory, and runs the tests that call it up to
 the first failure. The sources on disk do not change, and no fork sees the mutant of another one.
-What a module computed from the function at its import keeps its value.
+Values that a module computed with the function at its import stay.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Fork(NamedTuple):
     tests: int
     begin: float
     failed: IO[str]
-    """What the fork writes the name of the failed test to."""
+    """The file for the name of the failed test, which the fork writes."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Awaiting the end of a process that is nobody's child here."""
+"""Awaiting the end of a process that is not a child of this one."""
 
 from __future__ import annotations
 

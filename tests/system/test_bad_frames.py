@@ -139,7 +139,9 @@ def _expect_closed(bystander: Bystander, frame: bytes) -> None:
 
 @pytest.mark.usefixtures("lakelog_only")
 @pytest.mark.parametrize("kind", STRICTLY_BAD_FRAMES)
-def test_what_other_brokers_overlook(bystander: Bystander, kind: str) -> None:
+def test_a_frame_that_other_brokers_accept_closes_its_connection(
+    bystander: Bystander, kind: str
+) -> None:
     _expect_closed(bystander, STRICTLY_BAD_FRAMES[kind])
 
 

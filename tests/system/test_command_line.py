@@ -1,4 +1,4 @@
-"""The `lakelog` command as a user runs it: what it prints where, and its exit status."""
+"""The `lakelog` command as a user runs it: its output on each stream, and its exit status."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_where_consuming_begins(shell: Shell, topic: str) -> None:
     assert shell.refusal("consume", topic, "-p", "7")[:2] == (3, "LL0104")
 
 
-def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
+def test_a_group_continues_at_its_committed_offset(shell: Shell, topic: str) -> None:
     group = topic
     shell.out("produce", topic, given=b"0\n1\n2\n3\n4\n")
     words = ("consume", topic, "-g", group, "-o", "start")
@@ -358,7 +358,7 @@ def test_a_reader_that_goes_away_is_a_clean_end(shell: Shell, topic: str) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, b"line\n", b"")
 
 
-def test_nobody_listens() -> None:
+def test_an_unreachable_broker_is_an_error_with_a_hint() -> None:
     nobody = Shell("127.0.0.1:1")
     refused = nobody.refusal("topic", "list", "--timeout", "100ms")
     assert refused[:2] == (5, "LL0301")

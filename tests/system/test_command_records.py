@@ -31,7 +31,7 @@ def content(row: dict[str, Any]) -> tuple[Any, ...]:
 def test_a_copy_between_topics_of_other_sizes(
     shell: Shell, unused: str, there: int, here: int
 ) -> None:
-    """The pipe of docs/cli.md, word by word but for the topics' names."""
+    """Run the pipe of docs/cli.md, with other names of topics."""
     source, copy = f"{unused}-a", f"{unused}-b"
     shell.out("topic", "create", source, "--partitions", str(there))
     shell.out("topic", "create", copy, "--partitions", str(here))

@@ -116,7 +116,7 @@ def test_a_torn_write_is_cut(broker: BrokerProcess) -> None:
         _check_intact(client)
 
 
-def test_damaged_indexes_are_built_anew(broker: BrokerProcess) -> None:
+def test_damaged_indexes_are_rebuilt(broker: BrokerProcess) -> None:
     for index in range(6):
         path = (broker.data / f"indexed-{index}" / f"{0:020}").with_suffix(
             ".index" if index < 3 else ".timeindex"
@@ -144,7 +144,7 @@ def test_a_log_that_is_gone_is_not_an_empty_log(broker: BrokerProcess) -> None:
         _check_intact(client)
 
 
-def test_a_consumer_is_not_given_what_was_damaged_while_the_broker_was_down(
+def test_a_consumer_gets_no_records_damaged_while_the_broker_was_down(
     tmp_path: Path,
 ) -> None:
     """In a sealed segment, which no start reads. The consumer itself checks nothing."""

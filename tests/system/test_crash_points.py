@@ -12,7 +12,7 @@ from crash_points import OPERATIONS, workloads
 PAIRS_MIN = 2_000
 
 
-def test_whatever_the_call_a_start_finds_what_was_promised(
+def test_a_start_after_a_crash_at_any_call_finds_the_promised_records(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="lakelog")

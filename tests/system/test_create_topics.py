@@ -16,7 +16,7 @@ from wire_client import WireClient
 
 
 @pytest.mark.usefixtures("lakelog_only")
-def test_what_is_said_twice_of_a_topic_must_agree(wire: WireClient, unused: str) -> None:
+def test_duplicate_settings_of_a_topic_are_refused(wire: WireClient, unused: str) -> None:
     """Apache Kafka takes the last of two values, and refuses two assignments of a partition."""
     configs = [CreatableTopicConfig(name="retention.ms", value=value) for value in ("5", "6")]
     replicas = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1]) for _ in range(2)]

@@ -113,7 +113,7 @@ def test_what_does_not_let_records_be_deleted(wire: WireClient) -> None:
 
 
 def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
-    """KIP-360, KAFKA-7190, Redpanda #22670: an empty log still knows who wrote to it."""
+    """KIP-360, KAFKA-7190, Redpanda #22670: an empty log still knows its producers."""
     with WireClient(broker.bootstrap) as wire:
         create_topic(wire, "emptied")
         producer_id = new_producer_id(wire)
@@ -178,7 +178,7 @@ def test_other_clients_delete_records(broker: BrokerProcess) -> None:
     assert (row["log_start_offset"], row["log_end_offset"], row["deleted"]) == (8, 10, 2)
 
 
-def test_what_was_deleted_stays_deleted_after_a_kill(broker: BrokerProcess) -> None:
+def test_deleted_records_stay_deleted_after_a_kill(broker: BrokerProcess) -> None:
     """Five times: the kill comes right after the answer."""
     with WireClient(broker.bootstrap) as wire:
         for topic in ("first", "second"):

@@ -83,7 +83,7 @@ def test_no_partition_needs_an_election(wire: WireClient, topic: str) -> None:
         assert (response.error_code, response.replica_election_results) == (0, [])
 
 
-def test_what_can_be_configured_is_listed(wire: WireClient, topic: str) -> None:
+def test_describe_configs_lists_every_topic_setting(wire: WireClient, topic: str) -> None:
     (node,) = described(wire, topic).partitions[0].replica_nodes
     every = wire.call(ListConfigResourcesRequest(), 1)
     found = {(entry.resource_type, entry.resource_name) for entry in every.config_resources}

@@ -1,4 +1,4 @@
-"""Descriptors run out: nothing goes offline, and all goes on when there are some again."""
+"""Descriptors run out: no log goes offline, and work continues once some are free again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SmallBroker(BrokerProcess):
 
     @contextlib.contextmanager
     def without_descriptors(self) -> Iterator[None]:
-        """The process has what it has open, and cannot open anything."""
+        """Keep the open descriptors of the process, and let it open no more."""
         limits = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
         try:

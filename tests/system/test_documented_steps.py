@@ -105,7 +105,7 @@ def test_first_steps_of_the_help_and_of_dev(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The working directory of a reader of the page, with what the examples name."""
+    """The working directory of a reader of the page, with the files of the examples."""
     (tmp_path / "access.log").write_text("GET /\n" * 100)
     lines = [json.dumps({"id": number, "region": "eu"}) for number in range(200)]
     (tmp_path / "orders.jsonl").write_text("\n".join(lines))
@@ -138,7 +138,7 @@ def test_the_examples_of_the_command_page(
 
 
 def prepare(bootstrap: str) -> None:
-    """What the page takes for granted: a topic of its first example, a transactional id."""
+    """Make the state that the page assumes: a topic of its first example, a transactional id."""
     with closing(OwnAdmin(bootstrap)) as admin:
         admin.create_topic("demo", 3)
     with TransactionalProducer(bootstrap, "billing-1") as producer, producer.transaction():

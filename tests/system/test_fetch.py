@@ -249,10 +249,10 @@ def test_produced_while_a_session_waits(wire: WireClient, session: Session, boot
     assert session.partitions(response) == {1: [(0, 0)]}
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_one_before(
+def test_a_repeated_fetch_by_name_reads_the_recreated_topic(
     wire: WireClient, bootstrap: str, topic: str
 ) -> None:
-    """By one who asks by name, again and again, and is known by then (KAFKA-12257)."""
+    """KAFKA-12257: the connection has learned the request before the topic is recreated."""
     delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000)
     with WireClient(bootstrap) as other:
         for number in range(3):

@@ -71,7 +71,7 @@ def produce_to_all(client: WireClient) -> set[int]:
 
 
 def run(broker: BrokerProcess, *arguments: str, given: bytes = b"") -> tuple[int, str]:
-    """Exit status of a command with `--timeout 2s`, and what it wrote to stderr."""
+    """Return exit status and stderr of a command with `--timeout 2s`."""
     command = [LAKELOG, *arguments, "-b", broker.bootstrap, "--timeout", "2s"]
     done = subprocess.run(
         command, input=given, capture_output=True, timeout=PATIENCE_S, check=False
@@ -82,7 +82,7 @@ def run(broker: BrokerProcess, *arguments: str, given: bytes = b"") -> tuple[int
 
 
 def commit(broker: BrokerProcess, offset: int, timeout_s: float) -> int:
-    """Commits an offset as somebody outside the group does; the offset that the group then has."""
+    """Commit an offset without being a member; return the group's offset after that."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
     place = TopicPartition(TOPIC, 0, offset)
     try:

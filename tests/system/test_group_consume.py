@@ -1,4 +1,4 @@
-"""`lakelog consume -g`: across rebalances and ends of every kind, what was printed is committed."""
+"""`lakelog consume -g` commits all printed records, across rebalances and any end of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PARTITIONS = 4
 
 
 class Member:
-    """A member that is a process, and what it has printed."""
+    """A member that is a process, and its output."""
 
     def __init__(self, shell: Shell, folder: Path, group: str, topic: str) -> None:
         self.out, self.err = folder / "out", folder / "err"
@@ -150,7 +150,7 @@ def _other(bootstrap: str, topic: str, protocol: str) -> AnyConsumer:
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_commits_what_was_printed(
+def test_a_signal_commits_the_printed_records(
     shell: Shell, topic: str, tmp_path: Path, by: signal.Signals
 ) -> None:
     shell.out("produce", topic, given=b"0\n1\n2\n")
@@ -214,7 +214,7 @@ def test_records_that_are_left_are_read_after_retention_has_passed_the_group(
     assert f"{topic}-0: offset 2 is not in the log; reading continues at 5" in done.stderr.decode()
 
 
-def test_a_member_started_again_does_not_skip_what_came_meanwhile(
+def test_a_restarted_member_does_not_skip_records_produced_meanwhile(
     shell: Shell, topic: str, tmp_path: Path
 ) -> None:
     """The end where it began is committed, although it printed nothing."""

@@ -1,4 +1,4 @@
-"""What is done to `__consumer_offsets` itself must not cost the groups what they committed."""
+"""Requests for `__consumer_offsets` itself must not lose committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_another_number_of_partitions_in_the_settings_hides_no_group(
 
 
 def test_an_offset_may_be_kept_until_the_end_of_time(broker: BrokerProcess) -> None:
-    """Now and the longest retention together pass what the record's field can hold."""
+    """The sum of the current time and the longest retention overflows the field of the record."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=70)
     request = OffsetCommitRequest(
         group_id=GROUPS[0],
@@ -111,7 +111,7 @@ def test_its_partitions_cannot_be_added_to(broker: BrokerProcess) -> None:
 
 
 def test_a_client_may_make_it_with_another_number_of_partitions(tmp_path: Path) -> None:
-    """What it leaves out is as configured, so that retention takes nothing from the groups."""
+    """Settings absent from the request are the configured ones, so retention loses no offsets."""
     with BrokerProcess(tmp_path / "data") as broker:
         with WireClient(broker.bootstrap) as wire:
             topic = CreatableTopic(name=OFFSETS, num_partitions=3, replication_factor=-1)
@@ -129,7 +129,9 @@ def test_a_client_may_make_it_with_another_number_of_partitions(tmp_path: Path) 
             assert committed(wire) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_told_after_its_deletion_is_what_a_restart_finds(broker: BrokerProcess) -> None:
+def test_offsets_after_the_deletion_of_the_topic_equal_those_after_a_restart(
+    broker: BrokerProcess,
+) -> None:
     with WireClient(broker.bootstrap) as wire:
         request = DeleteTopicsRequest(topic_names=[OFFSETS], timeout_ms=10_000)
         assert wire.call(request, 4).responses[0].error_code == 0

@@ -1,4 +1,4 @@
-"""SIGKILL while clients work, then a restart: what was acknowledged is there."""
+"""SIGKILL while clients work, then a restart: acknowledged records survive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator finds in the log of a broker afterwards."""
+"""The lines in the log of a broker, as an operator reads them afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer that has read what a crash then took: it must not skip what comes in its place."""
+"""A consumer that has read records lost in a crash must not skip their replacements."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def test_where_an_epoch_ended_is_asked_of_the_leader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_a_fetch_that_tells_its_last_epoch_is_told_where_the_log_parts(
+def test_a_fetch_with_its_last_epoch_gets_the_offset_of_divergence(
     tmp_path: Path, isolation: int
 ) -> None:
-    """At once, though it could wait, in a fetch session again and again, and only until then."""
+    """At once, even if it could wait; repeatedly in a fetch session, until the client truncates."""
     with BrokerProcess(tmp_path / "data") as broker:
         with WireClient(broker.bootstrap) as wire:
             create_topic(wire, "t")
@@ -209,7 +209,9 @@ def test_committed_offsets_know_their_epoch(broker: BrokerProcess) -> None:
         assert seen == new
 
 
-def test_a_consumer_that_began_at_the_end_gets_what_comes_below_it(broker: BrokerProcess) -> None:
+def test_a_consumer_that_began_at_the_end_gets_new_records_below_that_offset(
+    broker: BrokerProcess,
+) -> None:
     with Consumer(broker.bootstrap, auto_offset_reset="latest") as consumer:
         consumer.assign([("t", 0)])
         assert consumer.position(("t", 0)) == 10

@@ -1,4 +1,4 @@
-"""What the HTTP endpoint says of traffic whose facts are known."""
+"""The HTTP endpoint reports known traffic correctly."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def endpoint(broker: BrokerProcess) -> Endpoint:
 
 
 class Traffic(NamedTuple):
-    """What came of the records, one by one to partition 1 of `orders`."""
+    """Results of records sent one by one to partition 1 of `orders`."""
 
     consumer: Consumer
     counted: float
@@ -169,7 +169,9 @@ def test_requests_records_bytes_and_sizes(
     assert fsyncs is not None and fsyncs > 0
 
 
-def test_lag_by_our_names_and_by_those_of_others(traffic: Traffic, endpoint: Endpoint) -> None:
+def test_lag_is_exported_by_own_names_and_by_names_of_other_exporters(
+    traffic: Traffic, endpoint: Endpoint
+) -> None:
     behind = RECORDS - READ
     value = endpoint.value
     assert value("lakelog_group_lag_records", group="readers", topic="orders") == behind

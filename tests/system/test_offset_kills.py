@@ -76,7 +76,7 @@ def state(broker: BrokerProcess, groups: list[str]) -> dict[str, list[int]]:
 
 
 def test_kip_211_a_kill_while_offsets_expire(broker: BrokerProcess) -> None:
-    """KoP #303: -1 is the broker's own retention. What has expired does not come back."""
+    """KoP #303: -1 is the broker's own retention. Expired offsets do not come back."""
     rng = random.Random(7)
     groups = [f"g{number}" for number in range(9)]
     with WireClient(broker.bootstrap) as wire:
@@ -104,7 +104,7 @@ def test_kip_211_a_kill_while_offsets_expire(broker: BrokerProcess) -> None:
     assert state(broker, groups) == expected
 
 
-def test_offsets_are_not_told_before_all_are_loaded(broker: BrokerProcess) -> None:
+def test_offsets_are_not_returned_before_all_are_loaded(broker: BrokerProcess) -> None:
     """COORDINATOR_LOAD_IN_PROGRESS (14), never -1, which would send a consumer to the start."""
     rounds = 200
     with WireClient(broker.bootstrap) as wire:

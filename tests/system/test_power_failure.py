@@ -1,7 +1,7 @@
-"""A power failure under a real broker: only what it has really synced is left.
+"""A power failure under a real broker: only synced data survives.
 
-Its calls to the operating system are recorded, up to a SIGKILL right after the last answer, and
-played on a disk that forgets what was not synced. The next broker starts on what that disk kept.
+Its calls to the operating system are recorded, up to a SIGKILL right after the last response, and
+replayed on a disk that drops unsynced data. The next broker starts on the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RecordedBroker(BrokerProcess):
 
 
 def left_by(broker: RecordedBroker) -> Path:
-    """A data folder with what a power failure would have left of the broker's."""
+    """Return a data folder with the files that survive a power failure of the broker."""
     disk = after_power_failure(broker.data, read_calls(broker.trace))
     folder = broker.data.with_name("left")
     for path in disk.files():
@@ -53,7 +53,7 @@ def left_by(broker: RecordedBroker) -> Path:
 
 
 def write(bootstrap: str) -> None:
-    """Two transactions that are committed, one that is aborted, and records without one."""
+    """Write two committed transactions, an aborted one, and records outside of transactions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(TOPIC, 1, 1, config={"internal.segment.bytes": "3000"})
     admin.create_topics([topic])[TOPIC].result(TIMEOUT_S)

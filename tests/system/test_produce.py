@@ -160,7 +160,7 @@ def test_any_of_the_last_five_batches_sent_again_gets_its_offset(
 
 
 def test_a_gap_and_an_old_batch_are_out_of_order(producer: Producer) -> None:
-    """KIP-98: 45, since Kafka 4.4 also for what is older than the last five."""
+    """KIP-98: 45, since Kafka 4.4 also for batches older than the last five."""
     for i in range(6):
         producer.send(2 * i)
     assert producer.send(14)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -184,7 +184,7 @@ def test_a_new_epoch_begins_at_sequence_0(producer: Producer) -> None:
     assert producer.send(0) == (0, 2)
 
 
-def test_producers_are_told_apart(wire: WireClient, topic: str) -> None:
+def test_each_producer_has_its_own_sequence(wire: WireClient, topic: str) -> None:
     first, second = Producer(wire, topic), Producer(wire, topic)
     assert first.id != second.id
     assert [first.send(0), second.send(0), first.send(2)] == [(0, 0), (0, 2), (0, 4)]

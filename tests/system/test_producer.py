@@ -10,10 +10,10 @@ from broker_process import eventually
 from lakelog.client.producer import Producer
 
 
-def test_what_is_made_ready_while_the_thread_is_busy_is_sent(
+def test_a_batch_that_becomes_ready_while_the_thread_is_busy_is_sent(
     topic: str, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flush that falls between the thread's look at what is ready and its sleep."""
+    """A flush between the thread's check for ready batches and its sleep."""
     with Producer(bootstrap, linger_ms=600_000) as producer:
         producer.send(topic, b"first")
         producer.flush(120)

@@ -1,4 +1,4 @@
-"""A record that cannot be sent is its caller's problem and nobody else's."""
+"""A record that cannot be sent fails its caller only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_value_of_another_type_does_not_end_the_producer(
     with Producer(bootstrap, linger_ms=1) as producer:
         with pytest.raises(TypeError):
             producer.send(topic, partition=0, **record)
-        time.sleep(0.05)  # the thread looks at what is ready
+        time.sleep(0.05)  # the thread checks for ready batches
         assert producer.send(topic, b"good", partition=0).result(60).offset == 0
 
 

@@ -138,7 +138,7 @@ def test_a_waiting_fetch_is_answered_when_the_transaction_ends(
         assert (answered, last_offset(response.responses[0].partitions[0])) == (sent, 1)
 
 
-def test_offsets_are_told_up_to_the_last_stable_one(
+def test_list_offsets_ends_at_the_last_stable_offset(
     wire: WireClient, topic: str, producer: WireProducer
 ) -> None:
     produce(wire, topic, batch_of(b"plain", first_ms=RECENTLY_MS - 1000))
@@ -157,7 +157,7 @@ def test_offsets_are_told_up_to_the_last_stable_one(
 def test_a_hanging_transaction_is_found_and_aborted(
     wire: WireClient, topic: str, producer: WireProducer
 ) -> None:
-    """KIP-664: the marker comes from an administrator, who has learned id and epoch here."""
+    """KIP-664: an administrator writes the marker, with the id and the epoch described here."""
     producer = WireProducer(wire, producer.transactional_id)
     assert producer.epoch == 1
     producer.begin(topic, b"a")
@@ -187,7 +187,9 @@ def test_a_partition_never_added_takes_no_transactional_batch(
     producer.end(commit=False)
 
 
-def test_who_writes_must_be_told(wire: WireClient, topic: str, producer: WireProducer) -> None:
+def test_a_transactional_batch_needs_its_transactional_id(
+    wire: WireClient, topic: str, producer: WireProducer
+) -> None:
     """CVE-2018-1288: a transactional batch without its transactional id, within its transaction."""
     producer.begin(topic, b"a")
     forged = producer.request(topic, b"b")
@@ -324,7 +326,7 @@ def _kafka_python(bootstrap: str, topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("read", [_confluent, _kafka_python])
-def test_other_peoples_consumers_drop_what_was_aborted(
+def test_other_clients_drop_aborted_records(
     read: Callable[[str, str], list[bytes]],
     bootstrap: str,
     wire: WireClient,

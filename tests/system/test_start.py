@@ -117,7 +117,7 @@ def test_a_folder_of_another_node(data: Path) -> None:
     assert "node" in _refusal(BrokerProcess(data, arguments=("--node-id", "7")))
 
 
-def test_what_a_broker_stores_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_stored_files_are_accessible_to_their_user_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data) as broker, WireClient(broker.bootstrap) as client:
         create_topic(client, "secrets")

@@ -36,7 +36,7 @@ def _in_force(bootstrap: str, key: str) -> tuple[str | None, str]:
     return entry.value, entry.source.name
 
 
-def test_a_broker_that_nobody_can_reach_is_repaired(tmp_path: Path) -> None:
+def test_a_setting_that_makes_the_broker_unreachable_is_repaired(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         refused = _config("set", "--offline", str(broker.data), "--broker", "1", "--unset", "x")
         assert (refused.returncode, "LL0701" in refused.stderr) == (6, True), refused.stderr
@@ -74,7 +74,7 @@ def test_a_broker_that_nobody_can_reach_is_repaired(tmp_path: Path) -> None:
         assert _in_force(broker.bootstrap, "max.connections") == ("10000", "DEFAULT")
 
 
-def test_what_is_no_data_folder(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     done = _config("get", "--offline", str(tmp_path))
     assert (done.returncode, "LL0703" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []

@@ -119,7 +119,7 @@ def test_a_bad_setting_is_named_with_its_value() -> None:
         pass
 
 
-def test_a_port_in_use_and_one_that_is_none() -> None:
+def test_a_port_in_use_and_an_invalid_port_are_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (

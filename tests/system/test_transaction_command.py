@@ -104,7 +104,7 @@ def test_a_hanging_transaction_is_aborted(broker: BrokerProcess) -> None:
     assert read_all(broker.bootstrap, "orders", COMMITTED) == [b"held back"]
 
 
-def test_one_that_has_a_coordinator_is_left_to_it(broker: BrokerProcess) -> None:
+def test_abort_refuses_a_transaction_that_has_a_coordinator(broker: BrokerProcess) -> None:
     with TransactionalProducer(broker.bootstrap, "billing") as producer:
         producer.begin()
         producer.send("orders", b"open", partition=0).result(TIMEOUT_S)

@@ -69,7 +69,7 @@ def test_killed_as_soon_as_the_commit_is_acknowledged(broker: BrokerProcess) -> 
 
 
 def test_what_transactions_are_in_comes_back_as_it_was(broker: BrokerProcess) -> None:
-    """An ended one, an open one, one that never began: equal before and after."""
+    """An ended, an open, and an empty transaction are described alike before and after."""
     ended = TransactionalProducer(broker.bootstrap, "ended")
     with ended.transaction():
         ended.send("out", b"seen", partition=0)
@@ -125,7 +125,7 @@ def test_a_producer_keeps_its_id_over_a_kill_but_not_over_a_boot(broker: BrokerP
     assert begun_again(broker)[0] > producer_id
 
 
-def test_a_restored_copy_is_taken_for_what_a_power_failure_left(broker: BrokerProcess) -> None:
+def test_a_restored_copy_is_recovered_as_after_a_power_failure(broker: BrokerProcess) -> None:
     """It was made while the broker ran, on the same boot, and put where that had been."""
     producer_id, _ = begun_again(broker)
     copy = broker.data.with_name("copy")
