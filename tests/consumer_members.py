@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_world import World
+from group_setup import Setup
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from lakelog.protocol.consumer_group_heartbeat import (
@@ -30,7 +30,7 @@ Owned = dict[bytes, set[int]]
 class Consumer:
     """A client process of the consumer protocol."""
 
-    world: World
+    setup: Setup
     member_id: str
     topics: list[str] | None = field(default_factory=lambda: ["orders"])
     group: str = GROUP
@@ -66,7 +66,7 @@ class Consumer:
         )
         for name, value in changes.items():
             setattr(request, name, value)
-        return self.world.coordinator.consumer_group_heartbeat(
+        return self.setup.coordinator.consumer_group_heartbeat(
             request, version, "client", "/127.0.0.1"
         )
 
@@ -86,7 +86,7 @@ class Consumer:
         return response
 
     def of(self, topic: str = "orders") -> set[int]:
-        topic_id = self.world.topics.topics[topic][0]
+        topic_id = self.setup.topics.topics[topic][0]
         return self.owned.get(topic_id, set())
 
 
@@ -98,17 +98,17 @@ async def settle(*members: Consumer, rounds: int = 8) -> None:
             assert response.error_code == 0, response
 
 
-def group_of(world: World, group: str = GROUP) -> ConsumerGroup:
-    partition = world.coordinator.partition_for(group)
-    found = world.coordinator._host.shard(partition).state.consumer(group)
+def group_of(setup: Setup, group: str = GROUP) -> ConsumerGroup:
+    partition = setup.coordinator.partition_for(group)
+    found = setup.coordinator._host.shard(partition).state.consumer(group)
     assert found is not None
     return found
 
 
-def snapshot(world: World) -> dict[str, Any]:
+def snapshot(setup: Setup) -> dict[str, Any]:
     """Return the durable state of all consumer groups, for comparison."""
     groups: dict[str, Any] = {}
-    for shard in world.coordinator._host.active_shards():
+    for shard in setup.coordinator._host.active_shards():
         for group_id, group in shard.state.consumers.by_id.items():
             fields = dict(vars(group))
             del fields["refresh_due"]
@@ -116,9 +116,9 @@ def snapshot(world: World) -> dict[str, Any]:
     return groups
 
 
-async def describe(world: World, group: str = GROUP) -> DescribedGroup:
+async def describe(setup: Setup, group: str = GROUP) -> DescribedGroup:
     request = ConsumerGroupDescribeRequest(group_ids=[group])
-    response = await world.coordinator.admin.consumer_group_describe(request)
+    response = await setup.coordinator.admin.consumer_group_describe(request)
     described: DescribedGroup = response.groups[0]
     return described
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from consumer_members import Consumer, assigned, assignment, snapshot, subscription
 from coordinator_members import heartbeat, join, leave, sync
-from coordinator_world import World
+from group_setup import Setup
 from lakelog.assignors import ASSIGNORS, Member
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
@@ -50,7 +50,7 @@ class Client:
 
 @dataclass
 class Model:
-    world: World
+    setup: Setup
     random: random.Random
     clients: list[Client] = field(default_factory=list)
     epochs: tuple[int, int] = (0, 0)
@@ -153,7 +153,7 @@ class Model:
         consumer.owned = {}
         data = subscription(["orders", "clicks"])
         answer = await join(
-            self.world,
+            self.setup,
             consumer.member_id,
             instance_id=consumer.instance_id,
             protocols=(("range", data),),
@@ -165,11 +165,11 @@ class Model:
         if answer.error_code:
             return int(answer.error_code)
         shares = self.shares(answer) if answer.leader == answer.member_id else {}
-        synced = await sync(self.world, answer, shares, instance_id=consumer.instance_id)
+        synced = await sync(self.setup, answer, shares, instance_id=consumer.instance_id)
         if synced.error_code or not client.alive:
             return int(synced.error_code)
         client.joined = answer
-        topics = self.world.topics.topics
+        topics = self.setup.topics.topics
         given = assigned(synced.assignment) if synced.assignment else {}
         consumer.owned = {topics[name][0]: set(each) for name, each in given.items()}
         self.count("assigned")
@@ -184,13 +184,13 @@ class Model:
             )
             for each in answer.members
         ]
-        counts = {name: count for name, (_, count) in self.world.topics.topics.items()}
+        counts = {name: count for name, (_, count) in self.setup.topics.topics.items()}
         shares = ASSIGNORS["range"](members, counts)
         return {member_id: assignment(share) for member_id, share in shares.items()}
 
     async def beat(self, client: Client) -> int:
         instance_id = client.consumer.instance_id
-        return await heartbeat(self.world, client.joined, instance_id=instance_id)
+        return await heartbeat(self.setup, client.joined, instance_id=instance_id)
 
     def forget(self, client: Client) -> None:
         client.joined = None
@@ -207,7 +207,7 @@ class Model:
         consumer.owned = {}
         self.count("left")
         if client.is_classic:
-            await leave(self.world, (consumer.member_id, consumer.instance_id))
+            await leave(self.setup, (consumer.member_id, consumer.instance_id))
             return
         epoch = -1 if consumer.instance_id is None or self.random.random() < 0.3 else -2
         await consumer.ask(member_epoch=epoch, subscribed_topic_names=None, rebalance_timeout_ms=-1)
@@ -216,7 +216,7 @@ class Model:
 
     @property
     def group(self) -> ConsumerGroup | None:
-        shards = self.world.coordinator._host.active_shards()
+        shards = self.setup.coordinator._host.active_shards()
         return shards[0].state.consumer("readers") if shards else None
 
     def check(self) -> None:
@@ -252,11 +252,11 @@ class Model:
     # Restarts and steps
 
     async def restart(self) -> None:
-        settled = not self.world.log.in_flight and self.group is not None
-        before = snapshot(self.world) if settled else None
-        await self.world.restart()
+        settled = not self.setup.log.in_flight and self.group is not None
+        before = snapshot(self.setup) if settled else None
+        await self.setup.restart()
         if before is not None:
-            assert snapshot(self.world) == before, "memory differed from the log"
+            assert snapshot(self.setup) == before, "memory differed from the log"
         self.check()
         self.count("restarted")
 
@@ -282,15 +282,15 @@ class Model:
             client.consumer.topics = self.random.choice(([], ["orders"], ["orders", "clicks"]))
 
     def change_topics(self) -> None:
-        topic_id, count = self.world.topics.topics["orders"]
-        self.world.topics.topics["orders"] = (topic_id, count + 1)
-        self.world.coordinator.on_topics_changed({"orders"}, are_new=False)
+        topic_id, count = self.setup.topics.topics["orders"]
+        self.setup.topics.topics["orders"] = (topic_id, count + 1)
+        self.setup.coordinator.on_topics_changed({"orders"}, are_new=False)
 
     async def settle(self) -> None:
         """Stop all failures, with equal subscriptions: soon all partitions are assigned."""
         self.works = True
-        self.world.log.fate = lambda: "ok"
-        self.world.log.delay_s = lambda: 0.0
+        self.setup.log.fate = lambda: "ok"
+        self.setup.log.delay_s = lambda: 0.0
         for client in self.clients[:4]:
             if not client.alive:
                 self.start(client)
@@ -301,9 +301,9 @@ class Model:
             self.check()
         alive = [client.consumer for client in self.clients if client.alive]
         loads = sorted(sum(map(len, each.owned.values())) for each in alive)
-        topics = self.world.topics.topics
+        topics = self.setup.topics.topics
         assert sum(loads) == topics["orders"][1] + topics["clicks"][1], (
-            f"not all is read: {[(c, c.task) for c in self.clients]}, {snapshot(self.world)}"
+            f"not all is read: {[(c, c.task) for c in self.clients]}, {snapshot(self.setup)}"
         )
         assert loads[-1] - loads[0] <= 1, f"not shared fairly: {loads}"
         assert self.group is not None

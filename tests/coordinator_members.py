@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_world import World
+from group_setup import Setup
 from lakelog.coordinator.shard import Reply
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.join_group import (
@@ -33,7 +33,7 @@ GROUP = "readers"
 
 
 def join(
-    world: World,
+    setup: Setup,
     member_id: str = "",
     *,
     group: str = GROUP,
@@ -54,19 +54,19 @@ def join(
         protocol_type=protocol_type,
         protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
     )
-    return world.coordinator.join_group(request, version, client_id, "/127.0.0.1")
+    return setup.coordinator.join_group(request, version, client_id, "/127.0.0.1")
 
 
-async def new_id(world: World, **options: Any) -> str:
+async def new_id(setup: Setup, **options: Any) -> str:
     """Return the member id of the response to a first JoinGroup."""
-    response = await join(world, **options)
+    response = await join(setup, **options)
     assert response.error_code == 79, response
     member_id: str = response.member_id
     return member_id
 
 
 def sync(
-    world: World,
+    setup: Setup,
     joined: JoinGroupResponse,
     assignments: dict[str, bytes] | None = None,
     *,
@@ -88,11 +88,15 @@ def sync(
     )
     for name, value in changes.items():
         setattr(request, name, value)
-    return world.coordinator.sync_group(request, 5)
+    return setup.coordinator.sync_group(request, 5)
 
 
 async def heartbeat(
-    world: World, joined: JoinGroupResponse, *, group: str = GROUP, instance_id: str | None = None
+    setup: Setup,
+    joined: JoinGroupResponse,
+    *,
+    group: str = GROUP,
+    instance_id: str | None = None,
 ) -> int:
     request = HeartbeatRequest(
         group_id=group,
@@ -100,12 +104,12 @@ async def heartbeat(
         member_id=joined.member_id,
         group_instance_id=instance_id,
     )
-    code: int = (await world.coordinator.heartbeat(request, 4)).error_code
+    code: int = (await setup.coordinator.heartbeat(request, 4)).error_code
     return code
 
 
 async def leave(
-    world: World, *members: tuple[str, str | None], group: str = GROUP
+    setup: Setup, *members: tuple[str, str | None], group: str = GROUP
 ) -> LeaveGroupResponse:
     request = LeaveGroupRequest(
         group_id=group,
@@ -114,26 +118,26 @@ async def leave(
             for member_id, instance_id in members
         ],
     )
-    response: LeaveGroupResponse = await world.coordinator.leave_group(request, 5)
+    response: LeaveGroupResponse = await setup.coordinator.leave_group(request, 5)
     return response
 
 
 async def form(
-    world: World, count: int, *, group: str = GROUP, **options: Any
+    setup: Setup, count: int, *, group: str = GROUP, **options: Any
 ) -> list[JoinGroupResponse]:
     """Return a stable group of dynamic members; the first one leads."""
     options["group"] = group
-    first = await join(world, await new_id(world, **options), **options)
-    ids = [await new_id(world, **options) for _ in range(count - 1)]
+    first = await join(setup, await new_id(setup, **options), **options)
+    ids = [await new_id(setup, **options) for _ in range(count - 1)]
     if ids:
-        await sync(world, first, group=group)
-    waiting = [join(world, member_id, **options) for member_id in ids]
-    waiting.insert(0, join(world, first.member_id, **options))
+        await sync(setup, first, group=group)
+    waiting = [join(setup, member_id, **options) for member_id in ids]
+    waiting.insert(0, join(setup, first.member_id, **options))
     joined = [await reply for reply in waiting]
     joined.sort(key=lambda each: each.member_id != each.leader)
     given = {each.member_id: each.member_id.encode() for each in joined}
     syncs = [
-        sync(world, each, given if each is joined[0] else None, group=group) for each in joined
+        sync(setup, each, given if each is joined[0] else None, group=group) for each in joined
     ]
     for each, reply in zip(joined, syncs, strict=True):
         response = await reply
@@ -142,7 +146,7 @@ async def form(
 
 
 def commit(
-    world: World,
+    setup: Setup,
     offsets: dict[tuple[str, int], int],
     joined: JoinGroupResponse | None = None,
     *,
@@ -172,7 +176,7 @@ def commit(
     )
     for name, value in changes.items():
         setattr(request, name, value)
-    return world.coordinator.offset_commit(request, version)
+    return setup.coordinator.offset_commit(request, version)
 
 
 async def commit_codes(*arguments: Any, **options: Any) -> list[int]:
@@ -180,12 +184,12 @@ async def commit_codes(*arguments: Any, **options: Any) -> list[int]:
     return [each.error_code for topic in response.topics for each in topic.partitions]
 
 
-async def committed(world: World, group: str = GROUP) -> dict[tuple[str, int], int]:
+async def committed(setup: Setup, group: str = GROUP) -> dict[tuple[str, int], int]:
     """Return every committed offset of the group."""
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True
     )
-    answer = (await world.coordinator.offset_fetch(request, 9)).groups[0]
+    answer = (await setup.coordinator.offset_fetch(request, 9)).groups[0]
     assert answer.error_code == 0
     return {
         (topic.name, each.partition_index): each.committed_offset
@@ -194,7 +198,7 @@ async def committed(world: World, group: str = GROUP) -> dict[tuple[str, int], i
     }
 
 
-async def committed_one(world: World, topic: str, partition: int, group: str = GROUP) -> Any:
+async def committed_one(setup: Setup, topic: str, partition: int, group: str = GROUP) -> Any:
     request = OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(
@@ -203,5 +207,5 @@ async def committed_one(world: World, topic: str, partition: int, group: str = G
             )
         ]
     )
-    response = await world.coordinator.offset_fetch(request, 9)
+    response = await setup.coordinator.offset_fetch(request, 9)
     return response.groups[0].topics[0].partitions[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import transaction_world
+import transaction_setup
 from consumer_members import Consumer
 from coordinator_members import (
     commit_codes,
@@ -25,7 +25,7 @@ from coordinator_members import (
     new_id,
     sync,
 )
-from coordinator_world import FakeLog, World, in_world
+from group_setup import FakeLog, Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.shard import TransactionMarker
@@ -49,7 +49,7 @@ AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
 ORDERS = ("orders", 0)
 WIDE = 2000
 """Partitions of the topic `wide`."""
-Scenario = Callable[[World, str], Coroutine[Any, Any, None]]
+Scenario = Callable[[Setup, str], Coroutine[Any, Any, None]]
 
 
 class ForgetfulLog(FakeLog):
@@ -82,71 +82,71 @@ def wide_commit(group: str, metadata_size: int, partitions: int = WIDE) -> Offse
     )
 
 
-async def one_commit(world: World, name: str) -> None:
+async def one_commit(setup: Setup, name: str) -> None:
     for number in range(500):
-        assert await commit_codes(world, {ORDERS: 1000 + number}, group=f"{name}-{number}") == [0]
+        assert await commit_codes(setup, {ORDERS: 1000 + number}, group=f"{name}-{number}") == [0]
 
 
-async def wide_offsets(world: World, name: str) -> None:
-    await world.coordinator.offset_commit(wide_commit(name, 0), 9)
+async def wide_offsets(setup: Setup, name: str) -> None:
+    await setup.coordinator.offset_commit(wide_commit(name, 0), 9)
 
 
-async def wide_offsets_with_text(world: World, name: str) -> None:
-    await world.coordinator.offset_commit(wide_commit(name, 4096), 9)
+async def wide_offsets_with_text(setup: Setup, name: str) -> None:
+    await setup.coordinator.offset_commit(wide_commit(name, 4096), 9)
 
 
-async def large_joins(world: World, name: str) -> None:
+async def large_joins(setup: Setup, name: str) -> None:
     for number in range(20):
         protocols = (("range", bytes(200_000)), ("sticky", bytes(100_000)))
-        await join(world, group=f"{name}-{number}", version=3, protocols=protocols)
+        await join(setup, group=f"{name}-{number}", version=3, protocols=protocols)
 
 
-async def stable_groups(world: World, name: str) -> None:
+async def stable_groups(setup: Setup, name: str) -> None:
     for number in range(100):
-        await form(world, 2, group=f"{name}-{number}", client_id=f"client {number}" * 4)
+        await form(setup, 2, group=f"{name}-{number}", client_id=f"client {number}" * 4)
 
 
-async def large_assignments(world: World, name: str) -> None:
+async def large_assignments(setup: Setup, name: str) -> None:
     for number in range(20):
         group = f"{name}-{number}"
-        joined = await join(world, group=group, version=3)
-        await sync(world, joined, {joined.member_id: bytes(100_000)}, group=group)
+        joined = await join(setup, group=group, version=3)
+        await sync(setup, joined, {joined.member_id: bytes(100_000)}, group=group)
 
 
-async def static_members(world: World, name: str) -> None:
+async def static_members(setup: Setup, name: str) -> None:
     for number in range(30):
         instance_id = f"{name}-{number:020000}"
-        await join(world, group=f"{name}-{number}", instance_id=instance_id)
+        await join(setup, group=f"{name}-{number}", instance_id=instance_id)
 
 
-async def ids_given_out(world: World, name: str) -> None:
+async def ids_given_out(setup: Setup, name: str) -> None:
     for number in range(500):
-        await new_id(world, group=f"{name}-{number}", session_timeout_ms=1_800_000)
+        await new_id(setup, group=f"{name}-{number}", session_timeout_ms=1_800_000)
 
 
-async def consumers(world: World, name: str) -> None:
+async def consumers(setup: Setup, name: str) -> None:
     for number in range(20):
-        await Consumer(world, f"m-{number}", topics=["wide"], group=f"{name}-{number}").beat()
+        await Consumer(setup, f"m-{number}", topics=["wide"], group=f"{name}-{number}").beat()
 
 
-async def small_consumers(world: World, name: str) -> None:
+async def small_consumers(setup: Setup, name: str) -> None:
     for number in range(200):
-        await Consumer(world, f"m-{number}", group=f"{name}-{number}").beat()
+        await Consumer(setup, f"m-{number}", group=f"{name}-{number}").beat()
 
 
-async def racks(world: World, name: str) -> None:
+async def racks(setup: Setup, name: str) -> None:
     for number in range(50):
-        one = Consumer(world, f"m-{number}", group=f"{name}-{number}", topics=["orders"])
+        one = Consumer(setup, f"m-{number}", group=f"{name}-{number}", topics=["orders"])
         assert (await one.beat(rack_id=f"{number:030000}")).error_code == 0
 
 
-async def many_names(world: World, name: str) -> None:
+async def many_names(setup: Setup, name: str) -> None:
     for number in range(5):
         topics = [f"{name}-{number}-{each}" for each in range(4000)]
-        await Consumer(world, f"m-{number}", topics=topics, group=f"{name}-{number}").beat()
+        await Consumer(setup, f"m-{number}", topics=topics, group=f"{name}-{number}").beat()
 
 
-async def pending_offsets(world: World, name: str) -> None:
+async def pending_offsets(setup: Setup, name: str) -> None:
     for number in range(3):
         wide = wide_commit(name, 50).topics[0].partitions
         request = TxnOffsetCommitRequest(
@@ -167,7 +167,7 @@ async def pending_offsets(world: World, name: str) -> None:
                 )
             ],
         )
-        await world.coordinator.txn_offset_commit(request, 5)
+        await setup.coordinator.txn_offset_commit(request, 5)
 
 
 SHAPES: list[Scenario] = [
@@ -187,28 +187,28 @@ SHAPES: list[Scenario] = [
 ]
 
 
-async def traced(world: Any, shape: Coroutine[Any, Any, None]) -> tuple[int, int]:
+async def traced(setup: Any, shape: Coroutine[Any, Any, None]) -> tuple[int, int]:
     """Return measured and estimated bytes of a case."""
     gc.collect()
-    before, counted = tracemalloc.get_traced_memory()[0], world.memory.total
+    before, counted = tracemalloc.get_traced_memory()[0], setup.memory.total
     await shape
     gc.collect()
-    return tracemalloc.get_traced_memory()[0] - before, world.memory.total - counted
+    return tracemalloc.get_traced_memory()[0] - before, setup.memory.total - counted
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_the_count_is_near_the_truth(shape: Scenario) -> None:
-    @in_world(groups_max=100_000)
-    async def scenario(world: World) -> None:
-        world.log = ForgetfulLog()
-        world.topics.topics["wide"] = (b"w" * 16, WIDE)
-        world.coordinator.close()
-        world.coordinator = world.new_coordinator()
-        await world.start()
-        await shape(world, "warm")
+    @in_virtual_time(groups_max=100_000)
+    async def scenario(setup: Setup) -> None:
+        setup.log = ForgetfulLog()
+        setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+        setup.coordinator.close()
+        setup.coordinator = setup.new_coordinator()
+        await setup.start()
+        await shape(setup, "warm")
         tracemalloc.start()
         try:
-            taken, counted = await traced(world, shape(world, "traced"))
+            taken, counted = await traced(setup, shape(setup, "traced"))
         finally:
             tracemalloc.stop()
         assert taken < counted < 3 * taken, f"{counted / taken:.2f}"
@@ -216,31 +216,31 @@ def test_the_count_is_near_the_truth(shape: Scenario) -> None:
     scenario()
 
 
-async def many_ids(world: transaction_world.World, name: str) -> None:
+async def many_ids(setup: transaction_setup.Setup, name: str) -> None:
     for number in range(300):
-        await world.ready(f"{name}-{number}")
+        await setup.ready(f"{name}-{number}")
 
 
-async def wide_transactions(world: transaction_world.World, name: str) -> None:
+async def wide_transactions(setup: transaction_setup.Setup, name: str) -> None:
     for number in range(10):
-        producer = await world.ready(f"{name}-{number}")
+        producer = await setup.ready(f"{name}-{number}")
         partitions = [(f"{'wide' * 10}", index) for index in range(2000)]
-        await world.add(producer, *partitions, transactional_id=f"{name}-{number}")
+        await setup.add(producer, *partitions, transactional_id=f"{name}-{number}")
 
 
 @pytest.mark.parametrize("shape", [many_ids, wide_transactions], ids=lambda shape: shape.__name__)
 def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
-    @transaction_world.in_world()
-    async def scenario(world: transaction_world.World) -> None:
-        world.log = ForgetfulLog()
-        world.coordinator.close()
-        world.coordinator = world.new_coordinator()
-        for partition in range(world.config.partitions):
-            await world.coordinator.load_partition(partition)
-        await shape(world, "warm")
+    @transaction_setup.in_virtual_time()
+    async def scenario(setup: transaction_setup.Setup) -> None:
+        setup.log = ForgetfulLog()
+        setup.coordinator.close()
+        setup.coordinator = setup.new_coordinator()
+        for partition in range(setup.config.partitions):
+            await setup.coordinator.load_partition(partition)
+        await shape(setup, "warm")
         tracemalloc.start()
         try:
-            taken, counted = await traced(world, shape(world, "traced"))
+            taken, counted = await traced(setup, shape(setup, "traced"))
         finally:
             tracemalloc.stop()
         assert taken < counted < 3 * taken, f"{counted / taken:.2f}"
@@ -251,217 +251,219 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
 # Rejected requests, and room afterwards
 
 
-async def with_memory(world: World, bytes_max: int) -> None:
+async def with_memory(setup: Setup, bytes_max: int) -> None:
     """Return the same broker with another budget."""
-    world.memory = StateBudget(bytes_max)
-    await world.restart()
+    setup.memory = StateBudget(bytes_max)
+    await setup.restart()
 
 
 def protocols(size: int) -> tuple[tuple[str, bytes], ...]:
     return (("range", bytes(size)),)
 
 
-@in_world()
+@in_virtual_time()
 async def test_joins_beyond_the_budget_are_rejected_and_existing_members_continue(
-    world: World,
+    setup: Setup,
 ) -> None:
-    await with_memory(world, 1 << 20)
-    (first,) = await form(world, 1, group="first", protocols=protocols(100_000))
-    assert await commit_codes(world, {ORDERS: 1}, first, group="first") == [0]
+    await with_memory(setup, 1 << 20)
+    (first,) = await form(setup, 1, group="first", protocols=protocols(100_000))
+    assert await commit_codes(setup, {ORDERS: 1}, first, group="first") == [0]
     joined = {}
     for number in range(20):
-        answer = await join(world, group=f"g{number}", version=3, protocols=protocols(100_000))
+        answer = await join(setup, group=f"g{number}", version=3, protocols=protocols(100_000))
         if answer.error_code == FULL:
             break
         joined[f"g{number}"] = answer
     assert 5 < len(joined) < 10
-    assert world.memory.total <= 1 << 20
+    assert setup.memory.total <= 1 << 20
 
-    assert await heartbeat(world, first, group="first") == 0
-    assert await commit_codes(world, {ORDERS: 2}, first, group="first") == [0]
-    more = Consumer(world, "m", topics=["x" * 5000 + str(each) for each in range(20)], group="c")
+    assert await heartbeat(setup, first, group="first") == 0
+    assert await commit_codes(setup, {ORDERS: 2}, first, group="first") == [0]
+    more = Consumer(setup, "m", topics=["x" * 5000 + str(each) for each in range(20)], group="c")
     refused = await more.beat()
     assert refused.error_code == FULL
     assert "lakelog.coordinator.state.max.bytes" in (refused.error_message or "")
 
     group, member = joined.popitem()
-    await leave(world, (member.member_id, None), group=group)
-    assert (await join(world, group="h", version=3, protocols=protocols(90_000))).error_code == 0
+    await leave(setup, (member.member_id, None), group=group)
+    assert (await join(setup, group="h", version=3, protocols=protocols(90_000))).error_code == 0
 
 
-@in_world()
-async def test_one_group_takes_no_more_than_its_share(world: World) -> None:
-    await with_memory(world, 1 << 20)
-    assert (await join(world, version=3, protocols=protocols(140_000))).error_code == FULL
-    assert (await join(world, version=3, protocols=protocols(100_000))).error_code == 0
-    assert (await join(world, version=3, protocols=protocols(100_000))).error_code == FULL
-    world.topics.topics["wide"] = (b"w" * 16, WIDE)
-    large = await world.coordinator.offset_commit(wide_commit("offsets", 4000, 40), 9)
+@in_virtual_time()
+async def test_one_group_takes_no_more_than_its_share(setup: Setup) -> None:
+    await with_memory(setup, 1 << 20)
+    assert (await join(setup, version=3, protocols=protocols(140_000))).error_code == FULL
+    assert (await join(setup, version=3, protocols=protocols(100_000))).error_code == 0
+    assert (await join(setup, version=3, protocols=protocols(100_000))).error_code == FULL
+    setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+    large = await setup.coordinator.offset_commit(wide_commit("offsets", 4000, 40), 9)
     assert {each.error_code for each in large.topics[0].partitions} == {TOO_LARGE}
     for _ in range(3):
-        same = await world.coordinator.offset_commit(wide_commit("offsets", 4000, 25), 9)
+        same = await setup.coordinator.offset_commit(wide_commit("offsets", 4000, 25), 9)
         assert {each.error_code for each in same.topics[0].partitions} == {0}
 
 
-@in_world()
-async def test_an_assignment_is_accepted_when_there_is_room_again(world: World) -> None:
-    await with_memory(world, 1 << 20)
+@in_virtual_time()
+async def test_an_assignment_is_accepted_when_there_is_room_again(setup: Setup) -> None:
+    await with_memory(setup, 1 << 20)
     others = []
     for number in range(9):
-        answer = await join(world, group=f"g{number}", version=3, protocols=protocols(100_000))
+        answer = await join(setup, group=f"g{number}", version=3, protocols=protocols(100_000))
         others.append((f"g{number}", answer.member_id))
-    joined = await join(world, group="a", version=3)
+    joined = await join(setup, group="a", version=3)
     given = {joined.member_id: bytes(120_000), "nobody": bytes(120_000)}
-    refused = await sync(world, joined, given, group="a")
+    refused = await sync(setup, joined, given, group="a")
     assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     for group, member_id in others[:3]:
-        await leave(world, (member_id, None), group=group)
-    again = await join(world, joined.member_id, group="a", version=3)
+        await leave(setup, (member_id, None), group=group)
+    again = await join(setup, joined.member_id, group="a", version=3)
     assert again.error_code == 0
-    synced = await sync(world, again, given, group="a")
+    synced = await sync(setup, again, given, group="a")
     assert (synced.error_code, len(synced.assignment)) == (0, 120_000)
 
 
-@in_world()
-async def test_a_log_is_loaded_even_beyond_the_budget(world: World) -> None:
-    (member,) = await form(world, 1, group="a", protocols=protocols(200_000))
-    world.topics.topics["wide"] = (b"w" * 16, WIDE)
-    await world.coordinator.offset_commit(wide_commit("b", 1000, 200), 9)
-    before = world.memory.total
-    await with_memory(world, 100_000)
-    assert before / 2 < world.memory.total < before * 2
-    assert world.coordinator.loading == []
-    assert len(await committed(world, "b")) == 200
-    assert await heartbeat(world, member, group="a") == 0
-    assert await commit_codes(world, {ORDERS: 1}, group="c") == [TOO_LARGE]
-    answer = await world.coordinator.offset_commit(wide_commit("b", 900, 200), 9)
+@in_virtual_time()
+async def test_a_log_is_loaded_even_beyond_the_budget(setup: Setup) -> None:
+    (member,) = await form(setup, 1, group="a", protocols=protocols(200_000))
+    setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+    await setup.coordinator.offset_commit(wide_commit("b", 1000, 200), 9)
+    before = setup.memory.total
+    await with_memory(setup, 100_000)
+    assert before / 2 < setup.memory.total < before * 2
+    assert setup.coordinator.loading == []
+    assert len(await committed(setup, "b")) == 200
+    assert await heartbeat(setup, member, group="a") == 0
+    assert await commit_codes(setup, {ORDERS: 1}, group="c") == [TOO_LARGE]
+    answer = await setup.coordinator.offset_commit(wide_commit("b", 900, 200), 9)
     assert {each.error_code for each in answer.topics[0].partitions} == {0}
-    await world.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["b"]))
-    await leave(world, (member.member_id, None), group="a")
-    assert await commit_codes(world, {ORDERS: 1}, group="c") == [0]
+    await setup.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["b"]))
+    await leave(setup, (member.member_id, None), group="a")
+    assert await commit_codes(setup, {ORDERS: 1}, group="c") == [0]
 
 
-@in_world()
-async def test_nothing_is_counted_when_nothing_is_left(world: World) -> None:
-    world.topics.topics["wide"] = (b"w" * 16, WIDE)
-    (classic,) = await form(world, 1, group="classic")
-    await join(world, instance_id="i", group="static", rebalance_timeout_ms=1000)
-    await join(world, instance_id="i", group="static", client_id="another")
+@in_virtual_time()
+async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
+    setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+    (classic,) = await form(setup, 1, group="classic")
+    await join(setup, instance_id="i", group="static", rebalance_timeout_ms=1000)
+    await join(setup, instance_id="i", group="static", client_id="another")
     subscription = encode_versioned(ConsumerProtocolSubscription(topics=["orders"]), 0)
-    one = Consumer(world, "m", topics=None, regex="or.*", group="consumer")
+    one = Consumer(setup, "m", topics=None, regex="or.*", group="consumer")
     await one.beat()
     await one.beat(rack_id="r")
-    mixed = await new_id(world, group="consumer", protocols=(("range", subscription),))
-    await join(world, mixed, group="consumer", protocols=(("range", subscription),))
-    await pending_offsets(world, "pending")
-    await pending_offsets(world, "pending")
-    await one_commit(world, "one")
-    await new_id(world, group="never")
-    assert await commit_codes(world, {ORDERS: 1}, classic, group="classic", metadata="ä" * 9) == [0]
-    assert world.memory.total > 1_000_000
+    mixed = await new_id(setup, group="consumer", protocols=(("range", subscription),))
+    await join(setup, mixed, group="consumer", protocols=(("range", subscription),))
+    await pending_offsets(setup, "pending")
+    await pending_offsets(setup, "pending")
+    await one_commit(setup, "one")
+    await new_id(setup, group="never")
+    assert await commit_codes(setup, {ORDERS: 1}, classic, group="classic", metadata="ä" * 9) == [0]
+    assert setup.memory.total > 1_000_000
 
-    await leave(world, (classic.member_id, None), group="classic")
-    await leave(world, ("", "i"), group="static")
-    await leave(world, (mixed, None), group="consumer")
+    await leave(setup, (classic.member_id, None), group="classic")
+    await leave(setup, ("", "i"), group="static")
+    await leave(setup, (mixed, None), group="consumer")
     await one.leave()
     for producer_id in (5000, 5001, 5002):
         marker = TransactionMarker(producer_id, 0, producer_id == 5000, 0, 2)
-        assert await world.coordinator.write_marker(0, marker) == 0
-    world.clock.leap(8 * 24 * 3_600_000)
-    names = [*world.coordinator.groups_owned, "pending"]
-    await world.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=names))
+        assert await setup.coordinator.write_marker(0, marker) == 0
+    setup.clock.leap(8 * 24 * 3_600_000)
+    names = [*setup.coordinator.groups_owned, "pending"]
+    await setup.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=names))
     await asyncio.sleep(20)
-    assert world.memory.total == 0
+    assert setup.memory.total == 0
 
 
 # A flood of groups
 
 
-@in_world(groups_max=100, partitions=4)
-async def test_a_flood_of_groups_locks_no_client_out(world: World) -> None:
+@in_virtual_time(groups_max=100, partitions=4)
+async def test_a_flood_of_groups_locks_no_client_out(setup: Setup) -> None:
     for number in range(20):
-        assert await commit_codes(world, {ORDERS: 7}, group=f"batch job {number}") == [0]
+        assert await commit_codes(setup, {ORDERS: 7}, group=f"batch job {number}") == [0]
     for _ in range(5):
         for number in range(10):
-            assert await commit_codes(world, {ORDERS: 7}, group=f"in use {number}") == [0]
+            assert await commit_codes(setup, {ORDERS: 7}, group=f"in use {number}") == [0]
         await asyncio.sleep(20)
     for number in range(70):
-        assert await commit_codes(world, {ORDERS: 7}, group=f"flood {number}") == [0]
-    assert await commit_codes(world, {ORDERS: 7}, group="new") == [AGAINST_POLICY]
-    (member,) = await form(world, 1, group="new with a member")
-    assert await commit_codes(world, {ORDERS: 7}, member, group="new with a member") == [0]
+        assert await commit_codes(setup, {ORDERS: 7}, group=f"flood {number}") == [0]
+    assert await commit_codes(setup, {ORDERS: 7}, group="new") == [AGAINST_POLICY]
+    (member,) = await form(setup, 1, group="new with a member")
+    assert await commit_codes(setup, {ORDERS: 7}, member, group="new with a member") == [0]
 
     for _ in range(27):
         await asyncio.sleep(5)
-        assert await heartbeat(world, member, group="new with a member") == 0
+        assert await heartbeat(setup, member, group="new with a member") == 0
     for number in range(30):
-        assert await commit_codes(world, {ORDERS: 7}, group=f"later {number}") == [0], number
+        assert await commit_codes(setup, {ORDERS: 7}, group=f"later {number}") == [0], number
     await asyncio.sleep(1)
     kept = [*(f"batch job {each}" for each in range(20)), *(f"in use {each}" for each in range(10))]
     for group in [*kept, *(f"later {each}" for each in range(30)), "new with a member"]:
-        assert await committed(world, group) == {ORDERS: 7}, group
-    left = [await committed(world, f"flood {number}") for number in range(70)]
+        assert await committed(setup, group) == {ORDERS: 7}, group
+    left = [await committed(setup, f"flood {number}") for number in range(70)]
     assert 35 <= left.count({ORDERS: 7}) <= 45
-    assert world.coordinator.counts.groups_evicted == 70 - left.count({ORDERS: 7})
-    await world.restart()
-    assert await committed(world, kept[0]) == {ORDERS: 7}
-    assert await committed(world, "flood 69") == {}
+    assert setup.coordinator.counts.groups_evicted == 70 - left.count({ORDERS: 7})
+    await setup.restart()
+    assert await committed(setup, kept[0]) == {ORDERS: 7}
+    assert await committed(setup, "flood 69") == {}
 
 
-@in_world(groups_max=1000)
-async def test_a_flood_of_large_offsets_locks_no_client_out(world: World) -> None:
-    await with_memory(world, 1 << 20)
-    world.topics.topics["wide"] = (b"w" * 16, WIDE)
-    assert await commit_codes(world, {ORDERS: 7}, group="old") == [0]
+@in_virtual_time(groups_max=1000)
+async def test_a_flood_of_large_offsets_locks_no_client_out(setup: Setup) -> None:
+    await with_memory(setup, 1 << 20)
+    setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+    assert await commit_codes(setup, {ORDERS: 7}, group="old") == [0]
     await asyncio.sleep(10)
     codes = []
     for number in range(12):
-        answer = await world.coordinator.offset_commit(wide_commit(f"flood {number}", 4000, 25), 9)
+        answer = await setup.coordinator.offset_commit(wide_commit(f"flood {number}", 4000, 25), 9)
         codes.append(answer.topics[0].partitions[0].error_code)
     assert codes[:9] == [0] * 9
     assert codes[-1] == TOO_LARGE
     await asyncio.sleep(131)
-    answer = await world.coordinator.offset_commit(wide_commit("new", 4000, 25), 9)
+    answer = await setup.coordinator.offset_commit(wide_commit("new", 4000, 25), 9)
     assert answer.topics[0].partitions[0].error_code == 0
     await asyncio.sleep(1)
-    assert len(await committed(world, "new")) == 25
-    assert await committed(world, "old") == {ORDERS: 7}
-    assert world.memory.total <= 1 << 20
-    assert world.memory.leaving == 0
+    assert len(await committed(setup, "new")) == 25
+    assert await committed(setup, "old") == {ORDERS: 7}
+    assert setup.memory.total <= 1 << 20
+    assert setup.memory.leaving == 0
 
 
-@in_world(groups_max=4)
-async def test_members_and_open_transactions_keep_a_newcomer(world: World) -> None:
-    (member,) = await form(world, 1, group="has a member")
-    assert await commit_codes(world, {ORDERS: 7}, member, group="has a member") == [0]
+@in_virtual_time(groups_max=4)
+async def test_members_and_open_transactions_keep_a_newcomer(setup: Setup) -> None:
+    (member,) = await form(setup, 1, group="has a member")
+    assert await commit_codes(setup, {ORDERS: 7}, member, group="has a member") == [0]
     for group in ("a", "b", "c"):
-        assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
-    await new_id(world, group="a", session_timeout_ms=1_000_000)
-    world.topics.topics["wide"] = (b"w" * 16, WIDE)
-    await pending_offsets(world, "b")
+        assert await commit_codes(setup, {ORDERS: 7}, group=group) == [0]
+    await new_id(setup, group="a", session_timeout_ms=1_000_000)
+    setup.topics.topics["wide"] = (b"w" * 16, WIDE)
+    await pending_offsets(setup, "b")
     for _ in range(27):
         await asyncio.sleep(5)
-        assert await heartbeat(world, member, group="has a member") == 0
-    assert await commit_codes(world, {ORDERS: 7}, group="d") == [0]
-    assert await commit_codes(world, {ORDERS: 7}, group="e") == [AGAINST_POLICY]
-    assert await committed(world, "c") == {}
-    assert await committed(world, "a") == {ORDERS: 7}
+        assert await heartbeat(setup, member, group="has a member") == 0
+    assert await commit_codes(setup, {ORDERS: 7}, group="d") == [0]
+    assert await commit_codes(setup, {ORDERS: 7}, group="e") == [AGAINST_POLICY]
+    assert await committed(setup, "c") == {}
+    assert await committed(setup, "a") == {ORDERS: 7}
 
 
-@transaction_world.in_world()
-async def test_a_transaction_takes_no_more_than_its_share(world: transaction_world.World) -> None:
-    world.memory = StateBudget(1 << 20)
-    await world.restart()
-    producer = await world.ready("t")
+@transaction_setup.in_virtual_time()
+async def test_a_transaction_takes_no_more_than_its_share(
+    setup: transaction_setup.Setup,
+) -> None:
+    setup.memory = StateBudget(1 << 20)
+    await setup.restart()
+    producer = await setup.ready("t")
     many = [("orders", index) for index in range(1000)]
-    assert await world.add(producer, *many) == AGAINST_POLICY
-    assert await world.add(producer, *many[:500]) == 0
-    assert await world.add(producer, *many[500:900]) == AGAINST_POLICY
-    assert (await world.end(producer, commit=True)).code == 0
-    await world.settled()
-    assert await world.add(producer, *many[:500]) == 0
+    assert await setup.add(producer, *many) == AGAINST_POLICY
+    assert await setup.add(producer, *many[:500]) == 0
+    assert await setup.add(producer, *many[500:900]) == AGAINST_POLICY
+    assert (await setup.end(producer, commit=True)).code == 0
+    await setup.settled()
+    assert await setup.add(producer, *many[:500]) == 0
 
-    world.memory.total += 1 << 20
-    assert (await world.init("another")).code == AGAINST_POLICY
-    world.memory.total -= 1 << 20
-    assert (await world.init("another")).code == 0
+    setup.memory.total += 1 << 20
+    assert (await setup.init("another")).code == AGAINST_POLICY
+    setup.memory.total -= 1 << 20
+    assert (await setup.init("another")).code == 0

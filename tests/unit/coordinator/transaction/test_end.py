@@ -12,7 +12,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction import coordinator, producers
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import EPOCH_LAST, TransactionVersion
-from transaction_world import BUMPING, CLASSIC, Producer, World, in_world, run
+from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
 
 NONE = ErrorCode.NONE
 STATE = ErrorCode.INVALID_TXN_STATE
@@ -25,20 +25,20 @@ def before(producer: Producer) -> Producer:
     return Producer(producer.producer_id, producer.epoch - 1)
 
 
-async def in_state(world: World, state: str, version: TransactionVersion) -> Producer:
+async def in_state(setup: Setup, state: str, version: TransactionVersion) -> Producer:
     """Bring the transactional id into a state; return the producer that may continue."""
-    producer = await world.ready()
+    producer = await setup.ready()
     if state == "Empty":
-        return await world.ready()
-    await world.add(producer, version=version)
+        return await setup.ready()
+    await setup.add(producer, version=version)
     if state == "Ongoing":
         return producer
     if state.startswith("Prepare"):
-        world.markers.delay_s = lambda: 1000.0
-    answer = await world.end(producer, commit=state.endswith("Commit"), version=version)
+        setup.markers.delay_s = lambda: 1000.0
+    answer = await setup.end(producer, commit=state.endswith("Commit"), version=version)
     assert answer.code == NONE
     if state.startswith("Complete"):
-        await world.settled()
+        await setup.settled()
     return Producer(answer.producer_id, answer.producer_epoch)
 
 
@@ -60,13 +60,13 @@ async def in_state(world: World, state: str, version: TransactionVersion) -> Pro
     ],
 )
 def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
-    @in_world()
-    async def scenario(world: World) -> None:
-        producer = await in_state(world, state, CLASSIC)
-        assert world.state() == state
-        assert (await world.end(producer, commit=commit)).code == expected
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        producer = await in_state(setup, state, CLASSIC)
+        assert setup.state() == state
+        assert (await setup.end(producer, commit=commit)).code == expected
         if producer.epoch:
-            assert (await world.end(before(producer), commit=commit)).code == FENCED
+            assert (await setup.end(before(producer), commit=commit)).code == FENCED
 
     scenario()
 
@@ -93,15 +93,15 @@ def test_a_client_of_kip_890(
 ) -> None:
     """`again`: with the epoch before the bump; `retried`: with the epoch of the response."""
 
-    @in_world()
-    async def scenario(world: World) -> None:
-        producer = await in_state(world, state, BUMPING)
-        assert world.state() == state
-        repeated = await world.end(before(producer), commit=commit, version=BUMPING)
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        producer = await in_state(setup, state, BUMPING)
+        assert setup.state() == state
+        repeated = await setup.end(before(producer), commit=commit, version=BUMPING)
         assert repeated.code == again
         if again is NONE:
             assert Producer(*repeated[1:]) == producer, "the identity of the first answer"
-        answer = await world.end(producer, commit=commit, version=BUMPING)
+        answer = await setup.end(producer, commit=commit, version=BUMPING)
         assert answer.code == retried
         if retried is NONE:
             assert Producer(*answer[1:]) == Producer(producer.producer_id, producer.epoch + 1)
@@ -109,152 +109,158 @@ def test_a_client_of_kip_890(
     scenario()
 
 
-@in_world()
-async def test_kip_890_the_epoch_rises_with_every_transaction(world: World) -> None:
-    producer = await world.ready()
+@in_virtual_time()
+async def test_kip_890_the_epoch_rises_with_every_transaction(setup: Setup) -> None:
+    producer = await setup.ready()
     for step in range(1, 4):
-        await world.add(producer, version=BUMPING)
-        answer = await world.end(producer, commit=True, version=BUMPING)
+        await setup.add(producer, version=BUMPING)
+        answer = await setup.end(producer, commit=True, version=BUMPING)
         assert answer == (NONE, producer.producer_id, step)
-        await world.settled()
+        await setup.settled()
         late = producer
         producer = Producer(answer.producer_id, answer.producer_epoch)
-        assert await world.add(late, version=BUMPING) == FENCED
-    assert [marker.producer_epoch for marker in world.markers.written] == [1, 2, 3]
+        assert await setup.add(late, version=BUMPING) == FENCED
+    assert [marker.producer_epoch for marker in setup.markers.written] == [1, 2, 3]
 
 
-@in_world()
-async def test_a_retry_after_a_restart_has_the_same_outcome(world: World) -> None:
+@in_virtual_time()
+async def test_a_retry_after_a_restart_has_the_same_outcome(setup: Setup) -> None:
     """KIP-890 part 2: EndTxn of the epoch before the bump."""
-    producer = await world.ready()
-    await world.add(producer, version=BUMPING)
-    first = await world.end(producer, commit=True, version=BUMPING)
-    await world.settled()
-    await world.restart()
-    assert await world.end(producer, commit=True, version=BUMPING) == first
-    assert (await world.end(producer, commit=False, version=BUMPING)).code == STATE
+    producer = await setup.ready()
+    await setup.add(producer, version=BUMPING)
+    first = await setup.end(producer, commit=True, version=BUMPING)
+    await setup.settled()
+    await setup.restart()
+    assert await setup.end(producer, commit=True, version=BUMPING) == first
+    assert (await setup.end(producer, commit=False, version=BUMPING)).code == STATE
 
 
-@in_world()
-async def test_what_only_the_end_knows_comes_back_as_it_was(world: World) -> None:
+@in_virtual_time()
+async def test_what_only_the_end_knows_comes_back_as_it_was(setup: Setup) -> None:
     """A producer that missed the response sends InitProducerId instead (KIP-360)."""
-    producer = await world.ready()
-    await world.add(producer, version=BUMPING)
-    await world.end(producer, commit=True, version=BUMPING)
-    await world.settled()
-    await world.restart()
-    assert await world.ready(expected=producer) == Producer(producer.producer_id, 1)
+    producer = await setup.ready()
+    await setup.add(producer, version=BUMPING)
+    await setup.end(producer, commit=True, version=BUMPING)
+    await setup.settled()
+    await setup.restart()
+    assert await setup.ready(expected=producer) == Producer(producer.producer_id, 1)
 
 
-@in_world()
-async def test_an_end_that_is_not_committed_is_an_error_and_no_end(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer)
-    world.log.fate = lambda: "refused"
-    answer = await world.end(producer, commit=True)
+@in_virtual_time()
+async def test_an_end_that_is_not_committed_is_an_error_and_no_end(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer)
+    setup.log.fate = lambda: "refused"
+    answer = await setup.end(producer, commit=True)
     assert answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.state() == "Ongoing"
-    world.log.fate = lambda: "ok"
-    assert (await world.end(producer, commit=True)).code == NONE
+    assert setup.state() == "Ongoing"
+    setup.log.fate = lambda: "ok"
+    assert (await setup.end(producer, commit=True)).code == NONE
 
 
-@in_world()
-async def test_one_step_at_a_time(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer)
-    world.log.delay_s = lambda: 1.0
-    ending = asyncio.ensure_future(world.end(producer, commit=True))
+@in_virtual_time()
+async def test_one_step_at_a_time(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer)
+    setup.log.delay_s = lambda: 1.0
+    ending = asyncio.ensure_future(setup.end(producer, commit=True))
     await asyncio.sleep(0.1)
-    assert (await world.end(producer, commit=True)).code == CONCURRENT
-    assert await world.add(producer, ("orders", 5)) == CONCURRENT
-    assert (await world.init()).code == CONCURRENT
+    assert (await setup.end(producer, commit=True)).code == CONCURRENT
+    assert await setup.add(producer, ("orders", 5)) == CONCURRENT
+    assert (await setup.init()).code == CONCURRENT
     assert (await ending).code == NONE
 
 
-@in_world()
-async def test_a_producer_that_does_not_hold_the_id_is_rejected(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer)
+@in_virtual_time()
+async def test_a_producer_that_does_not_hold_the_id_is_rejected(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer)
     stranger = Producer(4711, 0)
     for version in (CLASSIC, BUMPING):
-        assert (await world.end(stranger, commit=True, version=version)).code == MAPPING
+        assert (await setup.end(stranger, commit=True, version=version)).code == MAPPING
         newer = Producer(producer.producer_id, producer.epoch + 1)
-        assert (await world.end(newer, commit=True, version=version)).code == FENCED
-    unknown = await world.end(producer, commit=True, transactional_id="other")
+        assert (await setup.end(newer, commit=True, version=version)).code == FENCED
+    unknown = await setup.end(producer, commit=True, transactional_id="other")
     assert unknown.code == MAPPING
-    nameless = await world.end(producer, commit=True, transactional_id="")
+    nameless = await setup.end(producer, commit=True, transactional_id="")
     assert nameless.code == ErrorCode.INVALID_REQUEST
 
 
-async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, ProducerReply]:
+async def with_a_new_id_at_the_last_epoch(
+    setup: Setup,
+) -> tuple[Producer, ProducerReply]:
     """Return a transaction whose end replaced the producer id, continuing at the last epoch."""
-    producer = await world.with_epoch(EPOCH_LAST - 1)
-    world.lose_power()
-    await world.restart()
-    assert await world.add(producer, version=BUMPING) == ErrorCode.NONE
-    answer = await world.end(producer, commit=True, version=BUMPING)
+    producer = await setup.with_epoch(EPOCH_LAST - 1)
+    setup.lose_power()
+    await setup.restart()
+    assert await setup.add(producer, version=BUMPING) == ErrorCode.NONE
+    answer = await setup.end(producer, commit=True, version=BUMPING)
     assert answer.code == ErrorCode.NONE
-    await world.settled()
+    await setup.settled()
     return producer, answer
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_a_retry_takes_no_further_producer_id(loses_power: bool) -> None:
-    @in_world()
-    async def scenario(world: World) -> None:
-        producer, first = await with_a_new_id_at_the_last_epoch(world)
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        producer, first = await with_a_new_id_at_the_last_epoch(setup)
         assert first.producer_id != producer.producer_id
         if loses_power:
-            world.lose_power()
-            await world.restart()
-        taken = world.producer_ids
+            setup.lose_power()
+            await setup.restart()
+        taken = setup.producer_ids
         for _ in range(3):
-            assert await world.end(producer, commit=True, version=BUMPING) == first
-        assert world.producer_ids == taken
+            assert await setup.end(producer, commit=True, version=BUMPING) == first
+        assert setup.producer_ids == taken
 
     scenario()
 
 
-@in_world()
-async def test_a_rejected_end_reserves_no_producer_id(world: World) -> None:
-    _, answer = await with_a_new_id_at_the_last_epoch(world)
+@in_virtual_time()
+async def test_a_rejected_end_reserves_no_producer_id(setup: Setup) -> None:
+    _, answer = await with_a_new_id_at_the_last_epoch(setup)
     fresh = Producer(answer.producer_id, answer.producer_epoch)
-    assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
-    taken = world.producer_ids
+    assert await setup.add(fresh, version=BUMPING) == ErrorCode.NONE
+    taken = setup.producer_ids
     old = Producer(fresh.producer_id, 3)
-    assert (await world.end(old, commit=True, version=BUMPING)).code == ErrorCode.PRODUCER_FENCED
-    assert world.producer_ids == taken
+    assert (await setup.end(old, commit=True, version=BUMPING)).code == ErrorCode.PRODUCER_FENCED
+    assert setup.producer_ids == taken
 
 
-@in_world()
-async def test_repeated_requests_reserve_one_producer_id(world: World) -> None:
-    _, answer = await with_a_new_id_at_the_last_epoch(world)
+@in_virtual_time()
+async def test_repeated_requests_reserve_one_producer_id(setup: Setup) -> None:
+    _, answer = await with_a_new_id_at_the_last_epoch(setup)
     fresh = Producer(answer.producer_id, answer.producer_epoch)
-    assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
-    taken = world.producer_ids
-    asked = [world.end(fresh, commit=True, version=BUMPING) for _ in range(5)]
+    assert await setup.add(fresh, version=BUMPING) == ErrorCode.NONE
+    taken = setup.producer_ids
+    asked = [setup.end(fresh, commit=True, version=BUMPING) for _ in range(5)]
     first, *others = await asyncio.gather(*asked)
     assert first.code == ErrorCode.NONE
     assert {each.code for each in others} == {ErrorCode.CONCURRENT_TRANSACTIONS}
-    assert world.producer_ids == taken + 1
-    await world.settled()
-    assert await world.end(fresh, commit=True, version=BUMPING) == first
+    assert setup.producer_ids == taken + 1
+    await setup.settled()
+    assert await setup.end(fresh, commit=True, version=BUMPING) == first
 
 
-@in_world(ids_max=1)
-async def test_one_transactional_id_too_many_reserves_no_producer_id(world: World) -> None:
-    await world.ready()
-    assert (await world.init("other")).code == ErrorCode.POLICY_VIOLATION
-    assert world.producer_ids == 1
+@in_virtual_time(ids_max=1)
+async def test_one_transactional_id_too_many_reserves_no_producer_id(
+    setup: Setup,
+) -> None:
+    await setup.ready()
+    assert (await setup.init("other")).code == ErrorCode.POLICY_VIOLATION
+    assert setup.producer_ids == 1
 
 
-@in_world()
-async def test_all_waiting_requests_fail_if_no_producer_id_can_be_reserved(world: World) -> None:
-    world.gives_producer_ids = False
-    answers = await asyncio.gather(world.init("new"), world.init("new"))
+@in_virtual_time()
+async def test_all_waiting_requests_fail_if_no_producer_id_can_be_reserved(
+    setup: Setup,
+) -> None:
+    setup.gives_producer_ids = False
+    answers = await asyncio.gather(setup.init("new"), setup.init("new"))
     assert [each.code for each in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
-    world.gives_producer_ids = True
-    assert (await world.init("new")).code == ErrorCode.NONE
+    setup.gives_producer_ids = True
+    assert (await setup.init("new")).code == ErrorCode.NONE
 
 
 def test_an_end_is_decided_once_and_its_partition_is_computed_once(
@@ -272,15 +278,15 @@ def test_an_end_is_decided_once_and_its_partition_is_computed_once(
 
         monkeypatch.setattr(module, name, noted)
 
-    async def scenario(world: World) -> None:
-        producer = await world.ready()
-        await world.add(producer, version=BUMPING)
+    async def scenario(setup: Setup) -> None:
+        producer = await setup.ready()
+        await setup.add(producer, version=BUMPING)
         note(coordinator, "partition_for")
         note(producers, "ended")
-        assert (await world.end(producer, commit=True, version=BUMPING)).code == NONE
-        while world.coordinator._markers._running:  # noqa: ASYNC110
+        assert (await setup.end(producer, commit=True, version=BUMPING)).code == NONE
+        while setup.coordinator._markers._running:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert seen == ["partition_for", "ended"]
-        assert world.state() == "CompleteCommit"
+        assert setup.state() == "CompleteCommit"
 
     run(scenario)

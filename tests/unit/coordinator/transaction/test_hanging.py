@@ -14,7 +14,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
-from transaction_world import BUMPING, CLASSIC, Producer, World, in_world, run
+from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
 
 S = TransactionState
 EPOCH = 7
@@ -110,10 +110,10 @@ def test_the_last_epoch_of_a_producer_id_was_committed_with_it() -> None:
     assert told == [(EPOCH_MAX, True)]
 
 
-async def begun(world: World, *, at: int = 0) -> Producer:
+async def begun(setup: Setup, *, at: int = 0) -> Producer:
     """Return a producer whose transaction is open in partition `at`, unknown to the coordinator."""
-    producer = await world.ready()
-    world.markers.partition("orders", at).append(producer, "unknown")
+    producer = await setup.ready()
+    setup.markers.partition("orders", at).append(producer, "unknown")
     return producer
 
 
@@ -121,142 +121,144 @@ def hanging(producer: Producer, partition: int = 0) -> list[OpenTransaction]:
     return [OpenTransaction("orders", partition, *producer, -1, 0)]
 
 
-@in_world()
-async def test_its_producer_is_fenced_and_cannot_commit_the_rest(world: World) -> None:
-    producer = await begun(world)
-    world.coordinator.fence("t", hanging(producer))
+@in_virtual_time()
+async def test_its_producer_is_fenced_and_cannot_commit_the_rest(setup: Setup) -> None:
+    producer = await begun(setup)
+    setup.coordinator.fence("t", hanging(producer))
     await asyncio.sleep(1)
-    assert world.state() == "CompleteAbort"
-    assert world.markers.partition("orders", 0).fates == [False]
-    assert await world.add(producer, ("orders", 1)) == ErrorCode.PRODUCER_FENCED
-    assert (await world.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
-    assert (await world.ready()).epoch > producer.epoch
+    assert setup.state() == "CompleteAbort"
+    assert setup.markers.partition("orders", 0).fates == [False]
+    assert await setup.add(producer, ("orders", 1)) == ErrorCode.PRODUCER_FENCED
+    assert (await setup.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
+    assert (await setup.ready()).epoch > producer.epoch
 
 
-@in_world()
-async def test_known_partitions_of_the_transaction_are_aborted_too(world: World) -> None:
-    producer = await begun(world)
-    await world.add(producer, ("orders", 1))
-    world.markers.partition("orders", 1).append(producer, "known")
+@in_virtual_time()
+async def test_known_partitions_of_the_transaction_are_aborted_too(setup: Setup) -> None:
+    producer = await begun(setup)
+    await setup.add(producer, ("orders", 1))
+    setup.markers.partition("orders", 1).append(producer, "known")
     later = Producer(producer.producer_id, 5)
-    world.markers.partition("orders", 0).append(later, "of an epoch that is lost")
-    world.coordinator.fence("t", hanging(later))
-    assert await world.settled() == "CompleteAbort"
-    assert world.markers.partition("orders", 0).fates == [False, False]
-    assert world.markers.partition("orders", 1).fates == [False]
-    assert world.identity().epoch == 7
+    setup.markers.partition("orders", 0).append(later, "of an epoch that is lost")
+    setup.coordinator.fence("t", hanging(later))
+    assert await setup.settled() == "CompleteAbort"
+    assert setup.markers.partition("orders", 0).fates == [False, False]
+    assert setup.markers.partition("orders", 1).fates == [False]
+    assert setup.identity().epoch == 7
 
 
-@in_world()
-async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer, ("orders", 1))
-    world.markers.partition("orders", 1).append(producer, "kept")
-    world.coordinator.hold_markers()
-    await world.end(producer, commit=True)
-    world.coordinator.fence("t", hanging(producer))
-    assert world.markers.written == [], "until what hangs has its marker"
-    world.coordinator.release_markers()
+@in_virtual_time()
+async def test_a_commit_that_is_decided_remains_one(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 1))
+    setup.markers.partition("orders", 1).append(producer, "kept")
+    setup.coordinator.hold_markers()
+    await setup.end(producer, commit=True)
+    setup.coordinator.fence("t", hanging(producer))
+    assert setup.markers.written == [], "until what hangs has its marker"
+    setup.coordinator.release_markers()
     await asyncio.sleep(5)
-    assert [(each.partition, each.commit) for each in world.markers.written] == [
+    assert [(each.partition, each.commit) for each in setup.markers.written] == [
         (1, True),
         (0, False),
     ]
-    assert world.markers.partition("orders", 1).visible == ["kept"]
-    assert world.state() == "CompleteAbort"
-    assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+    assert setup.markers.partition("orders", 1).visible == ["kept"]
+    assert setup.state() == "CompleteAbort"
+    assert await setup.add(producer) == ErrorCode.PRODUCER_FENCED
 
 
-@in_world()
-async def test_a_commit_that_is_decided_is_known_at_another_start_too(world: World) -> None:
+@in_virtual_time()
+async def test_a_commit_that_is_decided_is_known_at_another_start_too(
+    setup: Setup,
+) -> None:
     """The broker may restart before the partitions of the commit have their markers."""
-    producer = await world.ready()
-    await world.add(producer, ("orders", 1), version=BUMPING)
-    world.coordinator.hold_markers()
-    answer = await world.end(producer, commit=True, version=BUMPING)
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 1), version=BUMPING)
+    setup.coordinator.hold_markers()
+    answer = await setup.end(producer, commit=True, version=BUMPING)
     later = Producer(answer.producer_id, answer.producer_epoch)
-    world.coordinator.fence("t", hanging(later))
+    setup.coordinator.fence("t", hanging(later))
     await asyncio.sleep(5)
-    await world.restart()
-    found = find_hanging(hanging(producer, 1), world.coordinator.owners(), knows_all=True)
+    await setup.restart()
+    found = find_hanging(hanging(producer, 1), setup.coordinator.owners(), knows_all=True)
     assert (found.markers, found.fences) == ([], {})
 
 
-@in_world()
+@in_virtual_time()
 async def test_a_transaction_is_not_complete_before_all_its_partitions_are_known(
-    world: World,
+    setup: Setup,
 ) -> None:
     """The record of the fence may be slower than the markers of an ending transaction."""
-    producer = await world.ready()
-    await world.add(producer, ("orders", 1))
-    world.markers.partition("orders", 1).append(producer, "known")
-    world.coordinator.hold_markers()
-    await world.end(producer, commit=False)
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 1))
+    setup.markers.partition("orders", 1).append(producer, "known")
+    setup.coordinator.hold_markers()
+    await setup.end(producer, commit=False)
     hangs = Producer(producer.producer_id, 5)
-    world.markers.partition("orders", 0).append(hangs, "of an epoch that is lost")
-    world.log.delay_s = lambda: 1.0
-    world.coordinator.fence("t", hanging(hangs))
-    world.coordinator.release_markers()
+    setup.markers.partition("orders", 0).append(hangs, "of an epoch that is lost")
+    setup.log.delay_s = lambda: 1.0
+    setup.coordinator.fence("t", hanging(hangs))
+    setup.coordinator.release_markers()
     await asyncio.sleep(10)
-    assert world.state() == "CompleteAbort"
-    assert world.markers.partition("orders", 0).fates == [False]
-    assert world.markers.partition("orders", 1).fates == [False]
-    assert world.identity().epoch == 7
+    assert setup.state() == "CompleteAbort"
+    assert setup.markers.partition("orders", 0).fates == [False]
+    assert setup.markers.partition("orders", 1).fates == [False]
+    assert setup.identity().epoch == 7
 
 
 @pytest.mark.parametrize("fate", ["refused", "lost", "kept"])
 def test_a_fence_that_cannot_be_written_is_retried(fate: str) -> None:
-    async def scenario(world: World) -> None:
-        producer = await begun(world)
-        await world.add(producer, ("orders", 1))
-        world.markers.partition("orders", 1).append(producer, "known")
+    async def scenario(setup: Setup) -> None:
+        producer = await begun(setup)
+        await setup.add(producer, ("orders", 1))
+        setup.markers.partition("orders", 1).append(producer, "known")
         later = Producer(producer.producer_id, 5)
-        world.markers.partition("orders", 0).append(later, "of an epoch that is lost")
-        world.log.fate = lambda: fate
-        world.coordinator.fence("t", hanging(later))
+        setup.markers.partition("orders", 0).append(later, "of an epoch that is lost")
+        setup.log.fate = lambda: fate
+        setup.coordinator.fence("t", hanging(later))
         await asyncio.sleep(300)
-        assert world.log.appends < 50, "each may have the whole log loaded"
-        world.log.fate = lambda: "ok"
-        assert (await world.ready()).epoch > later.epoch
-        assert world.markers.partition("orders", 0).fates == [False, False]
-        assert world.markers.partition("orders", 1).fates == [False]
+        assert setup.log.appends < 50, "each may have the whole log loaded"
+        setup.log.fate = lambda: "ok"
+        assert (await setup.ready()).epoch > later.epoch
+        assert setup.markers.partition("orders", 0).fates == [False, False]
+        assert setup.markers.partition("orders", 1).fates == [False]
 
     run(scenario)
 
 
-@in_world()
-async def test_no_producer_continues_before_the_fence_is_written(world: World) -> None:
-    producer = await begun(world)
-    await world.add(producer, ("orders", 1))
-    world.log.fate = lambda: "refused"
-    world.coordinator.fence("t", hanging(producer))
+@in_virtual_time()
+async def test_no_producer_continues_before_the_fence_is_written(setup: Setup) -> None:
+    producer = await begun(setup)
+    await setup.add(producer, ("orders", 1))
+    setup.log.fate = lambda: "refused"
+    setup.coordinator.fence("t", hanging(producer))
     await asyncio.sleep(5)
-    world.log.fate = lambda: "ok"
-    assert await world.add(producer, ("orders", 0)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert (await world.end(producer, commit=True)).code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert (await world.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
+    setup.log.fate = lambda: "ok"
+    assert await setup.add(producer, ("orders", 0)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (await setup.end(producer, commit=True)).code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (await setup.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
     await asyncio.sleep(10)
-    assert (await world.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
-    assert world.markers.partition("orders", 0).fates == [False]
+    assert (await setup.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
+    assert setup.markers.partition("orders", 0).fates == [False]
 
 
-@in_world()
-async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer, ("orders", 1))
-    world.markers.partition("orders", 1).append(producer, "kept")
-    world.coordinator.hold_markers()
-    await world.end(producer, commit=True)
-    world.log.fate = lambda: "lost"
-    world.coordinator.fence("t", hanging(producer))
-    world.coordinator.release_markers()
+@in_virtual_time()
+async def test_a_commit_that_is_decided_waits_for_it(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 1))
+    setup.markers.partition("orders", 1).append(producer, "kept")
+    setup.coordinator.hold_markers()
+    await setup.end(producer, commit=True)
+    setup.log.fate = lambda: "lost"
+    setup.coordinator.fence("t", hanging(producer))
+    setup.coordinator.release_markers()
     await asyncio.sleep(60)
-    assert world.state() == "PrepareCommit"
-    world.log.fate = lambda: "ok"
+    assert setup.state() == "PrepareCommit"
+    setup.log.fate = lambda: "ok"
     await asyncio.sleep(20)
-    assert world.state() == "CompleteAbort"
-    assert world.markers.partition("orders", 1).visible == ["kept"]
-    assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+    assert setup.state() == "CompleteAbort"
+    assert setup.markers.partition("orders", 1).visible == ["kept"]
+    assert await setup.add(producer) == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -264,49 +266,49 @@ async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
 def test_the_end_of_a_hanging_transaction_is_no_repetition(decided: bool, commit: bool) -> None:
     """A power failure has removed the producer's next transaction from the coordinator's log."""
 
-    @in_world()
-    async def scenario(world: World) -> None:
-        producer = await world.ready()
-        await world.add(producer, ("orders", 1), version=BUMPING)
-        world.coordinator.hold_markers()
-        answer = await world.end(producer, commit=decided, version=BUMPING)
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        producer = await setup.ready()
+        await setup.add(producer, ("orders", 1), version=BUMPING)
+        setup.coordinator.hold_markers()
+        answer = await setup.end(producer, commit=decided, version=BUMPING)
         later = Producer(answer.producer_id, answer.producer_epoch)
-        world.markers.partition("orders", 1).append(producer, "decided")
-        world.markers.partition("orders", 0).append(later, "of a transaction that is lost")
-        world.coordinator.fence("t", hanging(later))
-        world.coordinator.release_markers()
+        setup.markers.partition("orders", 1).append(producer, "decided")
+        setup.markers.partition("orders", 0).append(later, "of a transaction that is lost")
+        setup.coordinator.fence("t", hanging(later))
+        setup.coordinator.release_markers()
         await asyncio.sleep(5)
-        assert world.state() == "CompleteAbort"
-        assert world.markers.partition("orders", 1).fates == [decided]
-        assert world.markers.partition("orders", 0).fates == [False]
-        told = await world.end(later, commit=commit, version=BUMPING)
+        assert setup.state() == "CompleteAbort"
+        assert setup.markers.partition("orders", 1).fates == [decided]
+        assert setup.markers.partition("orders", 0).fates == [False]
+        told = await setup.end(later, commit=commit, version=BUMPING)
         assert told.code == ErrorCode.PRODUCER_FENCED
 
     scenario()
 
 
-@in_world()
+@in_virtual_time()
 async def test_an_abort_is_not_complete_while_what_hangs_could_not_be_written(
-    world: World,
+    setup: Setup,
 ) -> None:
     """Its known partitions get their markers first."""
-    producer = await world.ready()
-    await world.add(producer, ("orders", 1))
-    world.markers.partition("orders", 1).append(producer, "known")
-    world.coordinator.hold_markers()
-    await world.end(producer, commit=False)
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 1))
+    setup.markers.partition("orders", 1).append(producer, "known")
+    setup.coordinator.hold_markers()
+    await setup.end(producer, commit=False)
     hangs = Producer(producer.producer_id, 5)
-    lost = world.markers.partition("orders", 0)
+    lost = setup.markers.partition("orders", 0)
     lost.append(hangs, "of an epoch that is lost")
-    world.log.delay_s = lambda: 1.0
+    setup.log.delay_s = lambda: 1.0
     fates = iter(["refused"])
-    world.log.fate = lambda: next(fates, "ok")
-    world.coordinator.fence("t", hanging(hangs))
-    world.coordinator.release_markers()
+    setup.log.fate = lambda: next(fates, "ok")
+    setup.coordinator.fence("t", hanging(hangs))
+    setup.coordinator.release_markers()
     states = set()
     while lost.fates == [None]:
-        states.add(world.state())
+        states.add(setup.state())
         await asyncio.sleep(0.1)
     assert states == {"PrepareAbort"}
-    assert world.markers.partition("orders", 1).fates == [False]
-    assert await world.settled() == "CompleteAbort"
+    assert setup.markers.partition("orders", 1).fates == [False]
+    assert await setup.settled() == "CompleteAbort"

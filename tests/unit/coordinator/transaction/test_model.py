@@ -31,7 +31,7 @@ from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from transaction_world import BUMPING, CLASSIC, Producer, World, run
+from transaction_setup import BUMPING, CLASSIC, Producer, Setup, run
 
 NOBODY = Producer(-1, -1)
 SEEDS_EACH = 2
@@ -101,8 +101,8 @@ class Client:
         raise AssertionError("retriable errors for ever")
 
     async def init(self) -> None:
-        world = self.model.world
-        code = await self.again(lambda: world.init(self.transactional_id, timeout_ms=TIMEOUT_MS))
+        setup = self.model.setup
+        code = await self.again(lambda: setup.init(self.transactional_id, timeout_ms=TIMEOUT_MS))
         assert code is ErrorCode.NONE, code
         self.take(Producer(*self.answer[1:]))
 
@@ -127,8 +127,8 @@ class Client:
 
     async def write(self, attempt: Attempt, index: int) -> None:
         """Write as a Produce request: verify it if the partition has no open transaction."""
-        world = self.model.world
-        partition = world.markers.partition("orders", index)
+        setup = self.model.setup
+        partition = setup.markers.partition("orders", index)
         key = ("orders", index)
         if self.version is CLASSIC:
             await self.add(key)
@@ -146,22 +146,22 @@ class Client:
 
     async def still_verified(self, key: tuple[str, int]) -> bool:
         """Verify without waiting directly before the append."""
-        codes = self.model.world.coordinator.verify(
+        codes = self.model.setup.coordinator.verify(
             self.transactional_id, *self.producer, [key], add=False
         )
         return codes.result()[key] is ErrorCode.NONE
 
     async def add(self, key: tuple[str, int]) -> None:
-        world = self.model.world
+        setup = self.model.setup
         code = await self.again(
-            lambda: world.add(self.producer, key, transactional_id=self.transactional_id)
+            lambda: setup.add(self.producer, key, transactional_id=self.transactional_id)
         )
         if code is not ErrorCode.NONE:
             raise Given_up
 
     async def verify(self, key: tuple[str, int], *, add: bool) -> None:
         async def ask() -> ErrorCode:
-            codes = await self.model.world.coordinator.verify(
+            codes = await self.model.setup.coordinator.verify(
                 self.transactional_id, *self.producer, [key], add=add
             )
             return codes[key]
@@ -170,19 +170,19 @@ class Client:
             raise Given_up
 
     async def commit_offset(self, attempt: Attempt) -> None:
-        world = self.model.world
+        setup = self.model.setup
         key = (GROUP_TOPIC, 0)
         if self.version is CLASSIC:
             await self.add(key)
         offset = self.model.next_offset()
 
         async def ask() -> ErrorCode:
-            codes = await world.coordinator.verify(
+            codes = await setup.coordinator.verify(
                 self.transactional_id, *self.producer, [key], add=self.version is BUMPING
             )
             if codes[key] is not ErrorCode.NONE:
                 return codes[key]
-            response = await world.groups.txn_offset_commit(self.offsets(offset), 5)
+            response = await setup.groups.txn_offset_commit(self.offsets(offset), 5)
             return ErrorCode(response.topics[0].partitions[0].error_code)
 
         # Records of an attempt with an unknown outcome may become visible with a later end.
@@ -206,10 +206,10 @@ class Client:
         )
 
     async def end(self, attempt: Attempt, *, commit: bool) -> None:
-        world = self.model.world
+        setup = self.model.setup
         attempt.outcome = "unknown"
         code = await self.again(
-            lambda: world.end(
+            lambda: setup.end(
                 self.producer,
                 commit=commit,
                 transactional_id=self.transactional_id,
@@ -227,7 +227,7 @@ class Client:
 
 @dataclass
 class Model:
-    world: World
+    setup: Setup
     random: random.Random
     attempts: list[Attempt] = field(default_factory=list)
     possible: set[int] = field(default_factory=set)
@@ -253,19 +253,19 @@ class Model:
 
     async def settle(self) -> None:
         """Stop all failures, and wait longer than any timeout."""
-        for log in (self.world.log, self.world.group_log):
+        for log in (self.setup.log, self.setup.group_log):
             log.fate = lambda: "ok"
-        self.world.markers.fate = lambda: "ok"
+        self.setup.markers.fate = lambda: "ok"
         await asyncio.sleep(TIMEOUT_MS / 1000 + 60)
-        await self.world.restart()
+        await self.setup.restart()
         await asyncio.sleep(30)
 
     def check(self) -> None:
         for transactional_id in IDS:
-            state = self.world.state(transactional_id)
+            state = self.setup.state(transactional_id)
             assert state in ("Empty", "CompleteCommit", "CompleteAbort"), "stuck"
         for index in range(PARTITIONS):
-            partition = self.world.markers.partition("orders", index)
+            partition = self.setup.markers.partition("orders", index)
             assert partition.is_stable, "a transaction is left open"
             visible = partition.visible
             assert len(visible) == len(set(visible))
@@ -273,7 +273,7 @@ class Model:
                 self.check_attempt(attempt, index, visible)
         for attempt in self.attempts:
             shown = {
-                value in self.world.markers.partition("orders", index).visible
+                value in self.setup.markers.partition("orders", index).visible
                 for index, values in attempt.values.items()
                 for value in values
             }
@@ -294,27 +294,27 @@ class Model:
             wanted = OffsetFetchRequestTopics(name="orders", partition_indexes=[partition])
             group = OffsetFetchRequestGroup(group_id="g", topics=[wanted])
             request = OffsetFetchRequest(groups=[group], require_stable=True)
-            response = await self.world.groups.offset_fetch(request, 9)
+            response = await self.setup.groups.offset_fetch(request, 9)
             found = response.groups[0].topics[0].partitions[0]
             assert found.error_code == 0, "an offset is left unstable"
             aborted = {each.offset for each in self.attempts if each.outcome in ("aborted", "open")}
             assert found.committed_offset in {-1, *self.possible} - aborted
 
 
-async def _play(world: World, seed: int) -> dict[str, int]:
+async def _play(setup: Setup, seed: int) -> dict[str, int]:
     source = random.Random(seed)
-    model = Model(world, source)
+    model = Model(setup, source)
     fates = ("ok", "refused", "lost", "kept")
-    for log in (world.log, world.group_log):
+    for log in (setup.log, setup.group_log):
         log.delay_s = lambda: source.choice((0.0, 0.0, 0.01, 0.2, 1.0))
         log.fate = lambda: source.choices(fates, (91, 3, 3, 3))[0]
-    world.markers.delay_s = lambda: source.choice((0.0, 0.01, 0.5))
-    world.markers.fate = lambda: source.choices(("ok", "lost", "kept"), (80, 10, 10))[0]
+    setup.markers.delay_s = lambda: source.choice((0.0, 0.01, 0.5))
+    setup.markers.fate = lambda: source.choices(("ok", "lost", "kept"), (80, 10, 10))[0]
     tasks: set[asyncio.Task[None]] = set()
     for _ in range(STEPS):
         await asyncio.sleep(source.choice((0.1, 1, 3, 8)))
         if source.random() < 0.05:
-            await world.restart()
+            await setup.restart()
             model.count("restarted")
         if len([task for task in tasks if not task.done()]) < 3:
             client = Client(model, source.choice(IDS), source.choice((CLASSIC, BUMPING)))
@@ -337,9 +337,9 @@ def test_random_histories(first: int, is_long: bool) -> None:
     done: dict[str, int] = {}
     for seed in range(first, first + seeds):
 
-        async def scenario(world: World, seed: int = seed) -> dict[str, int]:
+        async def scenario(setup: Setup, seed: int = seed) -> dict[str, int]:
             try:
-                return await _play(world, seed)
+                return await _play(setup, seed)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {error}") from error
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.state import TransactionVersion
-from transaction_world import BUMPING, CLASSIC, World, in_world
+from transaction_setup import BUMPING, CLASSIC, Setup, in_virtual_time
 
 DAY_S = 24 * 3600
 
@@ -18,90 +18,90 @@ DAY_S = 24 * 3600
 def test_kip_664_a_transaction_is_aborted_at_its_timeout(
     version: TransactionVersion, epoch: int
 ) -> None:
-    @in_world()
-    async def scenario(world: World) -> None:
-        producer = await world.ready(timeout_ms=5_000)
-        await world.add(producer, version=version)
-        world.markers.partition("orders", 0).append(producer, "late")
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        producer = await setup.ready(timeout_ms=5_000)
+        await setup.add(producer, version=version)
+        setup.markers.partition("orders", 0).append(producer, "late")
         await asyncio.sleep(4.9)
-        assert world.state() == "Ongoing"
+        assert setup.state() == "Ongoing"
         await asyncio.sleep(0.2)
-        assert await world.settled() == "CompleteAbort"
-        assert world.markers.partition("orders", 0).fates == [False]
-        assert world.identity().epoch == epoch
-        ended = await world.end(producer, commit=True, version=version)
+        assert await setup.settled() == "CompleteAbort"
+        assert setup.markers.partition("orders", 0).fates == [False]
+        assert setup.identity().epoch == epoch
+        ended = await setup.end(producer, commit=True, version=version)
         assert ended.code == ErrorCode.PRODUCER_FENCED
 
     scenario()
 
 
-@in_world()
-async def test_the_time_counts_from_the_first_partition(world: World) -> None:
-    producer = await world.ready(timeout_ms=5_000)
-    await world.add(producer, ("orders", 0))
+@in_virtual_time()
+async def test_the_time_counts_from_the_first_partition(setup: Setup) -> None:
+    producer = await setup.ready(timeout_ms=5_000)
+    await setup.add(producer, ("orders", 0))
     await asyncio.sleep(4)
-    await world.add(producer, ("orders", 1))
+    await setup.add(producer, ("orders", 1))
     await asyncio.sleep(1.5)
-    assert await world.settled() == "CompleteAbort"
+    assert await setup.settled() == "CompleteAbort"
 
 
-@in_world()
-async def test_each_transaction_has_its_own(world: World) -> None:
-    producer = await world.ready(timeout_ms=5_000)
+@in_virtual_time()
+async def test_each_transaction_has_its_own(setup: Setup) -> None:
+    producer = await setup.ready(timeout_ms=5_000)
     for _ in range(5):
-        await world.add(producer)
+        await setup.add(producer)
         await asyncio.sleep(3)
-        assert (await world.end(producer, commit=True)).code == ErrorCode.NONE
-        await world.settled()
+        assert (await setup.end(producer, commit=True)).code == ErrorCode.NONE
+        await setup.settled()
 
 
-@in_world()
-async def test_the_timeout_continues_across_a_restart(world: World) -> None:
-    producer = await world.ready(timeout_ms=5_000)
-    await world.add(producer)
+@in_virtual_time()
+async def test_the_timeout_continues_across_a_restart(setup: Setup) -> None:
+    producer = await setup.ready(timeout_ms=5_000)
+    await setup.add(producer)
     await asyncio.sleep(3)
-    await world.restart()
+    await setup.restart()
     await asyncio.sleep(2.5)
-    assert await world.settled() == "CompleteAbort"
+    assert await setup.settled() == "CompleteAbort"
 
 
-@in_world()
-async def test_a_clock_set_back_prolongs_it_by_no_more_than_itself(world: World) -> None:
-    producer = await world.ready(timeout_ms=5_000)
-    await world.add(producer)
-    world.clock.leap(-100 * DAY_S * 1000)
-    await world.restart()
+@in_virtual_time()
+async def test_a_clock_set_back_prolongs_it_by_no_more_than_itself(setup: Setup) -> None:
+    producer = await setup.ready(timeout_ms=5_000)
+    await setup.add(producer)
+    setup.clock.leap(-100 * DAY_S * 1000)
+    await setup.restart()
     await asyncio.sleep(5.5)
-    assert await world.settled() == "CompleteAbort"
+    assert await setup.settled() == "CompleteAbort"
 
 
-@in_world()
-async def test_an_abort_that_fails_is_tried_again(world: World) -> None:
-    producer = await world.ready(timeout_ms=5_000)
-    await world.add(producer)
+@in_virtual_time()
+async def test_an_abort_that_fails_is_tried_again(setup: Setup) -> None:
+    producer = await setup.ready(timeout_ms=5_000)
+    await setup.add(producer)
     fates = itertools.chain(["refused"] * 5, itertools.repeat("ok"))
-    world.log.fate = lambda: next(fates)
+    setup.log.fate = lambda: next(fates)
     await asyncio.sleep(6)
-    assert await world.settled() == "CompleteAbort"
-    assert world.identity().epoch == producer.epoch + 1, "one bump, not one for each try"
+    assert await setup.settled() == "CompleteAbort"
+    assert setup.identity().epoch == producer.epoch + 1, "one bump, not one for each try"
 
 
-@in_world()
-async def test_an_idle_id_is_forgotten(world: World) -> None:
-    producer = await world.ready()
+@in_virtual_time()
+async def test_an_idle_id_is_forgotten(setup: Setup) -> None:
+    producer = await setup.ready()
     await asyncio.sleep(6.9 * DAY_S)
-    assert world.state() == "Empty"
+    assert setup.state() == "Empty"
     await asyncio.sleep(0.2 * DAY_S)
-    assert world.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert await world.add(producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    await world.restart()
-    assert world.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert (await world.ready()).producer_id != producer.producer_id
+    assert setup.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert await setup.add(producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    await setup.restart()
+    assert setup.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert (await setup.ready()).producer_id != producer.producer_id
 
 
-@in_world(id_expiration_ms=1000, id_expiration_check_ms=500)
-async def test_an_id_with_a_transaction_is_not_forgotten(world: World) -> None:
-    producer = await world.ready()
-    await world.add(producer)
+@in_virtual_time(id_expiration_ms=1000, id_expiration_check_ms=500)
+async def test_an_id_with_a_transaction_is_not_forgotten(setup: Setup) -> None:
+    producer = await setup.ready()
+    await setup.add(producer)
     await asyncio.sleep(10)
-    assert world.state() == "Ongoing"
+    assert setup.state() == "Ongoing"

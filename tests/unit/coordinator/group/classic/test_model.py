@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_members import commit, committed, heartbeat, join, leave, sync
-from coordinator_world import World, run
+from group_setup import Setup, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -59,7 +59,7 @@ class Client:
 class Model:
     """The responses of all members, and the invariants between them."""
 
-    world: World
+    setup: Setup
     random: random.Random
     clients: list[Client] = field(default_factory=list)
     generations: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Model:
     async def join(self, client: Client) -> None:
         highest = self.generations.get(client.group, 0)
         reply = join(
-            self.world,
+            self.setup,
             client.member_id,
             group=client.group,
             instance_id=client.instance_id,
@@ -123,7 +123,7 @@ class Model:
         shares: dict[str, bytes] = {}
         if joined.leader == joined.member_id and not joined.skip_assignment:
             shares = self.shares([each.member_id for each in joined.members])
-        reply = sync(self.world, joined, shares, group=client.group, instance_id=client.instance_id)
+        reply = sync(self.setup, joined, shares, group=client.group, instance_id=client.instance_id)
         response = await self.answer(reply)
         if response.error_code:
             self.refused(client, response.error_code)
@@ -148,7 +148,7 @@ class Model:
     async def beat(self, client: Client) -> None:
         assert client.joined is not None
         code = await heartbeat(
-            self.world, client.joined, group=client.group, instance_id=client.instance_id
+            self.setup, client.joined, group=client.group, instance_id=client.instance_id
         )
         assert code in EXPECTED
         if code not in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
@@ -157,7 +157,7 @@ class Model:
     async def leave(self, client: Client) -> None:
         member = (client.member_id, client.instance_id)
         client.forget()
-        await self.answer(leave(self.world, member, group=client.group))
+        await self.answer(leave(self.setup, member, group=client.group))
 
     async def die(self, client: Client) -> None:
         client.forget()
@@ -176,7 +176,7 @@ class Model:
         offset = self.next_offset
         self.possible.setdefault(key, set()).add(offset)
         reply = commit(
-            self.world,
+            self.setup,
             {("orders", key[1]): offset},
             joined,
             group=client.group,
@@ -193,7 +193,7 @@ class Model:
     async def check_offsets(self) -> None:
         """Check that each acknowledged offset exists, or a later offset of unknown outcome."""
         for group in GROUPS:
-            found = await committed(self.world, group)
+            found = await committed(self.setup, group)
             for partition in range(PARTITIONS):
                 key = (group, partition)
                 offset = found.get(("orders", partition))
@@ -205,15 +205,15 @@ class Model:
     @property
     def hosted(self) -> bool:
         """Whether all partitions are loaded."""
-        return len(self.world.coordinator._host.active_shards()) == self.world.config.partitions
+        return len(self.setup.coordinator._host.active_shards()) == self.setup.config.partitions
 
     async def restart(self) -> None:
-        settled = not self.world.log.in_flight and self.hosted
-        before = [await committed(self.world, group) for group in GROUPS] if settled else None
-        await self.world.restart()
+        settled = not self.setup.log.in_flight and self.hosted
+        before = [await committed(self.setup, group) for group in GROUPS] if settled else None
+        await self.setup.restart()
         await self.check_offsets()
         if before is not None:
-            after = [await committed(self.world, group) for group in GROUPS]
+            after = [await committed(self.setup, group) for group in GROUPS]
             assert after == before, "memory differed from the log"
         self.count("restarted")
 
@@ -241,7 +241,7 @@ class Model:
 
     async def settle(self) -> None:
         """Stop all failures; then every request is answered and no member waits."""
-        self.world.log.fate = lambda: "ok"
+        self.setup.log.fate = lambda: "ok"
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=2 * ANSWERED_WITHIN_S)
         for task in self.tasks:
@@ -257,11 +257,11 @@ def _fate(source: random.Random) -> Callable[[], str]:
     return fate
 
 
-async def _play(world: World, seed: int) -> dict[str, int]:
+async def _play(setup: Setup, seed: int) -> dict[str, int]:
     source = random.Random(seed)
-    world.log.delay_s = lambda: source.choice((0.0, 0.0, 0.01, 0.2, 2.0))
-    world.log.fate = _fate(source)
-    model = Model(world, source)
+    setup.log.delay_s = lambda: source.choice((0.0, 0.0, 0.01, 0.2, 2.0))
+    setup.log.fate = _fate(source)
+    model = Model(setup, source)
     model.clients = [
         Client(group, f"{group}-{i}" if i == 0 else None) for group in GROUPS for i in range(4)
     ]
@@ -279,9 +279,9 @@ def test_random_histories(first: int, is_long: bool) -> None:
     done: dict[str, int] = {}
     for seed in range(first, first + seeds):
 
-        async def scenario(world: World, seed: int = seed) -> dict[str, int]:
+        async def scenario(setup: Setup, seed: int = seed) -> dict[str, int]:
             try:
-                return await _play(world, seed)
+                return await _play(setup, seed)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {error}") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consumer_members import GROUP, Consumer, describe, group_of, settle, snapshot
-from coordinator_world import World, in_world, run
+from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -20,21 +20,21 @@ ORDERS = b"o" * 16
 CLICKS = b"c" * 16
 
 
-@in_world(consumer=AT_ONCE)
-async def test_the_first_member_gets_all_partitions(world: World) -> None:
-    one = Consumer(world, "one")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_the_first_member_gets_all_partitions(setup: Setup) -> None:
+    one = Consumer(setup, "one")
     response = await one.beat()
     assert (response.error_code, response.member_id, response.member_epoch) == (0, "one", 1)
     assert response.heartbeat_interval_ms == 5000
     assert one.owned == {ORDERS: set(range(8))}
-    assert group_of(world).state == "Stable"
+    assert group_of(setup).state == "Stable"
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> None:
-    one = Consumer(world, "one")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_heartbeat_that_changes_nothing_writes_nothing(setup: Setup) -> None:
+    one = Consumer(setup, "one")
     await one.beat()
-    appends = world.log.appends
+    appends = setup.log.appends
     quiet: dict[str, Any] = {
         "rebalance_timeout_ms": -1,
         "subscribed_topic_names": None,
@@ -42,15 +42,15 @@ async def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> 
     }
     response = await one.beat(**quiet)
     assert (response.member_epoch, response.assignment) == (1, None)
-    assert world.log.appends == appends
+    assert setup.log.appends == appends
 
 
 @pytest.mark.parametrize(
     "subscribed", [{"topics": ["orders"]}, {"topics": None, "regex": "orders"}]
 )
 def test_a_full_heartbeat_gets_the_whole_assignment(subscribed: dict[str, Any]) -> None:
-    async def scenario(world: World) -> None:
-        one = Consumer(world, "one", **subscribed)
+    async def scenario(setup: Setup) -> None:
+        one = Consumer(setup, "one", **subscribed)
         await one.beat()
         response = await one.ask()
         (topic,) = response.assignment.topic_partitions
@@ -59,9 +59,9 @@ def test_a_full_heartbeat_gets_the_whole_assignment(subscribed: dict[str, Any]) 
     run(scenario, CONFIG)
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_member_gets_partitions_after_another_has_revoked_them(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_member_gets_partitions_after_another_has_revoked_them(setup: Setup) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await one.beat()
     response = await two.beat()
     assert (response.member_epoch, two.owned) == (2, {}), "nothing is free yet"
@@ -79,12 +79,12 @@ async def test_a_member_gets_partitions_after_another_has_revoked_them(world: Wo
     assert one.of() | two.of() == set(range(8))
 
 
-@in_world(consumer=AT_ONCE)
-async def test_all_members_converge_and_are_described(world: World) -> None:
-    members = [Consumer(world, f"m{i}", topics=["orders", "clicks"]) for i in range(3)]
+@in_virtual_time(consumer=AT_ONCE)
+async def test_all_members_converge_and_are_described(setup: Setup) -> None:
+    members = [Consumer(setup, f"m{i}", topics=["orders", "clicks"]) for i in range(3)]
     await settle(*members)
     assert sorted(sum(map(len, each.owned.values())) for each in members) == [3, 3, 4]
-    described = await describe(world)
+    described = await describe(setup)
     assert (described.group_state, described.assignor_name) == ("Stable", "uniform")
     assert described.group_epoch == described.assignment_epoch == members[0].epoch
     for member, told in zip(members, described.members, strict=True):
@@ -99,9 +99,9 @@ async def test_all_members_converge_and_are_described(world: World) -> None:
         assert told.subscribed_topic_names == ["clicks", "orders"]
 
 
-@in_world(consumer=AT_ONCE)
-async def test_members_that_leave_leave_their_partitions(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_members_that_leave_leave_their_partitions(setup: Setup) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await settle(one, two)
     epoch = one.epoch
     assert (await two.leave()).member_epoch == -1
@@ -109,7 +109,7 @@ async def test_members_that_leave_leave_their_partitions(world: World) -> None:
     assert one.of() == set(range(8))
     assert one.epoch > epoch
     assert (await one.leave()).error_code == 0
-    group = group_of(world)
+    group = group_of(setup)
     assert (group.state, group.owners, group.target) == ("Empty", {}, {})
     assert (await two.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -117,12 +117,12 @@ async def test_members_that_leave_leave_their_partitions(world: World) -> None:
 # Epochs and fencing
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_stale_or_greater_epoch_is_fenced(world: World) -> None:
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_stale_or_greater_epoch_is_fenced(setup: Setup) -> None:
     """KIP-848: FENCED_MEMBER_EPOCH (110); its commit gets 113 (`test_offset_access`)."""
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await settle(one, two)
-    await Consumer(world, "three").beat()
+    await Consumer(setup, "three").beat()
     await settle(one, two)
     for epoch in (1, one.epoch + 1):
         response = await one.ask(member_epoch=epoch)
@@ -130,9 +130,11 @@ async def test_a_stale_or_greater_epoch_is_fenced(world: World) -> None:
         assert "must abandon all its partitions and rejoin" in response.error_message
 
 
-@in_world(consumer=AT_ONCE)
-async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(
+    setup: Setup,
+) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await one.beat()
     await two.beat()
     one.take(await one.ask())
@@ -149,9 +151,9 @@ async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(world:
     )
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_member_that_rejoins_gets_its_whole_assignment(world: World) -> None:
-    one = Consumer(world, "one")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_member_that_rejoins_gets_its_whole_assignment(setup: Setup) -> None:
+    one = Consumer(setup, "one")
     await one.beat()
     one.epoch, one.owned = 0, {}
     response = await one.beat()
@@ -159,19 +161,19 @@ async def test_a_member_that_rejoins_gets_its_whole_assignment(world: World) -> 
     assert one.of() == set(range(8))
 
 
-@in_world(consumer=AT_ONCE)
-async def test_unknown_groups_and_members(world: World) -> None:
-    stranger = Consumer(world, "stranger", epoch=3)
+@in_virtual_time(consumer=AT_ONCE)
+async def test_unknown_groups_and_members(setup: Setup) -> None:
+    stranger = Consumer(setup, "stranger", epoch=3)
     assert (await stranger.ask()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await stranger.ask(member_epoch=-1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    await Consumer(world, "one").beat()
+    await Consumer(setup, "one").beat()
     assert (await stranger.ask()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (await stranger.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_silent_member_is_dropped(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_silent_member_is_dropped(setup: Setup) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await settle(one, two)
     for _ in range(10):
         await asyncio.sleep(5)
@@ -180,25 +182,27 @@ async def test_a_silent_member_is_dropped(world: World) -> None:
     assert (await two.ask()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_silent_member_is_dropped_although_the_log_was_full_just_then(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_silent_member_is_dropped_although_the_log_was_full_just_then(
+    setup: Setup,
+) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await settle(one, two)
-    world.log.fate = lambda: "refused"
+    setup.log.fate = lambda: "refused"
     for _ in range(10):
         await asyncio.sleep(5)
         await one.beat()
-    assert "two" in group_of(world).members
-    world.log.fate = lambda: "ok"
+    assert "two" in group_of(setup).members
+    setup.log.fate = lambda: "ok"
     await asyncio.sleep(1)
     await settle(one)
     assert one.of() == set(range(8))
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_member_that_does_not_give_up_in_time_is_dropped(world: World) -> None:
-    one = Consumer(world, "one", rebalance_timeout_ms=12_000)
-    two = Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_member_that_does_not_give_up_in_time_is_dropped(setup: Setup) -> None:
+    one = Consumer(setup, "one", rebalance_timeout_ms=12_000)
+    two = Consumer(setup, "two")
     await one.beat()
     await two.beat()
     await one.ask()
@@ -211,11 +215,11 @@ async def test_a_member_that_does_not_give_up_in_time_is_dropped(world: World) -
     assert two.of() == set(range(8))
 
 
-@in_world(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
-async def test_a_full_group_rejects_new_members(world: World) -> None:
-    one = Consumer(world, "one")
+@in_virtual_time(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
+async def test_a_full_group_rejects_new_members(setup: Setup) -> None:
+    one = Consumer(setup, "one")
     await one.beat()
-    response = await Consumer(world, "two").ask()
+    response = await Consumer(setup, "two").ask()
     assert response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (await one.ask(member_epoch=0, topic_partitions=[])).error_code == 0
 
@@ -239,58 +243,60 @@ async def test_a_full_group_rejects_new_members(world: World) -> None:
     ],
 )
 def test_requests_that_no_group_could_accept(code: int, changes: dict[str, Any]) -> None:
-    async def scenario(world: World) -> None:
-        response = await Consumer(world, "one").ask(**changes)
+    async def scenario(setup: Setup) -> None:
+        response = await Consumer(setup, "one").ask(**changes)
         assert response.error_code == code, response
         assert response.error_message
-        assert snapshot(world) == {}
+        assert snapshot(setup) == {}
 
     run(scenario, CONFIG)
 
 
-@in_world(consumer=AT_ONCE)
-async def test_before_version_1_the_coordinator_may_name_the_member(world: World) -> None:
-    response = await Consumer(world, "").ask(version=0)
+@in_virtual_time(consumer=AT_ONCE)
+async def test_before_version_1_the_coordinator_may_name_the_member(setup: Setup) -> None:
+    response = await Consumer(setup, "").ask(version=0)
     assert response.error_code == 0
-    assert response.member_id in group_of(world).members
+    assert response.member_id in group_of(setup).members
 
 
-@in_world(consumer=ConsumerConfig(is_enabled=False))
-async def test_the_protocol_can_be_switched_off(world: World) -> None:
-    response = await Consumer(world, "one").ask()
+@in_virtual_time(consumer=ConsumerConfig(is_enabled=False))
+async def test_the_protocol_can_be_switched_off(setup: Setup) -> None:
+    response = await Consumer(setup, "one").ask()
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert (await describe(world)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await describe(setup)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 # Static members (KIP-345)
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_static_member_that_is_away_for_a_while_keeps_its_partitions(world: World) -> None:
-    one = Consumer(world, "one", instance_id="a")
-    two = Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_static_member_that_is_away_for_a_while_keeps_its_partitions(
+    setup: Setup,
+) -> None:
+    one = Consumer(setup, "one", instance_id="a")
+    two = Consumer(setup, "two")
     await settle(one, two)
-    had, epoch = one.of(), group_of(world).epoch
+    had, epoch = one.of(), group_of(setup).epoch
     assert (await one.leave(-2)).member_epoch == -2
     await settle(two)
-    back = Consumer(world, "one-again", instance_id="a")
+    back = Consumer(setup, "one-again", instance_id="a")
     await back.beat()
     assert back.of() == had
-    assert group_of(world).epoch == epoch, "other members are not affected"
+    assert group_of(setup).epoch == epoch, "other members are not affected"
     assert (await one.ask(member_epoch=epoch)).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-@in_world(consumer=AT_ONCE)
-async def test_an_instance_id_in_use_cannot_be_taken_over(world: World) -> None:
-    await Consumer(world, "one", instance_id="a").beat()
-    response = await Consumer(world, "two", instance_id="a").ask()
+@in_virtual_time(consumer=AT_ONCE)
+async def test_an_instance_id_in_use_cannot_be_taken_over(setup: Setup) -> None:
+    await Consumer(setup, "one", instance_id="a").beat()
+    response = await Consumer(setup, "two", instance_id="a").ask()
     assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_static_member_that_stays_away_is_dropped(world: World) -> None:
-    one = Consumer(world, "one", instance_id="a")
-    two = Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_static_member_that_stays_away_is_dropped(setup: Setup) -> None:
+    one = Consumer(setup, "one", instance_id="a")
+    two = Consumer(setup, "two")
     await settle(one, two)
     await one.leave(-2)
     for _ in range(10):
@@ -298,12 +304,12 @@ async def test_a_static_member_that_stays_away_is_dropped(world: World) -> None:
         await two.beat()
     await settle(two)
     assert two.of() == set(range(8))
-    assert group_of(world).static_members == {}
+    assert group_of(setup).static_members == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_static_member_speaks_for_its_instance_only(world: World) -> None:
-    one = Consumer(world, "one", instance_id="a")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_static_member_speaks_for_its_instance_only(setup: Setup) -> None:
+    one = Consumer(setup, "one", instance_id="a")
     await one.beat()
     assert (await one.ask(instance_id="b")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (await one.ask(member_id="x")).error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -313,9 +319,9 @@ async def test_a_static_member_speaks_for_its_instance_only(world: World) -> Non
 # Subscriptions
 
 
-@in_world(consumer=AT_ONCE)
-async def test_partitions_of_a_dropped_subscription_are_revoked(world: World) -> None:
-    one = Consumer(world, "one", topics=["orders", "clicks"])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_partitions_of_a_dropped_subscription_are_revoked(setup: Setup) -> None:
+    one = Consumer(setup, "one", topics=["orders", "clicks"])
     await settle(one)
     one.topics = ["clicks"]
     await settle(one)
@@ -325,36 +331,36 @@ async def test_partitions_of_a_dropped_subscription_are_revoked(world: World) ->
     assert one.owned == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_groups_follow_created_extended_and_deleted_topics(world: World) -> None:
-    one = Consumer(world, "one", topics=["orders", "later"])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_groups_follow_created_extended_and_deleted_topics(setup: Setup) -> None:
+    one = Consumer(setup, "one", topics=["orders", "later"])
     await settle(one)
-    world.topics.topics["later"] = (b"l" * 16, 1)
-    world.coordinator.on_topics_changed({"later"}, are_new=True)
+    setup.topics.topics["later"] = (b"l" * 16, 1)
+    setup.coordinator.on_topics_changed({"later"}, are_new=True)
     await settle(one)
     assert one.of("later") == {0}
-    world.topics.topics["later"] = (b"l" * 16, 3)
-    world.coordinator.on_topics_changed({"later"}, are_new=False)
+    setup.topics.topics["later"] = (b"l" * 16, 3)
+    setup.coordinator.on_topics_changed({"later"}, are_new=False)
     await settle(one)
     assert one.of("later") == {0, 1, 2}
     epoch = one.epoch
-    del world.topics.topics["later"]
-    world.coordinator.on_topics_changed({"later"}, are_new=False)
+    del setup.topics.topics["later"]
+    setup.coordinator.on_topics_changed({"later"}, are_new=False)
     await settle(one)
     assert one.owned == {ORDERS: set(range(8))}
     assert one.epoch == epoch + 1
 
 
-@in_world(consumer=AT_ONCE)
-async def test_an_expression_is_matched_against_whole_names(world: World) -> None:
-    one = Consumer(world, "one", topics=None, regex="or.*|click")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_an_expression_is_matched_against_whole_names(setup: Setup) -> None:
+    one = Consumer(setup, "one", topics=None, regex="or.*|click")
     await settle(one)
     assert one.owned == {ORDERS: set(range(8))}
-    described = await describe(world)
+    described = await describe(setup)
     assert described.members[0].subscribed_topic_regex == "or.*|click"
-    world.topics.topics["oranges"] = (b"r" * 16, 2)
-    world.topics.changes += 1
-    world.coordinator.on_topics_changed({"oranges"}, are_new=True)
+    setup.topics.topics["oranges"] = (b"r" * 16, 2)
+    setup.topics.changes += 1
+    setup.coordinator.on_topics_changed({"oranges"}, are_new=True)
     await one.beat()
     assert one.of("oranges") == set(), "expressions are not resolved again at once"
     await asyncio.sleep(11)
@@ -364,60 +370,62 @@ async def test_an_expression_is_matched_against_whole_names(world: World) -> Non
     one.topics = ["clicks"]
     await settle(one)
     assert one.owned == {b"c" * 16: {0, 1}}
-    assert group_of(world).regexes == {}
+    assert group_of(setup).regexes == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_members_with_one_expression_share_its_topics(world: World) -> None:
+@in_virtual_time(consumer=AT_ONCE)
+async def test_members_with_one_expression_share_its_topics(setup: Setup) -> None:
     """Joining does not start another search for matching topics."""
-    one, two = (Consumer(world, name, topics=None, regex="or.*") for name in ("one", "two"))
+    one, two = (Consumer(setup, name, topics=None, regex="or.*") for name in ("one", "two"))
     await settle(one)
-    world.topics.topics["oranges"] = (b"r" * 16, 2)
-    world.topics.changes += 1
-    world.coordinator.on_topics_changed({"oranges"}, are_new=True)
+    setup.topics.topics["oranges"] = (b"r" * 16, 2)
+    setup.topics.changes += 1
+    setup.coordinator.on_topics_changed({"oranges"}, are_new=True)
     await settle(two, one)
     assert one.of("oranges") | two.of("oranges") == set(), "the last search is recent"
 
 
-@in_world(consumer=AT_ONCE)
-async def test_names_and_expressions_add_up(world: World) -> None:
-    one = Consumer(world, "one", topics=["clicks"], regex="ord.*")
-    two = Consumer(world, "two", topics=["clicks"])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_names_and_expressions_add_up(setup: Setup) -> None:
+    one = Consumer(setup, "one", topics=["clicks"], regex="ord.*")
+    two = Consumer(setup, "two", topics=["clicks"])
     await settle(one, two)
     assert one.of("orders") == set(range(8))
     assert two.of("clicks") == {0, 1}
     await one.leave()
-    assert group_of(world).regexes == {}
+    assert group_of(setup).regexes == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_most_members_choose_the_assignor(world: World) -> None:
-    members = [Consumer(world, f"m{i}", assignor="range") for i in range(2)]
+@in_virtual_time(consumer=AT_ONCE)
+async def test_most_members_choose_the_assignor(setup: Setup) -> None:
+    members = [Consumer(setup, f"m{i}", assignor="range") for i in range(2)]
     await settle(*members)
-    assert (await describe(world)).assignor_name == "range"
+    assert (await describe(setup)).assignor_name == "range"
     assert members[0].of() == {0, 1, 2, 3}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_on_a_tie_the_first_assignor_in_alphabetical_order_is_chosen(world: World) -> None:
-    uniform = [Consumer(world, f"u{i}", assignor="uniform") for i in range(2)]
-    ranged = [Consumer(world, f"r{i}", assignor="range") for i in range(2)]
+@in_virtual_time(consumer=AT_ONCE)
+async def test_on_a_tie_the_first_assignor_in_alphabetical_order_is_chosen(
+    setup: Setup,
+) -> None:
+    uniform = [Consumer(setup, f"u{i}", assignor="uniform") for i in range(2)]
+    ranged = [Consumer(setup, f"r{i}", assignor="range") for i in range(2)]
     await settle(*uniform, ranged[0])
-    assert (await describe(world)).assignor_name == "uniform", "two members against one"
+    assert (await describe(setup)).assignor_name == "uniform", "two members against one"
     await settle(ranged[1])
-    assert (await describe(world)).assignor_name == "range"
+    assert (await describe(setup)).assignor_name == "range"
 
 
 # Assignment interval (KIP-1263)
 
 
-@in_world(consumer=ConsumerConfig(assignment_interval_ms=1000))
-async def test_assignments_are_made_at_intervals(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=ConsumerConfig(assignment_interval_ms=1000))
+async def test_assignments_are_made_at_intervals(setup: Setup) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await one.beat()
     response = await two.beat()
     assert response.member_epoch == 1, "the last assignment is too recent for another"
-    assert group_of(world).state == "Assigning"
+    assert group_of(setup).state == "Assigning"
     await asyncio.sleep(1)
     await settle(one, two)
     assert (len(one.of()), len(two.of())) == (4, 4)
@@ -426,10 +434,10 @@ async def test_assignments_are_made_at_intervals(world: World) -> None:
 # The log
 
 
-@in_world(consumer=AT_ONCE)
-async def test_concurrent_joins_are_decided_one_after_the_other(world: World) -> None:
-    world.log.delay_s = lambda: 0.5
-    members = [Consumer(world, f"m{i}") for i in range(4)]
+@in_virtual_time(consumer=AT_ONCE)
+async def test_concurrent_joins_are_decided_one_after_the_other(setup: Setup) -> None:
+    setup.log.delay_s = lambda: 0.5
+    members = [Consumer(setup, f"m{i}") for i in range(4)]
     for response, member in zip(
         await asyncio.gather(*(each.ask() for each in members)), members, strict=True
     ):
@@ -440,57 +448,57 @@ async def test_concurrent_joins_are_decided_one_after_the_other(world: World) ->
     assert [len(each.of()) for each in members] == [2, 2, 2, 2]
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_join_that_cannot_be_written_did_not_happen(world: World) -> None:
-    world.log.fate = lambda: "refused"
-    one = Consumer(world, "one")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_join_that_cannot_be_written_did_not_happen(setup: Setup) -> None:
+    setup.log.fate = lambda: "refused"
+    one = Consumer(setup, "one")
     assert (await one.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert snapshot(world) == {}
-    world.log.fate = lambda: "ok"
+    assert snapshot(setup) == {}
+    setup.log.fate = lambda: "ok"
     assert (await one.beat()).error_code == 0
 
 
-@in_world(consumer=AT_ONCE)
-async def test_waiting_requests_are_answered_when_the_coordinator_closes(world: World) -> None:
-    world.log.delay_s = lambda: 5.0
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_waiting_requests_are_answered_when_the_coordinator_closes(setup: Setup) -> None:
+    setup.log.delay_s = lambda: 5.0
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     asked = [one.ask(), two.ask()]
-    world.coordinator.close()
+    setup.coordinator.close()
     for reply in asked:
         assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
 
 
-@in_world(consumer=AT_ONCE)
-async def test_state_survives_a_restart_exactly(world: World) -> None:
-    one = Consumer(world, "one", topics=["orders"], instance_id="a")
-    two = Consumer(world, "two", topics=None, regex="cl.*", assignor="range")
-    three = Consumer(world, "three")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_state_survives_a_restart_exactly(setup: Setup) -> None:
+    one = Consumer(setup, "one", topics=["orders"], instance_id="a")
+    two = Consumer(setup, "two", topics=None, regex="cl.*", assignor="range")
+    three = Consumer(setup, "three")
     await settle(one, two)
     await three.beat()
     await one.ask()
-    before = snapshot(world)
+    before = snapshot(setup)
     assert before[GROUP]["regexes"]
-    await world.restart()
-    assert snapshot(world) == before
+    await setup.restart()
+    assert snapshot(setup) == before
     await settle(one, two, three)
     assert one.of() | three.of() == set(range(8))
 
 
-@in_world()
-async def test_the_error_of_a_long_expression_can_be_encoded(world: World) -> None:
-    response = await Consumer(world, "one", topics=None, regex="a[" * 8 * 1024).beat()
+@in_virtual_time()
+async def test_the_error_of_a_long_expression_can_be_encoded(setup: Setup) -> None:
+    response = await Consumer(setup, "one", topics=None, regex="a[" * 8 * 1024).beat()
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     told = decode(ConsumerGroupHeartbeatResponse, encode(response, 1), 1)
     assert (told.error_message or "").startswith("SubscribedTopicRegex `a[a[")
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_member_that_died_while_no_broker_coordinated_expires(world: World) -> None:
-    one, two = Consumer(world, "one"), Consumer(world, "two")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_member_that_died_while_no_broker_coordinated_expires(setup: Setup) -> None:
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
     await settle(one, two)
-    await world.restart()
+    await setup.restart()
     for _ in range(AT_ONCE.session_timeout_ms // 1000 + 1):
         await asyncio.sleep(1)
         await two.beat()
-    assert set(group_of(world).members) == {"two"}
+    assert set(group_of(setup).members) == {"two"}
     assert two.of() == set(range(8))

@@ -20,7 +20,7 @@ import pytest
 
 from consumer_members import Consumer
 from consumer_model import Client, Model
-from coordinator_world import World, run
+from group_setup import Setup, run
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 
 SEEDS = 3
@@ -32,16 +32,16 @@ PARTITIONS = 12
 pytestmark = [pytest.mark.histories]
 
 
-async def _play(world: World, seed: int, *, mixed: bool) -> dict[str, int]:
+async def _play(setup: Setup, seed: int, *, mixed: bool) -> dict[str, int]:
     source = random.Random(seed)
-    world.topics.topics["orders"] = (b"o" * 16, PARTITIONS)
-    world.log.delay_s = lambda: source.choice((0.0, 0.0, 0.01, 0.2, 2.0))
-    world.log.fate = lambda: source.choices(("ok", "refused", "lost", "kept"), (91, 3, 3, 3))[0]
-    model = Model(world, source)
+    setup.topics.topics["orders"] = (b"o" * 16, PARTITIONS)
+    setup.log.delay_s = lambda: source.choice((0.0, 0.0, 0.01, 0.2, 2.0))
+    setup.log.fate = lambda: source.choices(("ok", "refused", "lost", "kept"), (91, 3, 3, 3))[0]
+    model = Model(setup, source)
     for number in range(CLIENTS):
         instance_id = f"s{number}" if number < 2 else None
         consumer = Consumer(
-            world, "", instance_id=instance_id, assignor=source.choice((None, None, "range"))
+            setup, "", instance_id=instance_id, assignor=source.choice((None, None, "range"))
         )
         consumer.rebalance_timeout_ms = 20_000
         is_classic = mixed and number % 4 > 1
@@ -68,9 +68,9 @@ def _play_all(interval_ms: int, *, mixed: bool, seeds: int) -> dict[str, int]:
     done: dict[str, int] = {}
     for seed in range(seeds):
 
-        async def scenario(world: World, seed: int = seed) -> dict[str, int]:
+        async def scenario(setup: Setup, seed: int = seed) -> dict[str, int]:
             try:
-                return await _play(world, seed, mixed=mixed)
+                return await _play(setup, seed, mixed=mixed)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from consumer_members import GROUP, Consumer, settle, snapshot, subscription
 from coordinator_members import commit, commit_codes, committed, form, join, leave, new_id, sync
-from coordinator_world import World, in_world
+from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.protocol.delete_groups import DeleteGroupsRequest
@@ -21,13 +21,13 @@ AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 DAY_MS = 24 * 3_600_000
 
 
-async def delete(world: World, *groups: str) -> dict[str, int]:
+async def delete(setup: Setup, *groups: str) -> dict[str, int]:
     request = DeleteGroupsRequest(groups_names=list(groups))
-    response = await world.coordinator.admin.delete_groups(request)
+    response = await setup.coordinator.admin.delete_groups(request)
     return {each.group_id: each.error_code for each in response.results}
 
 
-async def forget(world: World, *partitions: tuple[str, int], group: str = GROUP) -> Any:
+async def forget(setup: Setup, *partitions: tuple[str, int], group: str = GROUP) -> Any:
     """Return the code of the response, or of each partition."""
     request = OffsetDeleteRequest(
         group_id=group,
@@ -38,7 +38,7 @@ async def forget(world: World, *partitions: tuple[str, int], group: str = GROUP)
             for topic, partition in partitions
         ],
     )
-    response = await world.coordinator.admin.offset_delete(request)
+    response = await setup.coordinator.admin.offset_delete(request)
     if response.error_code:
         return response.error_code
     return [each.error_code for topic in response.topics for each in topic.partitions]
@@ -47,63 +47,63 @@ async def forget(world: World, *partitions: tuple[str, int], group: str = GROUP)
 # DeleteGroups
 
 
-@in_world(consumer=AT_ONCE)
-async def test_groups_without_members_are_deleted_with_their_offsets(world: World) -> None:
-    consumer = Consumer(world, "one", group="modern")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_groups_without_members_are_deleted_with_their_offsets(setup: Setup) -> None:
+    consumer = Consumer(setup, "one", group="modern")
     await consumer.beat()
-    await commit_codes(world, {("orders", 0): 5}, group="offsets-only")
-    (joined,) = await form(world, 1)
+    await commit_codes(setup, {("orders", 0): 5}, group="offsets-only")
+    (joined,) = await form(setup, 1)
     everybody = ("modern", "offsets-only", GROUP, "none", "none")
-    assert await delete(world, *everybody) == {
+    assert await delete(setup, *everybody) == {
         "modern": ErrorCode.NON_EMPTY_GROUP,
         "offsets-only": 0,
         GROUP: ErrorCode.NON_EMPTY_GROUP,
         "none": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     await consumer.leave()
-    await leave(world, (joined.member_id, None))
-    await commit_codes(world, {("orders", 0): 5}, group="modern")
-    assert await delete(world, "modern", GROUP) == {"modern": 0, GROUP: 0}
+    await leave(setup, (joined.member_id, None))
+    await commit_codes(setup, {("orders", 0): 5}, group="modern")
+    assert await delete(setup, "modern", GROUP) == {"modern": 0, GROUP: 0}
     for group in ("modern", "offsets-only", GROUP):
-        assert await committed(world, group) == {}
-    assert world.coordinator.groups_owned == []
-    await world.restart()
-    assert world.coordinator.groups_owned == []
-    assert snapshot(world) == {}
+        assert await committed(setup, group) == {}
+    assert setup.coordinator.groups_owned == []
+    await setup.restart()
+    assert setup.coordinator.groups_owned == []
+    assert snapshot(setup) == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_deletion_waits_for_a_commit_on_its_way(world: World) -> None:
-    world.log.delay_s = lambda: 1.0
-    replies = [commit(world, {("orders", 0): 5}), delete(world, GROUP)]
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_deletion_waits_for_a_commit_on_its_way(setup: Setup) -> None:
+    setup.log.delay_s = lambda: 1.0
+    replies = [commit(setup, {("orders", 0): 5}), delete(setup, GROUP)]
     await replies[0]
     assert await replies[1] == {GROUP: 0}
-    assert await committed(world) == {}
+    assert await committed(setup) == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_a_deletion_that_cannot_be_written_returns_an_error(world: World) -> None:
-    await commit_codes(world, {("orders", 0): 5})
-    world.log.fate = lambda: "refused"
-    assert await delete(world, GROUP) == {GROUP: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert await committed(world) == {("orders", 0): 5}
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_deletion_that_cannot_be_written_returns_an_error(setup: Setup) -> None:
+    await commit_codes(setup, {("orders", 0): 5})
+    setup.log.fate = lambda: "refused"
+    assert await delete(setup, GROUP) == {GROUP: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert await committed(setup) == {("orders", 0): 5}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_nothing_to_delete_is_answered(world: World) -> None:
-    assert await delete(world) == {}
+@in_virtual_time(consumer=AT_ONCE)
+async def test_nothing_to_delete_is_answered(setup: Setup) -> None:
+    assert await delete(setup) == {}
 
 
 # OffsetDelete
 
 
-@in_world(consumer=AT_ONCE)
-async def test_offsets_of_topics_that_are_not_read_are_deleted(world: World) -> None:
-    consumer = Consumer(world, "one", topics=["clicks"])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_offsets_of_topics_that_are_not_read_are_deleted(setup: Setup) -> None:
+    consumer = Consumer(setup, "one", topics=["clicks"])
     await consumer.beat()
     for topic in ("orders", "clicks"):
         codes = await commit_codes(
-            world,
+            setup,
             {(topic, 0): 7},
             member_id="one",
             generation_id_or_member_epoch=consumer.epoch,
@@ -111,88 +111,88 @@ async def test_offsets_of_topics_that_are_not_read_are_deleted(world: World) -> 
         assert codes == [0]
     asked = [("clicks", 0), ("orders", 0), ("orders", 1), ("orders", 99), ("gone", 0)]
     subscribed, unknown = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await forget(world, *asked) == [subscribed, 0, 0, unknown, unknown]
-    assert await committed(world) == {("clicks", 0): 7}
+    assert await forget(setup, *asked) == [subscribed, 0, 0, unknown, unknown]
+    assert await committed(setup) == {("clicks", 0): 7}
     await consumer.leave()
-    assert await forget(world, ("clicks", 0)) == [0]
-    assert await committed(world) == {}
+    assert await forget(setup, ("clicks", 0)) == [0]
+    assert await committed(setup) == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_offsets_of_subscribed_topics_cannot_be_deleted(world: World) -> None:
+@in_virtual_time(consumer=AT_ONCE)
+async def test_offsets_of_subscribed_topics_cannot_be_deleted(setup: Setup) -> None:
     data = subscription(["clicks"])
-    member_id = await new_id(world)
-    joined = await join(world, member_id, protocols=(("range", data),))
-    await sync(world, joined, {member_id: b""})
-    await commit_codes(world, {("orders", 0): 7, ("clicks", 0): 7}, joined)
-    assert await forget(world, ("clicks", 0), ("orders", 0)) == [86, 0]
-    assert await committed(world) == {("clicks", 0): 7}
+    member_id = await new_id(setup)
+    joined = await join(setup, member_id, protocols=(("range", data),))
+    await sync(setup, joined, {member_id: b""})
+    await commit_codes(setup, {("orders", 0): 7, ("clicks", 0): 7}, joined)
+    assert await forget(setup, ("clicks", 0), ("orders", 0)) == [86, 0]
+    assert await committed(setup) == {("clicks", 0): 7}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_whole_groups_that_refuse(world: World) -> None:
-    assert await forget(world, ("orders", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert await forget(world, ("orders", 0), group="") == ErrorCode.INVALID_GROUP_ID
-    await form(world, 1, protocol_type="connect")
-    assert await forget(world, ("orders", 0)) == ErrorCode.NON_EMPTY_GROUP
+@in_virtual_time(consumer=AT_ONCE)
+async def test_whole_groups_that_refuse(setup: Setup) -> None:
+    assert await forget(setup, ("orders", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert await forget(setup, ("orders", 0), group="") == ErrorCode.INVALID_GROUP_ID
+    await form(setup, 1, protocol_type="connect")
+    assert await forget(setup, ("orders", 0)) == ErrorCode.NON_EMPTY_GROUP
 
 
 # Expiration
 
 
-async def days(world: World, count: int, *beating: Consumer) -> None:
+async def days(setup: Setup, count: int, *beating: Consumer) -> None:
     """Advance the wall clock, with heartbeats and checks for expired offsets."""
-    world.clock.leap(count * DAY_MS)
+    setup.clock.leap(count * DAY_MS)
     for _ in range(130):
         await asyncio.sleep(5)
         for consumer in beating:
             assert (await consumer.beat()).error_code == 0
 
 
-@in_world(consumer=AT_ONCE)
-async def test_kip_211_offsets_of_a_live_group_never_expire(world: World) -> None:
-    consumer = Consumer(world, "one", topics=["orders"])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_kip_211_offsets_of_a_live_group_never_expire(setup: Setup) -> None:
+    consumer = Consumer(setup, "one", topics=["orders"])
     await settle(consumer)
     as_member = {"member_id": "one", "generation_id_or_member_epoch": consumer.epoch}
-    await commit_codes(world, {("orders", 0): 5, ("clicks", 0): 6}, **as_member)
-    await days(world, 8, consumer)
-    assert await committed(world) == {("orders", 0): 5}, "no member subscribes to clicks"
+    await commit_codes(setup, {("orders", 0): 5, ("clicks", 0): 6}, **as_member)
+    await days(setup, 8, consumer)
+    assert await committed(setup) == {("orders", 0): 5}, "no member subscribes to clicks"
 
 
-@in_world(consumer=AT_ONCE)
-async def test_kip_211_an_empty_consumer_group_goes_with_its_offsets(world: World) -> None:
-    consumer = Consumer(world, "one")
+@in_virtual_time(consumer=AT_ONCE)
+async def test_kip_211_an_empty_consumer_group_goes_with_its_offsets(setup: Setup) -> None:
+    consumer = Consumer(setup, "one")
     await settle(consumer)
     as_member = {"member_id": "one", "generation_id_or_member_epoch": consumer.epoch}
-    await commit_codes(world, {("orders", 0): 5}, **as_member)
+    await commit_codes(setup, {("orders", 0): 5}, **as_member)
     await consumer.leave()
-    await days(world, 6)
-    assert await committed(world) == {("orders", 0): 5}
-    await days(world, 2)
-    assert world.coordinator.groups_owned == []
-    await world.restart()
-    assert snapshot(world) == {}
+    await days(setup, 6)
+    assert await committed(setup) == {("orders", 0): 5}
+    await days(setup, 2)
+    assert setup.coordinator.groups_owned == []
+    await setup.restart()
+    assert snapshot(setup) == {}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_kafka_13636_nothing_expires_while_a_group_rebalances(world: World) -> None:
-    (joined,) = await form(world, 1)
-    await commit_codes(world, {("orders", 0): 5}, joined)
-    world.clock.leap(8 * DAY_MS)
+@in_virtual_time(consumer=AT_ONCE)
+async def test_kafka_13636_nothing_expires_while_a_group_rebalances(setup: Setup) -> None:
+    (joined,) = await form(setup, 1)
+    await commit_codes(setup, {("orders", 0): 5}, joined)
+    setup.clock.leap(8 * DAY_MS)
     waiting = None
     for _ in range(130):
-        waiting = join(world, joined.member_id)
+        waiting = join(setup, joined.member_id)
         await asyncio.sleep(5)
         if waiting.done():
             joined = waiting.result()
-    assert await committed(world) == {("orders", 0): 5}
+    assert await committed(setup) == {("orders", 0): 5}
 
 
-@in_world(consumer=AT_ONCE)
-async def test_offsets_of_a_deleted_topic_go_with_it(world: World) -> None:
-    await commit_codes(world, {("orders", 0): 5, ("clicks", 0): 6})
-    topic_id, _ = world.topics.topics.pop("orders")
-    world.coordinator.on_topics_deleted([("orders", topic_id)])
+@in_virtual_time(consumer=AT_ONCE)
+async def test_offsets_of_a_deleted_topic_go_with_it(setup: Setup) -> None:
+    await commit_codes(setup, {("orders", 0): 5, ("clicks", 0): 6})
+    topic_id, _ = setup.topics.topics.pop("orders")
+    setup.coordinator.on_topics_deleted([("orders", topic_id)])
     await asyncio.sleep(1)
-    world.topics.topics["orders"] = (topic_id, 8)
-    assert await committed(world) == {("clicks", 0): 6}
+    setup.topics.topics["orders"] = (topic_id, 8)
+    assert await committed(setup) == {("clicks", 0): 6}

@@ -1,4 +1,4 @@
-"""A world for the transaction coordinator: virtual time, a faulty log, and modelled partitions.
+"""A transaction coordinator in virtual time, over a faulty log and modelled partitions.
 
 `PartitionModel` is a simple model of a partition with records and markers. The tests compare what
 its readers see with the responses of producers.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from coordinator_world import FakeLog, FakeTopics
+from group_setup import FakeLog, FakeTopics
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.config import GroupConfig
@@ -31,6 +31,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from virtual_time import run_in_virtual_time
 
 T = TypeVar("T")
 
@@ -105,8 +106,8 @@ class FakeMarkers:
             The coordinator sees an unknown outcome for the last two.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self.partitions: dict[TopicPartition, PartitionModel] = {}
         self.written: list[Marker] = []
         self.delay_s: Callable[[], float] = lambda: 0.0
@@ -138,11 +139,11 @@ class FakeMarkers:
         if marker.topic != GROUP_TOPIC:
             return ErrorCode.NONE
         end = TransactionMarker(*marker[2:])
-        code: ErrorCode = await self._world.groups.write_marker(marker.partition, end)
+        code: ErrorCode = await self._setup.groups.write_marker(marker.partition, end)
         return code
 
 
-class World:
+class Setup:
     """A broker's coordinators; `restart` creates others over the same logs."""
 
     def __init__(self, loop: SimulatedLoop, config: TransactionConfig, seed: int = 0) -> None:
@@ -310,41 +311,37 @@ class World:
 
 
 def run(
-    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    scenario: Callable[[Setup], Coroutine[Any, Any, T]],
     config: TransactionConfig | None = None,
     seed: int = 0,
 ) -> T:
-    """Run a scenario in a new world, in virtual time, with all partitions loaded."""
-    loop = SimulatedLoop(None)
-    try:
-        world = World(loop, config or TransactionConfig(partitions=1), seed)
+    """Run a scenario in virtual time, with all partitions loaded; return its result."""
 
-        async def main() -> T:
-            await world.start()
-            try:
-                result = await scenario(world)
-                world.check_count()
-                return result
-            finally:
-                world.coordinator.close()
-                world.check_count()
-                world.groups.close()
-                await asyncio.sleep(5)
-                left = asyncio.all_tasks() - {asyncio.current_task()}
-                for task in left:
-                    task.cancel()
-                await asyncio.gather(*left, return_exceptions=True)
+    async def work(loop: SimulatedLoop) -> T:
+        setup = Setup(loop, config or TransactionConfig(partitions=1), seed)
+        await setup.start()
+        try:
+            result = await scenario(setup)
+            setup.check_count()
+            return result
+        finally:
+            setup.coordinator.close()
+            setup.check_count()
+            setup.groups.close()
+            await asyncio.sleep(5)
 
-        return loop.run_until_complete(main())
-    finally:
-        loop.close()
+    return run_in_virtual_time(work)
 
 
-def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
+def in_virtual_time(
+    **settings: Any,
+) -> Callable[[Callable[[Setup], Coroutine[Any, Any, None]]], Any]:
     """Turn a scenario into a test; `settings` are fields of `TransactionConfig`."""
     values: dict[str, Any] = {"partitions": 1, **settings}
 
-    def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def wrap(
+        scenario: Callable[[Setup], Coroutine[Any, Any, None]],
+    ) -> Callable[[], None]:
         def test() -> None:
             run(scenario, TransactionConfig(**values))
 
@@ -355,4 +352,12 @@ def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any,
     return wrap
 
 
-__all__ = ["BUMPING", "CLASSIC", "TRANSACTION_TOPIC", "Producer", "World", "in_world", "run"]
+__all__ = [
+    "BUMPING",
+    "CLASSIC",
+    "TRANSACTION_TOPIC",
+    "Producer",
+    "Setup",
+    "in_virtual_time",
+    "run",
+]

@@ -1,4 +1,4 @@
-"""A world for coordinators: virtual time, and a log that is slow, rejects and loses appends."""
+"""A group coordinator in virtual time, over a log that is slow, and rejects or loses appends."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from virtual_time import run_in_virtual_time
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ class FakeTopics:
         return self.changes
 
 
-class World:
+class Setup:
     """A broker's group coordinator; `restart` creates another over the same log."""
 
     def __init__(self, loop: SimulatedLoop, config: GroupConfig, seed: int = 0) -> None:
@@ -169,44 +170,34 @@ class World:
 
 
 def run(
-    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    scenario: Callable[[Setup], Coroutine[Any, Any, T]],
     config: GroupConfig | None = None,
     seed: int = 0,
 ) -> T:
-    """Run a scenario in a new world, in virtual time, with all partitions loaded."""
-    loop = SimulatedLoop(None)
-    try:
-        world = World(loop, config or GroupConfig(partitions=1, initial_rebalance_delay_ms=0), seed)
+    """Run a scenario in virtual time, with all partitions loaded; return its result."""
 
-        async def main() -> T:
-            await world.start()
-            try:
-                result = await scenario(world)
-                world.check_counts()
-                return result
-            finally:
-                world.coordinator.close()
-                world.check_counts()
-                await asyncio.sleep(1)
-                await _cancel_what_is_left()
+    async def work(loop: SimulatedLoop) -> T:
+        setup = Setup(loop, config or GroupConfig(partitions=1, initial_rebalance_delay_ms=0), seed)
+        await setup.start()
+        try:
+            result = await scenario(setup)
+            setup.check_counts()
+            return result
+        finally:
+            setup.coordinator.close()
+            setup.check_counts()
+            await asyncio.sleep(1)
 
-        return loop.run_until_complete(main())
-    finally:
-        loop.close()
+    return run_in_virtual_time(work)
 
 
-async def _cancel_what_is_left() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-
-
-def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
+def in_virtual_time(
+    **settings: Any,
+) -> Callable[[Callable[[Setup], Coroutine[Any, Any, None]]], Any]:
     """Turn a scenario into a test; `settings` are fields of `GroupConfig`."""
     values: dict[str, Any] = {"partitions": 1, "initial_rebalance_delay_ms": 0, **settings}
 
-    def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def wrap(scenario: Callable[[Setup], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         def test() -> None:
             run(scenario, GroupConfig(**values))
 
