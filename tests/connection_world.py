@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from lakelog.base.memory_budget import Share
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.reply import Reply
@@ -15,6 +16,7 @@ from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.shared_limit import SharedLimit
+from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
 
@@ -239,7 +241,6 @@ class Sink:
         self.at_once = False
         self.closed = 0
         self.failures: list[Exception] = []
-        self.unread: SharedLimit | None = None
         self.slices: dict[bytes, FakeSlice] = {}
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -278,13 +279,8 @@ class Sink:
         self.failures.append(error)
         connection.close()
 
-    def on_unread(self, connection: Connection, size: int) -> None:
-        if self.unread is not None:
-            self.unread.hold(connection, size)
-
-    def on_close(self, connection: Connection) -> None:
+    def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         self.closed += 1
-        self.on_unread(connection, 0)
 
 
 def frame(body: bytes) -> bytes:
@@ -298,6 +294,7 @@ def request(number: int, key: int = OTHER, size: int = 8) -> bytes:
 def connect(
     seed: int | None = None,
     memory: RequestMemory | None = None,
+    unread: SharedLimit | None = None,
     turns: RequestTurns | None = None,
     sink: Sink | None = None,
 ) -> tuple[FakeWorld, Sink, Connection]:
@@ -311,7 +308,8 @@ def connect(
         world,  # type: ignore[arg-type]
         Limits(
             8 << 20,
-            memory or RequestMemory(limit=0),
+            memory or RequestMemory(Share(0)),
+            unread or SharedLimit(Share(0), ClosingLog(ManualClock()), ""),
             turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
         ),
         listener_name="PLAINTEXT",
@@ -371,6 +369,6 @@ class WorkingSink(Sink):
         self._loop.now += self._takes_s
         return super().on_request(connection, view, start, end, most)
 
-    def on_close(self, connection: Connection) -> None:
+    def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         self._loop.now += self._takes_s
-        super().on_close(connection)
+        super().on_close(connection, abandoned)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
@@ -131,7 +131,7 @@ class Setup:
         self.random = SeededRandom(seed)
         self.log = FakeLog()
         self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
-        self.memory = StateBudget()
+        self.memory = Share()
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.memory_budget import MemoryBudget
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
@@ -21,7 +22,6 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
 from lakelog.server.requests.gate import Gate
@@ -86,7 +86,11 @@ class Broker:
     """A dispatcher behind a listener; `handlers` by API key."""
 
     def __init__(
-        self, handlers: dict[int, Callable[[Context, Any], Any]], *, memory_max: int = 0
+        self,
+        handlers: dict[int, Callable[[Context, Any], Any]],
+        *,
+        memory_max: int = 0,
+        unread_max: int = 0,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.tasks = AsyncioTasks(loop)
@@ -101,7 +105,7 @@ class Broker:
         self.dispatcher = Dispatcher(
             routes,
             self._newer_api_versions,
-            ConnectionRegistry(clock, self.tasks, RequestMemory(memory_max)),
+            ConnectionRegistry(clock, self.tasks, MemoryBudget(memory_max, unread_max=unread_max)),
             self.tasks,
             self.requests,
             Gate(),

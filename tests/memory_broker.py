@@ -22,7 +22,7 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
 from lakelog.server.broker import Broker
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
+from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
@@ -150,10 +150,7 @@ class ClosedSink:
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
 
-    def on_unread(self, connection: Connection, size: int) -> None:
-        pass
-
-    def on_close(self, connection: Connection) -> None:
+    def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
         pass
 
 
@@ -296,7 +293,7 @@ class MemoryBroker:
             self._net,
             self.disk,
             self.tasks,
-            Limits(1 << 20, registry.memory, registry.turns),
+            registry.limits(1 << 20),
             listener_name="PLAINTEXT",
         )
         return connection, socket

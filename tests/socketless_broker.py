@@ -17,7 +17,6 @@ from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
 from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import ManualClock
@@ -128,7 +127,7 @@ class SocketlessBroker:
             self.socket,
             self.disk,
             self.tasks,
-            Limits(1 << 20, connections.memory, connections.turns),
+            connections.limits(1 << 20),
             listener_name="PLAINTEXT",
         )
         self.connection.open()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from group_setup import FakeLog, FakeTopics
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
@@ -160,7 +160,7 @@ class Setup:
         self.gives_producer_ids = True
         self.epoch = 0
         self.forgotten_epochs_end = 0
-        self.memory = StateBudget()
+        self.memory = Share()
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 

@@ -17,7 +17,6 @@ from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
 from lakelog.server.environment import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
@@ -96,7 +95,7 @@ class FedServer:
             self._net,
             self._disk,
             self._tasks,
-            Limits(FRAME_SIZE_MAX, connections.memory, connections.turns),
+            connections.limits(FRAME_SIZE_MAX),
             listener_name="PLAINTEXT",
         )
         connections.add(connection)

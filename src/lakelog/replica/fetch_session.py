@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Account, Share
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.runtime.api import Random
@@ -174,7 +174,7 @@ class FetchSessions:
         is_known: returns whether this broker has a partition.
         slots_max: largest number of sessions (`max.incremental.fetch.session.cache.slots`).
         memory_max: largest size of all sessions in bytes, estimated from their partitions.
-        budget: shared with the state of coordinators.
+        share: of the memory budget; the state of coordinators takes from it as well.
         evict_after_s: seconds after which an unused session may be evicted for a new one.
     """
 
@@ -185,22 +185,27 @@ class FetchSessions:
         *,
         slots_max: int = 1000,
         memory_max: int = MEMORY_MAX,
-        budget: StateBudget,
+        share: Share,
         evict_after_s: float = 120.0,
     ) -> None:
         self._random = random
         self._is_known = is_known
         self._slots_max = slots_max
         self._memory_max = memory_max
-        self._budget = budget
+        self._share = share
         self._evict_after_s = evict_after_s
         self._sessions: dict[int, FetchSession] = {}
-        self.memory = 0
+        self._account: Account[int] = Account(share)
         self.evicted = 0
         """Number of unused sessions that were evicted for new ones."""
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def memory(self) -> int:
+        """Estimated bytes of all sessions."""
+        return self._account.total
 
     def begin(self, request: FetchRequest, version: int, now: float) -> FetchPlan:
         """Return the plan of `request`; `now` is on the monotonic clock, in seconds.
@@ -259,7 +264,7 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now)
         for target in targets:
             session.add(target)
-        self._note(size)
+        self._account.add(session_id, size)
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest, now: float) -> None:
@@ -270,7 +275,7 @@ class FetchSessions:
             for partition in forgotten.partitions:
                 session.remove(name, partition)
         fresh = _change(session, _requested(request, session.uses_topic_ids))
-        self._note(session.memory - before)
+        self._account.add(session.id, session.memory - before)
         if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):
             self._drop(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -286,7 +291,8 @@ class FetchSessions:
         while (
             len(self._sessions) + slots > self._slots_max
             or self.memory + memory > self._memory_max
-            or self._budget.total + memory > self._budget.bytes_max
+            or self._share.is_exceeded
+            or not self._share.has(memory)
         ):
             oldest = min(
                 self._sessions.values(), key=lambda session: session.last_used, default=None
@@ -300,14 +306,8 @@ class FetchSessions:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._note(-session.memory)
+            self._account.add(session_id, -session.memory)
             session.targets.clear()
-
-    def _note(self, more: int) -> None:
-        """Count `more` bytes, in the budget too."""
-        self.memory += more
-        assert self.memory >= 0, "a dropped session releases only bytes that it was counted for"
-        self._budget.total += more
 
 
 def _memory(topic: str | bytes) -> int:

@@ -15,7 +15,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.key import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
@@ -36,7 +36,6 @@ from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.coordinators.local import Coordinators
 from lakelog.server.coordinators.producer_ids import ProducerIds
@@ -101,10 +100,15 @@ class Server:
         purgatory, checks = Purgatory(clock, tasks), StoredChecks(tasks)
         topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
-        budget = StateBudget(options.config.get_int("lakelog.coordinator.state.max.bytes"))
+        budget = MemoryBudget(
+            options.config.get_int("queued.max.request.bytes"),
+            options.config.get_int("lakelog.coordinator.state.max.bytes"),
+        )
         parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
-        self._coordinators = coordinators = Coordinators(*parts, self._metadata, budget, checks)
-        memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
+        self._coordinators = coordinators = Coordinators(
+            *parts, self._metadata, budget.state, checks
+        )
+        connections = ConnectionRegistry(clock, tasks, budget)
         self.broker = Broker(
             node_id=options.node_id,
             cluster_id="",
@@ -115,9 +119,9 @@ class Server:
             partitions=self._partitions,
             purgatory=purgatory,
             checks=checks,
-            slow_batches=SlowBatches(tasks, memory, clock),
+            slow_batches=SlowBatches(tasks, connections.memory, clock),
             shortages=shortages,
-            fetch_sessions=self._make_fetch_sessions(budget),
+            fetch_sessions=self._make_fetch_sessions(budget.state),
             producer_ids=producer_ids,
             topics=topics,
             groups=coordinators.groups,
@@ -132,7 +136,7 @@ class Server:
             advertised_apis=advertised_apis(),
         )
         self._settings = Settings(self.broker)
-        self._dispatcher = self._make_dispatcher(memory)
+        self._dispatcher = self._make_dispatcher(connections)
         self._monitoring = Monitoring(
             self.broker, self._dispatcher, clock, tasks, environment.fsyncs, environment.processes
         )
@@ -173,23 +177,23 @@ class Server:
             self.broker.gate.revoke,
         )
 
-    def _make_dispatcher(self, memory: RequestMemory) -> Dispatcher:
+    def _make_dispatcher(self, connections: ConnectionRegistry) -> Dispatcher:
         broker, environment = self.broker, self._environment
         return Dispatcher(
             routes(broker),
             newer_api_versions(broker),
-            ConnectionRegistry(environment.clock, environment.tasks, memory),
+            connections,
             environment.tasks,
             broker.requests,
             broker.gate,
         )
 
-    def _make_fetch_sessions(self, budget: StateBudget) -> FetchSessions:
+    def _make_fetch_sessions(self, share: Share) -> FetchSessions:
         return FetchSessions(
             self._environment.random,
             lambda topic, index: self._partitions.get(topic, index) is not None,
             slots_max=self._options.config.get_int("max.incremental.fetch.session.cache.slots"),
-            budget=budget,
+            share=share,
         )
 
     def _make_maintenance(self) -> Maintenance:

@@ -27,7 +27,7 @@ from coordinator_members import (
 )
 from group_setup import FakeLog, Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
 from lakelog.protocol.delete_groups import DeleteGroupsRequest
@@ -190,10 +190,10 @@ SHAPES: list[Scenario] = [
 async def traced(setup: Any, shape: Coroutine[Any, Any, None]) -> tuple[int, int]:
     """Return measured and estimated bytes of a case."""
     gc.collect()
-    before, counted = tracemalloc.get_traced_memory()[0], setup.memory.total
+    before, counted = tracemalloc.get_traced_memory()[0], setup.memory.used
     await shape
     gc.collect()
-    return tracemalloc.get_traced_memory()[0] - before, setup.memory.total - counted
+    return tracemalloc.get_traced_memory()[0] - before, setup.memory.used - counted
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
@@ -253,7 +253,7 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
 
 async def with_memory(setup: Setup, bytes_max: int) -> None:
     """Return the same broker with another budget."""
-    setup.memory = StateBudget(bytes_max)
+    setup.memory = Share(bytes_max)
     await setup.restart()
 
 
@@ -275,7 +275,7 @@ async def test_joins_beyond_the_budget_are_rejected_and_existing_members_continu
             break
         joined[f"g{number}"] = answer
     assert 5 < len(joined) < 10
-    assert setup.memory.total <= 1 << 20
+    assert setup.memory.used <= 1 << 20
 
     assert await heartbeat(setup, first, group="first") == 0
     assert await commit_codes(setup, {ORDERS: 2}, first, group="first") == [0]
@@ -327,9 +327,9 @@ async def test_a_log_is_loaded_even_beyond_the_budget(setup: Setup) -> None:
     (member,) = await form(setup, 1, group="a", protocols=protocols(200_000))
     setup.topics.topics["wide"] = (b"w" * 16, WIDE)
     await setup.coordinator.offset_commit(wide_commit("b", 1000, 200), 9)
-    before = setup.memory.total
+    before = setup.memory.used
     await with_memory(setup, 100_000)
-    assert before / 2 < setup.memory.total < before * 2
+    assert before / 2 < setup.memory.used < before * 2
     assert setup.coordinator.loading == []
     assert len(await committed(setup, "b")) == 200
     assert await heartbeat(setup, member, group="a") == 0
@@ -358,7 +358,7 @@ async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
     await one_commit(setup, "one")
     await new_id(setup, group="never")
     assert await commit_codes(setup, {ORDERS: 1}, classic, group="classic", metadata="ä" * 9) == [0]
-    assert setup.memory.total > 1_000_000
+    assert setup.memory.used > 1_000_000
 
     await leave(setup, (classic.member_id, None), group="classic")
     await leave(setup, ("", "i"), group="static")
@@ -371,7 +371,7 @@ async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
     names = [*setup.coordinator.groups_owned, "pending"]
     await setup.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=names))
     await asyncio.sleep(20)
-    assert setup.memory.total == 0
+    assert setup.memory.used == 0
 
 
 # A flood of groups
@@ -426,7 +426,7 @@ async def test_a_flood_of_large_offsets_locks_no_client_out(setup: Setup) -> Non
     await asyncio.sleep(1)
     assert len(await committed(setup, "new")) == 25
     assert await committed(setup, "old") == {ORDERS: 7}
-    assert setup.memory.total <= 1 << 20
+    assert setup.memory.used <= 1 << 20
     assert setup.memory.leaving == 0
 
 
@@ -452,7 +452,7 @@ async def test_members_and_open_transactions_keep_a_newcomer(setup: Setup) -> No
 async def test_a_transaction_takes_no_more_than_its_share(
     setup: transaction_setup.Setup,
 ) -> None:
-    setup.memory = StateBudget(1 << 20)
+    setup.memory = Share(1 << 20)
     await setup.restart()
     producer = await setup.ready("t")
     many = [("orders", index) for index in range(1000)]
@@ -463,7 +463,7 @@ async def test_a_transaction_takes_no_more_than_its_share(
     await setup.settled()
     assert await setup.add(producer, *many[:500]) == 0
 
-    setup.memory.total += 1 << 20
+    setup.memory.used += 1 << 20
     assert (await setup.init("another")).code == AGAINST_POLICY
-    setup.memory.total -= 1 << 20
+    setup.memory.used -= 1 << 20
     assert (await setup.init("another")).code == 0

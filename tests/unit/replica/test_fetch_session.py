@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.replica.fetch_session import UNKNOWN_MAX, FetchPlan, FetchSessions
 
@@ -52,7 +52,7 @@ def report(plan: FetchPlan, partition: int, size: int, high_watermark: int, erro
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(CountingRandom(), is_known, slots_max=2, budget=StateBudget())
+    return FetchSessions(CountingRandom(), is_known, slots_max=2, share=Share())
 
 
 def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> None:
@@ -172,7 +172,7 @@ def wanted(count: int) -> dict[int, int]:
 
 def small(memory_max: int) -> FetchSessions:
     return FetchSessions(
-        CountingRandom(), is_known, slots_max=100, memory_max=memory_max, budget=StateBudget()
+        CountingRandom(), is_known, slots_max=100, memory_max=memory_max, share=Share()
     )
 
 

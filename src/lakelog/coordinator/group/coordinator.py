@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.join import Join
@@ -83,7 +83,7 @@ class GroupCoordinator:
         topics: Topics,
         overrides: Overrides = _no_overrides,
         *,
-        memory: StateBudget,
+        memory: Share,
         join_refused: Callable[[JoinRefusal], object] = lambda _: None,
     ) -> None:
         self._config = config

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
@@ -40,7 +40,7 @@ class GroupLimits:
     def __init__(
         self,
         groups_max: int,
-        memory: StateBudget,
+        memory: Share,
         expire: Callable[[], None],
         evict: Callable[[str, int, int], None],
     ) -> None:

@@ -1,4 +1,4 @@
-"""Estimated memory of groups and offsets in bytes, for the budget `StateBudget`.
+"""Estimated memory of groups and offsets in bytes, for the share `state` of the budget.
 
 `Member.memory` estimates a member. The constants were measured with `tracemalloc`; a test compares
 the sums with a measurement.
@@ -6,7 +6,7 @@ the sums with a measurement.
 
 from __future__ import annotations
 
-from lakelog.base.state_budget import text_bytes
+from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.records.classic import GroupMetadataValue
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
 

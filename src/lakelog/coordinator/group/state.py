@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
@@ -58,7 +58,7 @@ class ShardState:
         self.config = config
         self.limits = limits
         self.topics = topics
-        self.account = StateAccount(limits.memory)
+        self.account: Account[str] = Account(limits.memory)
         self.group_count = ShardCount(limits.groups)
         """Live groups, without groups that only have pending member ids and groups being
         evicted."""
@@ -104,7 +104,7 @@ class ShardState:
 
     def _replay_generation(self, group_id: str, value: GroupMetadataValue | None) -> None:
         old = self.stored.get(group_id)
-        self.account.note(group_id, stored_bytes(value) - stored_bytes(old))
+        self.account.add(group_id, stored_bytes(value) - stored_bytes(old))
         if value is not None:
             self.stored[group_id] = value
         else:
@@ -127,7 +127,7 @@ class ShardState:
         """Return whether a group may take `more` bytes; begin to evict newcomers if not."""
         if self.account.may_grow(group_id, more):
             return True
-        within_share = self.account.of(group_id) + more <= self.limits.memory.share_max
+        within_share = self.account.of(group_id) + more <= self.limits.memory.owner_max
         return within_share and self.limits.has_memory(group_id, more)
 
     def expire_soon(self) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.replies import settle
@@ -83,7 +83,7 @@ class TransactionCoordinator:
         new_producer_id: Callable[[], Awaitable[int]],
         epoch_of: Callable[[int], int],
         forgotten_epochs_end: Callable[[], int],
-        memory: StateBudget,
+        memory: Share,
     ) -> None:
         self._config = config
         self._tasks = tasks

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateAccount, StateBudget, text_bytes
+from lakelog.base.memory_budget import Account, Share, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.shared_count import ShardCount, SharedCount
@@ -50,7 +50,7 @@ class TransactionalIds:
         config: TransactionConfig,
         id_count: SharedCount,
         fences: Fences,
-        memory: StateBudget,
+        memory: Share,
         *,
         forgotten_epochs_end: int,
     ) -> None:
@@ -59,7 +59,7 @@ class TransactionalIds:
         self.count = ShardCount(id_count)
         self._forgotten_epochs_end = forgotten_epochs_end
         self._fences = fences
-        self.account = StateAccount(memory)
+        self.account: Account[str] = Account(memory)
         self.transactions: dict[str, Transaction] = {}
         self.pending: dict[str, Transaction | None] = {}
         """Steps that are being written; None is a tombstone."""
@@ -68,7 +68,7 @@ class TransactionalIds:
     def replay(self, record: TransactionRecord) -> None:
         """Apply a committed record."""
         name, new = record
-        self.account.note(name, memory_of(name, new) - self.account.of(name))
+        self.account.add(name, memory_of(name, new) - self.account.of(name))
         is_known = name in self.transactions
         if new is not None:
             self.transactions[name] = new

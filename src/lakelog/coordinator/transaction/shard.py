@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -51,7 +51,7 @@ class TransactionShard:
         on_ending: OnEnding,
         id_count: SharedCount,
         fences: Fences,
-        memory: StateBudget,
+        memory: Share,
         *,
         forgotten_epochs_end: int,
     ) -> None:

@@ -61,7 +61,7 @@ class SlowBatches:
 
     @contextmanager
     def held(self, size: int, reply: Reply) -> Iterator[None]:
-        """Count `size` bytes of batches until the request is done, which this task works at.
+        """Count `size` bytes of copied batches while this task works at their request.
 
         If its peer goes when requests take more than they may, the task is cancelled: peers that
         come, send and go could otherwise leave any number of batches behind.
@@ -69,13 +69,13 @@ class SlowBatches:
         task = asyncio.current_task()
 
         def abandon() -> None:
-            if self.memory.is_exceeded and task is not None:
+            if self.memory.share.is_exceeded and task is not None:
                 task.cancel()
             else:
                 reply.on_abandon = None
 
         reply.on_abandon = abandon
-        with self.memory.holding(size):
+        with self.memory.holding(reply, size):
             if reply.connection.closed:
                 abandon()
             yield

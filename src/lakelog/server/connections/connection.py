@@ -62,6 +62,7 @@ class Connection:
         "_stalled",
         "_tasks",
         "_turns",
+        "_unread",
         "_yielded",
         "admitted",
         "closed",
@@ -94,6 +95,7 @@ class Connection:
         self._tasks = tasks
         self._frame_size_max = limits.frame_size_max
         self._memory = limits.memory
+        self._unread = limits.unread
         self._turns = limits.turns
         self._pending: deque[Reply] = deque()
         self._reading = False
@@ -315,7 +317,7 @@ class Connection:
         size = self.responses.unread_memory
         if size or self._has_unread:
             self._has_unread = size > 0
-            self._sink.on_unread(self, size)
+            self._unread.hold(self, size)
 
     def on_writable(self) -> None:
         self.flush()
@@ -352,13 +354,15 @@ class Connection:
         self._sock.close()
         self.received.close()
         self.responses.close()
-        for reply in self._pending:
+        self._unread.hold(self, 0)
+        pending = list(self._pending)
+        self._pending.clear()
+        for reply in pending:
             release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
-        self._pending.clear()
         self.repeat = None
-        self._sink.on_close(self)
+        self._sink.on_close(self, [each for each in pending if each.on_abandon is not None])
 
     @property
     def is_waiting(self) -> bool:

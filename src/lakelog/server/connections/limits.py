@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_turns import RequestTurns
+from lakelog.server.connections.shared_limit import SharedLimit
 
 
 class Limits(NamedTuple):
-    """`memory` and `turns` are shared by all connections of a broker."""
+    """All but the first are shared by all connections of a broker."""
 
     frame_size_max: int
     """Bytes of a request, which are checked before it is buffered."""
     memory: RequestMemory
+    unread: SharedLimit
     turns: RequestTurns

@@ -10,7 +10,6 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
 
@@ -58,7 +57,7 @@ class Acceptor:
         self._config = config
         self._connections_max = connections_max
         frame_size_max = config().get_int("socket.request.max.bytes")
-        self._limits = Limits(frame_size_max, connections.memory, connections.turns)
+        self._limits = connections.limits(frame_size_max)
         self._refused = 0
         self._closed = False
 

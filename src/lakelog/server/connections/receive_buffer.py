@@ -46,10 +46,14 @@ class ReceiveBuffer:
         """
         used = self.end - self.start
         if self.start:
+            self._memory.leave(self)
             rest = self.view[self.start : self.end]
             if not self._widen(rest):
                 self.view[:used] = rest
-        elif (stalled and used >= _UNHANDLED_MAX) or not self._grow(used, resume):
+        elif stalled and used >= _UNHANDLED_MAX:
+            self._memory.leave(self)
+            return False
+        elif not self._grow(used, resume):
             return False
         self.start = 0
         self.end = used
@@ -59,7 +63,7 @@ class ReceiveBuffer:
         """For a client that sends ahead: the more is taken at once, the less a request costs."""
         old = len(self.buffer)
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))
-        if size <= old or not self._memory.try_take(size - self.held_bytes):
+        if size <= old or not self._memory.try_take(self, size - self.held_bytes):
             return False
         self._replace(size, rest)
         return True
@@ -113,8 +117,10 @@ class ReceiveBuffer:
             self.end = len(rest)
 
     def close(self) -> None:
+        """Release all bytes; nothing is received any more."""
         self.drop()
         self._memory.leave(self)
+        assert not self._memory.of(self)
 
     @property
     def held_bytes(self) -> int:

@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connections.accept_rate import AcceptRate
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_turns import RequestTurns
-from lakelog.server.connections.shared_limit import unread_responses
+from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
+
+_UNREAD = "responses that nobody reads take more than 256 MiB"
 
 
 class ConnectionRegistry:
     """One for all listeners of a broker. Iterates in the order in which clients connected."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, memory: RequestMemory) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, budget: MemoryBudget) -> None:
         self._open: dict[Connection, None] = {}
         self._of_host: Counter[str] = Counter()
-        self.memory = memory
+        self.budget = budget
+        self.memory = RequestMemory(budget.received)
         self.turns = RequestTurns(clock, tasks)
         self.accept_rate = AcceptRate(clock)
         self.closings = ClosingLog(clock)
-        self.unread = unread_responses(self.closings)
+        self.unread = SharedLimit(budget.unread, self.closings, _UNREAD)
         self.refused = 0
         """Connections beyond a limit that listeners have closed, or could not accept."""
 
@@ -33,6 +38,10 @@ class ConnectionRegistry:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._open)
+
+    def limits(self, frame_size_max: int) -> Limits:
+        """Return the limits of a connection whose requests have at most `frame_size_max` bytes."""
+        return Limits(frame_size_max, self.memory, self.unread, self.turns)
 
     def count_from(self, host: str) -> int:
         """Return the number of open connections from one address."""
@@ -43,8 +52,7 @@ class ConnectionRegistry:
         self._of_host[connection.session.peer[0]] += 1
 
     def discard(self, connection: Connection) -> None:
-        """Forget a connection that is closed; its unread responses are gone."""
-        self.unread.hold(connection, 0)
+        """Forget a connection that is closed."""
         if connection not in self._open:
             return
         del self._open[connection]

@@ -1,11 +1,14 @@
-"""One budget for the bytes that all connections have received and not yet handled (KIP-72).
+"""The bytes that all connections have received and not yet handled (KIP-72): the share `received`.
 
 A connection whose request does not fit stops reading until others have been handled. The first
-bytes of every connection are outside the budget: the number of connections bounds them. So a
-request that fits into them is handled however many connections hold half of theirs. One connection
-at a time may overdraw, or several half requests could wait for each other forever.
+bytes of every connection are not counted: the number of connections bounds them. So a request that
+fits into them is handled however many connections hold half of theirs. One connection at a time may
+overdraw, or several half requests could wait for each other forever.
 
-The budget does not know how fast a request is received. `memory_relief` does, and closes
+Released bytes are promised to the waiting owners in the order of coming, as far as they fit, and
+only those ask again.
+
+The share does not know how fast a request is received. `memory_relief` does, and closes
 connections that hold memory and make hardly any progress while others wait.
 """
 
@@ -15,76 +18,98 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from lakelog.base.memory_budget import Account, Share
+
 
 class Claim(NamedTuple):
-    """The bytes that an owner waits for; `resume` is called when it is worth asking again."""
+    """The bytes that an owner waits for; `resume` is called when they are promised to it."""
 
     size: int
     resume: Callable[[], object]
 
 
 class RequestMemory:
-    """`limit` is in bytes (`queued.max.request.bytes`); 0 or less is no limit."""
+    """Takes bytes of `share`, whose limit is `queued.max.request.bytes`, for their owners."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self._account: Account[object] = Account(share)
         self._overdrawn: object = None
         self.waiting: dict[object, Claim] = {}
-        """By owner."""
-        self.used = 0
+        """By owner, in the order of coming."""
+        self._promised: dict[object, int] = {}
+        """Bytes of resumed owners that have not asked again yet; the share counts them as used."""
         self.is_short = False
         """Whether an owner waits or has overdrawn, so that idle memory should be given back."""
 
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether more than the budget is used."""
-        return 0 < self.limit < self.used
+    def of(self, owner: object) -> int:
+        """Return the bytes that `owner` holds."""
+        return self._account.of(owner)
 
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Return whether `size` more bytes are granted to `owner`.
 
-        If not, `resume` is called when it is worth asking again.
+        If not, `resume` is called when they are promised to it; it then has to ask again, or leave.
         """
-        if 0 < self.limit < self.used + size:
+        self._forget(owner)
+        if not self.share.has(size):
             if self._overdrawn not in (None, owner):
                 self.waiting[owner] = Claim(size, resume)
                 self.is_short = True
                 return False
             self._overdrawn = owner
-            self.is_short = True
-        if self.is_short:
-            self.leave(owner)
-        self.used += size
+        self._account.add(owner, size)
+        self._note_shortage()
         return True
 
-    def try_take(self, size: int) -> bool:
-        """Take `size` bytes that are useful but not needed, if half of the budget stays free."""
-        if 0 < self.limit < 2 * (self.used + size):
+    def try_take(self, owner: object, size: int) -> bool:
+        """Take `size` bytes that are useful but not needed, if half of the share stays free."""
+        if 0 < self.share.bytes_max < 2 * (self.share.used + size):
             return False
-        self.used += size
+        self._account.add(owner, size)
         return True
 
     @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
+    def holding(self, owner: object, size: int) -> Iterator[None]:
         """Count `size` bytes that exist whether they fit or not; connections receive less."""
-        self.used += size
+        self._account.add(owner, size)
         try:
             yield
         finally:
-            self.give(None, size)
+            self.give(owner, size)
 
     def give(self, owner: object, size: int) -> None:
-        """Return `size` bytes of `owner` to the budget, and have the waiting owners ask again."""
-        self.used -= size
-        assert self.used >= 0
+        """Release `size` bytes of `owner`."""
+        self._account.add(owner, -size)
         if self._overdrawn is owner:
             self._overdrawn = None
-        waiting, self.waiting = self.waiting, {}
-        self.is_short = self._overdrawn is not None
-        for claim in waiting.values():
-            claim.resume()
+        if self.is_short:
+            self._resume_waiting()
 
     def leave(self, owner: object) -> None:
-        """Remove `owner` from the waiting ones."""
+        """Remove `owner` from the waiting ones; what was promised to it goes to others."""
+        self._forget(owner)
+        if self._overdrawn is owner and not self.of(owner):
+            self._overdrawn = None
+        if self.is_short:
+            self._resume_waiting()
+
+    def _forget(self, owner: object) -> None:
         self.waiting.pop(owner, None)
+        self._account.add(owner, -self._promised.pop(owner, 0))
+
+    def _resume_waiting(self) -> None:
+        """Resume the first owners, as many as fit; one of them may overdraw."""
+        for owner, claim in list(self.waiting.items()):
+            if not self.share.has(claim.size):
+                if self._overdrawn is not None:
+                    break
+                self._overdrawn = owner
+            del self.waiting[owner]
+            self._promised[owner] = claim.size
+            self._account.add(owner, claim.size)
+            claim.resume()
+        self._note_shortage()
+
+    def _note_shortage(self) -> None:
         self.is_short = bool(self.waiting) or self._overdrawn is not None

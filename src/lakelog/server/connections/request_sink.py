@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+from lakelog.server.connections.reply import Reply
+
 C = TypeVar("C", contravariant=True)
 
 
@@ -37,8 +39,6 @@ class RequestSink(Protocol[C]):
         """Close a connection because `what` has failed by a bug or a lack of memory."""
         ...
 
-    def on_unread(self, connection: C, size: int) -> None:
-        """The unsent responses of the connection take `size` bytes now."""
+    def on_close(self, connection: C, abandoned: list[Reply]) -> None:
+        """The connection was closed; no response of `abandoned` will be completed."""
         ...
-
-    def on_close(self, connection: C) -> None: ...

@@ -1,61 +1,63 @@
-"""A limit on the memory of one kind that all connections together make the broker hold.
+"""A share of the memory budget that connections own, and that closes the largest of them.
 
-It is enforced whenever a connection holds more, not periodically, so a burst cannot exceed it. The
-connections that hold the most are closed: clients are not authenticated, so nothing else
-distinguishes them. An eighth more than necessary is freed, so that the next excess does not look at
-all connections again.
+The limit is enforced whenever a connection holds more, not periodically, so a burst cannot exceed
+it. The connections that hold the most are closed: clients are not authenticated, so nothing else
+distinguishes them.
 """
 
 from __future__ import annotations
 
-from lakelog.server.connections.connection import Connection
+from typing import Protocol
+
+from lakelog.base.memory_budget import Account, Share
+from lakelog.server.connections.session import Session
 from lakelog.server.event_log.closing_log import ClosingLog
 
-_SPARE_DIVISOR = 8
-UNREAD_MAX = 256 * 1024 * 1024
-"""Bytes of all responses that peers do not read."""
+
+class Holder(Protocol):
+    """A connection that holds bytes."""
+
+    closed: bool
+    session: Session
+
+    def close(self) -> None: ...
 
 
 class SharedLimit:
-    """`most` is in bytes; 0 or less is no limit. `reason` is logged for closed connections."""
+    """The connections that own the bytes of `share`; `reason` is logged for closed ones."""
 
-    def __init__(self, most: int, closings: ClosingLog, reason: str) -> None:
-        self._most = most
+    def __init__(self, share: Share, closings: ClosingLog, reason: str) -> None:
+        self._share = share
+        self._account: Account[Holder] = Account(share)
         self._closings = closings
         self._reason = reason
-        self._held: dict[Connection, int] = {}
-        self.total = 0
-        """Bytes of all connections."""
 
-    def hold(self, connection: Connection, size: int) -> None:
-        """Set the bytes that `connection` holds; close connections if all hold too many."""
-        more = size - self._held.get(connection, 0)
-        self.total += more
-        if size:
-            self._held[connection] = size
-        else:
-            self._held.pop(connection, None)
-        if more > 0 and 0 < self._most < self.total:
+    @property
+    def total(self) -> int:
+        """Bytes of all connections."""
+        return self._account.total
+
+    def of(self, connection: Holder) -> int:
+        """Return the bytes that `connection` holds."""
+        return self._account.of(connection)
+
+    def hold(self, connection: Holder, size: int) -> None:
+        """Set the bytes that `connection` holds; see `add`."""
+        self.add(connection, size - self._account.of(connection))
+
+    def add(self, connection: Holder, more: int) -> None:
+        """Add `more` bytes, which may be negative; close connections if all hold too many."""
+        self._account.add(connection, more)
+        if more > 0 and self._share.is_exceeded:
             self._close_largest()
 
-    def add(self, connection: Connection, size: int) -> None:
-        """Add `size`, which may be negative, to the bytes that `connection` holds."""
-        self.hold(connection, self._held.get(connection, 0) + size)
-
     def _close_largest(self) -> None:
-        """Close the largest; bytes of closed connections will be freed and do not count."""
-        held = {entry: size for entry, size in self._held.items() if not entry.closed}
-        left, enough = sum(held.values()), self._most - self._most // _SPARE_DIVISOR
-        if left <= self._most:
-            return
+        """Close the largest; bytes of closed connections will be released and do not count."""
+        held = {each: size for each, size in self._account if not each.closed}
+        left = sum(held.values())
         for connection in sorted(held, key=held.__getitem__, reverse=True):
-            if left <= enough:
+            if left <= self._share.bytes_max:
                 return
             left -= held[connection]
             self._closings.closing(connection.session.peer_name, self._reason)
             connection.close()
-
-
-def unread_responses(closings: ClosingLog) -> SharedLimit:
-    text = "responses that nobody reads take more than 256 MiB"
-    return SharedLimit(UNREAD_MAX, closings, text)

@@ -12,7 +12,7 @@ from typing import Protocol
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.base.state_budget import StateBudget
+from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -77,7 +77,7 @@ class Coordinators:
         topics: Topics,
         producer_ids: ProducerIds,
         metadata: MetadataLog,
-        memory: StateBudget,
+        memory: Share,
         checks: StoredChecks,
     ) -> None:
         clock, tasks = seams.clock, seams.tasks

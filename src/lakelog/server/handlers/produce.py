@@ -80,10 +80,16 @@ def _copy_records(entries: Iterable[PartitionProduceData]) -> None:
         entry.records = None if entry.records is None else bytearray(entry.records)
 
 
+def _records_bytes(entries: Iterable[PartitionProduceData]) -> int:
+    return sum(len(entry.records or b"") for entry in entries)
+
+
 async def _verify_first(
     broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
 ) -> ProduceResponse | Deferred | None:
-    await check.ask(broker.transactions)
+    entries = (entry for topic in request.topic_data for entry in topic.partition_data)
+    with broker.slow_batches.held(_records_bytes(entries), context):
+        await check.ask(broker.transactions)
     answer = _produce(broker, context, request, check, _request_error(request))
     return await answer if isinstance(answer, Coroutine) else answer
 
@@ -199,7 +205,7 @@ async def _append_slowly(
     slow: list[_Slow],
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> ProduceResponse | Deferred | None:
-    size = sum(len(one.entry.records or b"") for one in slow)
+    size = _records_bytes(one.entry for one in slow)
     with broker.slow_batches.held(size, context):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:

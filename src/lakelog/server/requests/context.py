@@ -25,7 +25,15 @@ DEFERRED = Deferred()
 class Context(Reply):
     """A request without its message; its methods answer it."""
 
-    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
+    __slots__ = (
+        "_correlation_id",
+        "api",
+        "begun",
+        "client_id",
+        "size_bytes",
+        "version",
+        "waiting_bytes",
+    )
 
     connection: Connection
     begun: float
@@ -50,6 +58,8 @@ class Context(Reply):
         self._correlation_id = correlation_id
         self.version = version
         self.client_id = client_id or ""
+        self.waiting_bytes = 0
+        """Bytes that the share of waiting requests counts for this one (`WaitingRequests`)."""
 
     @property
     def client_host(self) -> str:

@@ -19,6 +19,7 @@ from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import UNIT_S
 from lakelog.server.requests.context import DEFERRED, Context
@@ -110,7 +111,7 @@ class Dispatcher:
         self._tasks = tasks
         self.connections = connections
         self._closings = connections.closings
-        self.waiting = WaitingRequests(connections.memory.limit, self._closings)
+        self.waiting = WaitingRequests(connections.budget.waiting, self._closings)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
@@ -123,11 +124,10 @@ class Dispatcher:
         self._closings.bug(what, connection.session.peer_name, error)
         connection.close()
 
-    def on_unread(self, connection: Connection, size: int) -> None:
-        self.connections.unread.hold(connection, size)
-
-    def on_close(self, connection: Connection) -> None:
-        self.waiting.on_close(connection)
+    def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
+        for reply in abandoned:
+            assert isinstance(reply, Context)
+            self.waiting.remove(reply)
         self.connections.discard(connection)
 
     def on_request(

@@ -1,13 +1,15 @@
-"""Memory of requests that wait for their response, limited for all connections together.
+"""Memory of requests that wait for their response: the share `waiting`.
 
 The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
 three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
 for the log, keeps them. Its memory is estimated by its size and its array elements. Small requests
-are not counted: the number of connections bounds them.
+are not counted: the number of connections bounds them. Records of a waiting Produce request are
+counted as received (`SlowBatches.held`), not here.
 """
 
 from __future__ import annotations
 
+from lakelog.base.memory_budget import Share
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
@@ -26,50 +28,37 @@ _REASON = "requests that wait for an answer take more memory than queued.max.req
 
 
 class WaitingRequests:
-    """`most` is in bytes; 0 or less is no limit."""
+    """Counts the bytes of each request with its connection, and notes them in its context."""
 
-    def __init__(self, most: int, closings: ClosingLog) -> None:
-        self._bound = SharedLimit(most, closings, _REASON)
-        self._sizes: dict[Connection, dict[Context, int]] = {}
+    def __init__(self, share: Share, closings: ClosingLog) -> None:
+        self._limit = SharedLimit(share, closings, _REASON)
 
     @property
     def total(self) -> int:
         """Estimated bytes of all waiting requests."""
-        return self._bound.total
+        return self._limit.total
+
+    def of(self, connection: Connection) -> int:
+        """Return the estimated bytes of a connection's waiting requests."""
+        return self._limit.of(connection)
 
     def add(self, context: Context, request: Message) -> None:
-        """`request` waits until `remove`, or until its connection is closed."""
+        """Count `request` until `remove`."""
         connection = context.connection
         if connection.closed and context.on_abandon is not None:
             return
-        size = _kept_bytes(context) + count_elements(request) * ELEMENT_BYTES
-        self._sizes.setdefault(connection, {})[context] = size
-        self._bound.add(connection, size)
+        assert not context.waiting_bytes
+        context.waiting_bytes = _kept_bytes(context) + count_elements(request) * ELEMENT_BYTES
+        self._limit.add(connection, context.waiting_bytes)
 
     def remove(self, context: Context) -> None:
-        """The request has been answered, or will not be."""
-        connection = context.connection
-        sizes = self._sizes.get(connection)
-        if sizes is None or context not in sizes:
-            return
-        size = sizes.pop(context)
-        if not sizes:
-            del self._sizes[connection]
-        self._bound.add(connection, -size)
-
-    def on_close(self, connection: Connection) -> None:
-        """Remove the abandoned requests; the others keep their memory until they end."""
-        for context in list(self._sizes.get(connection, ())):
-            if context.on_abandon is not None:
-                self.remove(context)
+        """The request has been answered, or will not be; it need not have been counted."""
+        size, context.waiting_bytes = context.waiting_bytes, 0
+        self._limit.add(context.connection, -size)
 
 
 def _kept_bytes(context: Context) -> int:
-    """Return the bytes of strings and binary fields that a waiting request keeps, at most.
-
-    Produce keeps its records while it has not appended them.
-    """
+    """Return the bytes of strings and binary fields that a waiting request keeps, at most."""
     if context.api.key == _PRODUCE:
-        name = _TEXT_FACTOR * len(context.client_id)
-        return name if context.pipelined else name + context.size_bytes
+        return _TEXT_FACTOR * len(context.client_id)
     return _TEXT_FACTOR * context.size_bytes

@@ -218,12 +218,12 @@ def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None
         senders = [world.connect() for _ in range(5)]
         for number, sock in enumerate(senders):
             world.send(sock, _produce(number, "slow", batch))
-        received = memory.used
+        received = memory.share.used
         await asyncio.sleep(0)
-        assert memory.used == received + 5 * len(batch)
+        assert memory.share.used == received + 5 * len(batch)
         for sock in senders:
             await world.answers(sock, 1)
-        assert memory.used == received
+        assert memory.share.used == received
 
     _run(tmp_path, scenario)
 
@@ -240,16 +240,16 @@ def test_peers_that_go_leave_no_more_slow_batches_behind_than_requests_may_take(
             await asyncio.sleep(0)
             broker.connection.close()
             await asyncio.sleep(0)
-            assert memory.used <= memory.limit
+            assert memory.share.used <= memory.share.bytes_max
         sock = world.connect()
         world.send(sock, _produce(99, "slow", batch))
         _, code, base = (await world.answers(sock, 1))[0]
-        fitting = memory.limit // len(batch)
+        fitting = memory.share.bytes_max // len(batch)
         assert code == 0
         assert base >= fitting * 6_000, "batches within the limit are still appended"
         broker.connection.close()
         await asyncio.sleep(0)
-        assert memory.used == 0
+        assert memory.share.used == 0
         assert broker.dispatcher.waiting.total == 0
 
     _run(tmp_path, scenario, queued_max_request_bytes=str(4 << 20))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
+from lakelog.base.memory_budget import Share
 from lakelog.records.batch import read_header
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices
@@ -62,7 +63,7 @@ def _elapsed_s(main: Coroutine[Any, Any, object]) -> float:
 
 
 def _slow_batches(clock: BusyClock) -> SlowBatches:
-    return SlowBatches(IdleThreads(), RequestMemory(1 << 30), clock)  # type: ignore[arg-type]
+    return SlowBatches(IdleThreads(), RequestMemory(Share(1 << 30)), clock)  # type: ignore[arg-type]
 
 
 def test_walks_leave_half_of_the_loop_however_many_there_are(clock: BusyClock) -> None:

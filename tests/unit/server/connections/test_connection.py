@@ -19,6 +19,7 @@ from connection_world import (
     request,
 )
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
@@ -226,7 +227,7 @@ def test_an_exception_of_a_request_or_its_response_ends_the_connection(
 def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memory = RequestMemory(limit=1 << 20)
+    memory = RequestMemory(Share(1 << 20))
     world, sink, connection = connect(memory=memory)
 
     class NoMemory(bytearray):
@@ -240,7 +241,7 @@ def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_ri
     world.run()
     assert connection.closed
     assert isinstance(sink.failures[0], MemoryError)
-    assert memory.used == 0
+    assert memory.share.used == 0
 
 
 def test_an_idle_connection_holds_no_buffer() -> None:
@@ -258,14 +259,14 @@ def test_an_idle_connection_holds_no_buffer() -> None:
 
 
 def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() -> None:
-    memory = RequestMemory(limit=1 << 20)
+    memory = RequestMemory(Share(1 << 20))
     half = struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 900_000
     first, second, third = (connect(memory=memory) for _ in range(3))
     for world, _, _ in (first, second, third):
         world.incoming += half
         world.run()
     assert third[0].readable is None
-    assert memory.used < 3 << 20
+    assert memory.share.used < 3 << 20
     world, sink, _ = connect(memory=memory)
     world.incoming += frame(request(1))
     world.run()
@@ -278,16 +279,16 @@ def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() 
     assert [len(sink.requests) for _, sink, _ in (first, second, third)] == [1, 1, 1]
     for _, _, connection in (first, second, third):
         connection.close()
-    assert memory.used == 0
+    assert memory.share.used == 0
 
 
 def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> None:
-    memory = RequestMemory(limit=0)
+    memory = RequestMemory(Share(0))
     world, sink, connection = connect(memory=memory)
     world.incoming += frame(request(1, size=6 << 20))
     world.run()
     assert len(sink.requests) == 1
-    assert memory.used == 0
+    assert memory.share.used == 0
     assert len(connection.received.buffer) == 0
 
 
@@ -319,7 +320,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
 @pytest.mark.parametrize("waited_for", [True, False])
 def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool) -> None:
     """Each of the slow sends 2 KiB/s, which is enough while there is memory for all."""
-    memory = RequestMemory(limit=1 << 20)
+    memory = RequestMemory(Share(1 << 20))
     slow = [connect(memory=memory) for _ in range(5)]
     good_world, sink, good = connect(memory=memory)
     clock = FakeClock()
@@ -348,7 +349,7 @@ def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool
 
 
 def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
-    memory = RequestMemory(limit=1 << 20)
+    memory = RequestMemory(Share(1 << 20))
     large_world, sink, large = connect(memory=memory)
     other_world, _, other = connect(memory=memory)
     clock = FakeClock()
@@ -374,7 +375,7 @@ def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
 
 def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None:
     """Without shedding the memory would go from one of them to the next, ten seconds each."""
-    memory = RequestMemory(limit=4 << 20)
+    memory = RequestMemory(Share(4 << 20))
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
     crowd = [connect(memory=memory) for _ in range(64)]
@@ -467,11 +468,9 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
 
 
 def test_unread_responses_share_one_limit() -> None:
-    crowd = [connect() for _ in range(4)]
-    unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "unread responses")
+    unread = SharedLimit(Share(2_500_000), ClosingLog(FakeClock()), "unread responses")
+    crowd = [connect(unread=unread) for _ in range(4)]
     connections = [connection for _, _, connection in crowd]
-    for _, sink, _ in crowd:
-        sink.unread = unread
     file_world, file_sink, of_file = crowd[0]
     file_sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
     file_world.room = 0
@@ -507,13 +506,13 @@ def test_one_response_too_many_waits_until_some_are_read() -> None:
 
 
 def test_a_short_rest_keeps_no_large_buffer() -> None:
-    memory = RequestMemory(limit=0)
+    memory = RequestMemory(Share(0))
     world, sink, connection = connect(memory=memory)
     world.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
     world.run()
     assert connection.received.held_bytes
     connection.drop_idle_buffer()
-    assert (connection.received.held_bytes, memory.used) == (0, 0)
+    assert (connection.received.held_bytes, memory.share.used) == (0, 0)
     world.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
     world.run()
     assert len(sink.requests) == 3
@@ -524,7 +523,8 @@ def registry_of(
 ) -> ConnectionRegistry:
     """The connections of a sweep."""
     tasks: Any = None
-    registry = ConnectionRegistry(clock, tasks, memory or RequestMemory(0))
+    registry = ConnectionRegistry(clock, tasks, MemoryBudget(0))
+    registry.memory = memory or registry.memory
     for connection in connections:
         registry.add(connection)
     return registry

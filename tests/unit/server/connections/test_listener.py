@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.memory_budget import MemoryBudget
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
@@ -52,7 +52,7 @@ class FakeWorld:
         self.dispatcher = Dispatcher(
             {},
             lambda context, request: None,
-            ConnectionRegistry(clock, tasks, RequestMemory(0)),
+            ConnectionRegistry(clock, tasks, MemoryBudget(0)),
             tasks,
             RequestMetrics(clock),
             Gate(),

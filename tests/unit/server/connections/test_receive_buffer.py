@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 
+from lakelog.base.memory_budget import Share
 from lakelog.server.connections.receive_buffer import (
     BUFFER_SIZE_MIN,
     FIRST_BUFFER_SIZE,
@@ -22,13 +23,13 @@ def received(memory: RequestMemory, data: bytes) -> ReceiveBuffer:
 
 
 def test_the_first_buffer_is_outside_the_budget() -> None:
-    memory = RequestMemory(1)
+    memory = RequestMemory(Share(1))
     buffer = received(memory, bytes(FIRST_BUFFER_SIZE))
-    assert (len(buffer.buffer), memory.used) == (FIRST_BUFFER_SIZE, 0)
+    assert (len(buffer.buffer), memory.share.used) == (FIRST_BUFFER_SIZE, 0)
 
 
 def test_a_buffer_waits_for_the_budget_and_asks_again() -> None:
-    memory = RequestMemory(BUFFER_SIZE_MIN)
+    memory = RequestMemory(Share(BUFFER_SIZE_MIN))
     asked: list[str] = []
     first, second, third = (received(memory, bytes(FIRST_BUFFER_SIZE)) for _ in range(3))
     assert first.make_room(lambda: None, stalled=False)
@@ -41,18 +42,18 @@ def test_a_buffer_waits_for_the_budget_and_asks_again() -> None:
 
 
 def test_missing_bytes_of_a_request() -> None:
-    memory = RequestMemory(0)
+    memory = RequestMemory(Share(0))
     assert ReceiveBuffer(memory).missing_bytes == 0
     assert received(memory, b"\0\0").missing_bytes == 2
     assert received(memory, struct.pack(">i", 100) + bytes(30)).missing_bytes == 70
 
 
 def test_a_buffer_shrinks_only_if_its_content_is_small() -> None:
-    memory = RequestMemory(0)
+    memory = RequestMemory(Share(0))
     buffer = received(memory, bytes(10_000))
     buffer.shrink()
     assert buffer.unhandled_bytes == 10_000
     buffer.start = 9_990
     buffer.shrink()
     assert (buffer.start, buffer.end, len(buffer.buffer)) == (0, 10, FIRST_BUFFER_SIZE)
-    assert (buffer.held_bytes, memory.used) == (0, 0)
+    assert (buffer.held_bytes, memory.share.used) == (0, 0)

@@ -3,28 +3,26 @@ from __future__ import annotations
 from typing import Any
 
 from connection_world import connect
+from lakelog.base.memory_budget import MemoryBudget
 from lakelog.server.connections.registry import ConnectionRegistry
-from lakelog.server.connections.request_memory import RequestMemory
 from storage_kit import ManualClock
 
 
 def test_connections_are_counted_by_host_until_they_are_closed() -> None:
     tasks: Any = None
-    registry = ConnectionRegistry(ManualClock(), tasks, RequestMemory(0))
+    registry = ConnectionRegistry(ManualClock(), tasks, MemoryBudget(0))
     first, second = (connect()[2] for _ in range(2))
     for connection in (first, second):
         registry.add(connection)
     assert (len(registry), list(registry)) == (2, [first, second])
     assert (registry.count_from("127.0.0.1"), registry.count_from("10.0.0.1")) == (2, 0)
-    registry.unread.hold(first, 100)
     for _ in range(2):
         registry.discard(first)
     assert (list(registry), registry.count_from("127.0.0.1")) == ([second], 1)
-    assert registry.unread.total == 0
 
 
 def test_a_connection_that_was_never_added_may_be_discarded() -> None:
     tasks: Any = None
-    registry = ConnectionRegistry(ManualClock(), tasks, RequestMemory(0))
+    registry = ConnectionRegistry(ManualClock(), tasks, MemoryBudget(0))
     registry.discard(connect()[2])
     assert len(registry) == 0

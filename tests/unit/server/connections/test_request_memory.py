@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from lakelog.base.memory_budget import Share
 from lakelog.server.connections.request_memory import RequestMemory
 
 
@@ -8,13 +9,13 @@ def never() -> None:
 
 
 def test_without_a_limit_everything_is_granted() -> None:
-    memory = RequestMemory(0)
+    memory = RequestMemory(Share(0))
     assert memory.take("a", 1 << 40, never)
     assert not memory.is_short
 
 
 def test_one_owner_overdraws_and_the_others_wait_until_it_gives_back() -> None:
-    memory, asked = RequestMemory(100), []
+    memory, asked = RequestMemory(Share(100)), []
     assert memory.take("a", 90, never)
     assert memory.take("b", 90, never), "b overdraws"
     assert not memory.take("c", 1, lambda: asked.append("c"))
@@ -23,25 +24,64 @@ def test_one_owner_overdraws_and_the_others_wait_until_it_gives_back() -> None:
     memory.give("b", 100)
     assert (asked, memory.waiting, memory.is_short) == (["c"], {}, False)
     assert memory.take("c", 1, never)
+    assert (memory.of("a"), memory.of("b"), memory.of("c"), memory.share.used) == (90, 0, 1, 91)
+
+
+WAITING = [f"w{number}" for number in range(10)]
+
+
+def crowded() -> tuple[RequestMemory, list[str]]:
+    """Ten owners wait for 30 bytes each; "a" holds 100 of 100, and "b" has overdrawn by 20."""
+    memory, asked = RequestMemory(Share(100)), []
+    assert memory.take("a", 100, never)
+    assert memory.take("b", 20, never)
+    for name in WAITING:
+        assert not memory.take(name, 30, lambda name=name: asked.append(name))  # type: ignore[misc]
+    return memory, asked
+
+
+def test_only_owners_whose_bytes_fit_are_resumed_and_one_may_overdraw() -> None:
+    memory, asked = crowded()
+    memory.give("b", 20)
+    assert asked == ["w0"], "it overdraws"
+    memory.give("a", 70)
+    assert asked == ["w0", "w1"]
+    assert memory.share.used == 90, "what is promised is used"
+    assert memory.take(WAITING[1], 30, never)
+    assert memory.take(WAITING[0], 10, never), "it wants less by now"
+    assert memory.share.used == 70
+    memory.give(WAITING[0], 10)
+    assert asked == ["w0", "w1", "w2", "w3"], "one fits, one overdraws"
+    assert len(memory.waiting) == 6
+    memory.share.check()
+
+
+def test_bytes_promised_to_an_owner_that_leaves_go_to_the_next() -> None:
+    memory, asked = crowded()
+    memory.give("b", 20)
+    for number, name in enumerate(WAITING):
+        assert asked == WAITING[: number + 1]
+        memory.leave(name)
+    assert (memory.waiting, memory.is_short, memory.share.used) == ({}, False, 100)
 
 
 def test_an_owner_that_leaves_waits_no_longer() -> None:
-    memory = RequestMemory(10)
+    memory = RequestMemory(Share(10))
     memory.take("a", 20, never)
     assert not memory.take("b", 1, never)
     memory.leave("b")
     memory.give("a", 20)
-    assert (memory.used, memory.is_short) == (0, False)
+    assert (memory.share.used, memory.is_short) == (0, False)
 
 
 def test_optional_memory_leaves_half_of_the_budget_to_others() -> None:
-    memory = RequestMemory(100)
-    assert memory.try_take(50)
-    assert not memory.try_take(1)
+    memory = RequestMemory(Share(100))
+    assert memory.try_take("a", 50)
+    assert not memory.try_take("a", 1)
 
 
 def test_memory_that_exists_anyway_is_counted_while_it_does() -> None:
-    memory = RequestMemory(10)
-    with memory.holding(1000):
-        assert memory.used == 1000
-    assert memory.used == 0
+    memory = RequestMemory(Share(10))
+    with memory.holding("a", 1000):
+        assert memory.share.used == 1000
+    assert memory.share.used == 0

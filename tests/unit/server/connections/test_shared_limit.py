@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from connection_world import FakeWorld
+from lakelog.base.memory_budget import Share
 from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
@@ -23,7 +24,7 @@ class Held:
 
 
 def bound_of(most: int, *sizes: int) -> tuple[Any, list[Any]]:
-    bound: Any = SharedLimit(most, ClosingLog(ManualClock()), "too much")
+    bound: Any = SharedLimit(Share(most), ClosingLog(ManualClock()), "too much")
     held = [Held() for _ in sizes]
     for each, size in zip(held, sizes, strict=True):
         bound.hold(each, size)

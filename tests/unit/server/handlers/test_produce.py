@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +71,7 @@ class World:
             self.partitions.add(Partition(log, 0, lambda _: None))
         self.coordinator = FakeCoordinator()
         self.checked: list[object] = []
+        self.held_bytes = 0
         self.broker: Any = SimpleNamespace(
             clock=clock,
             partitions=self.partitions,
@@ -77,7 +79,15 @@ class World:
             requests=SimpleNamespace(errors=Counter()),
             transactions=self.coordinator,
             config={"transaction.partition.verification.enable": True},
+            slow_batches=self,
         )
+
+    @contextmanager
+    def held(self, size: int, _: object) -> Iterator[None]:
+        """As `SlowBatches.held`."""
+        self.held_bytes += size
+        yield
+        self.held_bytes -= size
 
     def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:
         """The context, and the result of the handler."""
@@ -138,11 +148,13 @@ def test_later_requests_of_the_connection_wait_and_the_batch_is_kept() -> None:
     assert not context.pipelined
     response.send(None)
     received[:] = b"\xff" * len(received)
+    assert world.held_bytes == len(received)
     assert world.log().log_end_offset == 0
     answer = finished(response)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert len(read_records(world.log())) == 1
     assert len(world.checked) == 1
+    assert world.held_bytes == 0
 
 
 def test_a_marker_that_comes_meanwhile_voids_the_answer() -> None:

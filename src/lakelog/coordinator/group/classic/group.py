@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.group.classic.member import (
     Member,
     Protocols,
@@ -99,7 +99,7 @@ class ClassicGroup:
         """Size of all members' subscriptions, in bytes."""
         self.memory = GROUP_BYTES
         """Estimated memory in bytes, without the stored generation."""
-        self.account: StateAccount | None = None
+        self.account: Account[str] | None = None
         """The shard's account while the group is one of its live groups."""
         self.pending_joins: set[str] = set()
         """Member ids that have not joined yet (KIP-394); `PendingMembers` maintains them."""
@@ -171,7 +171,7 @@ class ClassicGroup:
         more = sign * member.memory
         self.memory += more
         if self.account is not None:
-            self.account.note(self.group_id, more)
+            self.account.add(self.group_id, more)
 
     def replace_static(
         self, old: Member, new_member_id: str, client_id: str, client_host: str

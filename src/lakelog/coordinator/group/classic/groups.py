@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.shared_count import ShardCount
 
@@ -12,7 +12,7 @@ from lakelog.coordinator.shared_count import ShardCount
 class ClassicGroups(dict[str, ClassicGroup]):
     """Groups by id; changed by assignment, `del`, `pop` and `clear` only."""
 
-    def __init__(self, account: StateAccount, count: ShardCount) -> None:
+    def __init__(self, account: Account[str], count: ShardCount) -> None:
         super().__init__()
         self._account = account
         self._count = count
@@ -22,7 +22,7 @@ class ClassicGroups(dict[str, ClassicGroup]):
         super().__setitem__(group_id, group)
         group.account = self._account
         self._count.add(1)
-        self._account.note(group_id, group.memory)
+        self._account.add(group_id, group.memory)
 
     def __delitem__(self, group_id: str) -> None:
         self._leave(self[group_id])
@@ -41,4 +41,4 @@ class ClassicGroups(dict[str, ClassicGroup]):
         if group is not None:
             group.account = None
             self._count.add(-1)
-            self._account.note(group.group_id, -group.memory)
+            self._account.add(group.group_id, -group.memory)

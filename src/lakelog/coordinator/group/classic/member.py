@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lakelog.base.state_budget import text_bytes
+from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.records.classic import MemberMetadata
 from lakelog.coordinator.group.subscription_size import ENTRY_BYTES
 from lakelog.protocol.join_group import JoinGroupResponse

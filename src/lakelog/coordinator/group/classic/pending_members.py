@@ -9,7 +9,7 @@ groups, when its first member joins.
 
 from __future__ import annotations
 
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.memory import ID_GIVEN_OUT_BYTES
@@ -31,7 +31,7 @@ class PendingMembers:
     """
 
     def __init__(
-        self, deadlines: Deadlines[TimerKey], account: StateAccount, group_count: ShardCount
+        self, deadlines: Deadlines[TimerKey], account: Account[str], group_count: ShardCount
     ) -> None:
         self._deadlines = deadlines
         self._account = account
@@ -56,7 +56,7 @@ class PendingMembers:
         if not self._has_room(size):
             return loser
         self._size += size
-        self._account.note(group.group_id, ID_GIVEN_OUT_BYTES + size)
+        self._account.add(group.group_id, ID_GIVEN_OUT_BYTES + size)
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
         if group.generation == 0 and not group.members and group.group_id not in self._unjoined:
@@ -77,7 +77,7 @@ class PendingMembers:
         size = _size(group, member_id)
         self._size -= size
         assert self._size >= 0
-        self._account.note(group.group_id, -ID_GIVEN_OUT_BYTES - size)
+        self._account.add(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
             self.joined(group)

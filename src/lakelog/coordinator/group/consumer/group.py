@@ -15,7 +15,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from lakelog.base.state_budget import text_bytes
+from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, target_bytes
 from lakelog.coordinator.group.memory import GROUP_BYTES
 from lakelog.coordinator.group.records.consumer import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
@@ -68,7 +68,7 @@ class ConsumerGroups:
         pending: PendingMembers,
         has_room: Callable[[str], bool],
         has_memory: Callable[[str, int], bool],
-        account: StateAccount,
+        account: Account[str],
         group_count: ShardCount,
         counts: GroupCounts,
     ) -> None:
@@ -101,14 +101,14 @@ class ConsumerGroups:
                 return
             group = self.by_id[group_id] = ConsumerGroup(group_id)
             self._group_count.add(1)
-            self._account.note(group_id, group.memory)
+            self._account.add(group_id, group.memory)
         before = group.memory
         group.replay(record)
-        self._account.note(group_id, group.memory - before)
+        self._account.add(group_id, group.memory - before)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.by_id[group_id]
             self._group_count.add(-1)
-            self._account.note(group_id, -group.memory)
+            self._account.add(group_id, -group.memory)
 
     def loaded(self, now: Now) -> None:
         """Begin to serve: start the timers of all members."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from lakelog.base.state_budget import text_bytes
+from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.classic.member import Protocols, protocols_bytes, protocols_size
 from lakelog.coordinator.group.records.consumer import (
     ClassicMemberMetadata,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
 
@@ -34,7 +34,7 @@ class _Pending:
 class PendingOffsets:
     """Offsets of open transactions, by producer id."""
 
-    def __init__(self, account: StateAccount) -> None:
+    def __init__(self, account: Account[str]) -> None:
         self._account = account
         self._producers: dict[int, dict[OffsetKey, _Pending]] = {}
         self._keys: dict[OffsetKey, set[int]] = {}
@@ -56,8 +56,8 @@ class PendingOffsets:
             self._keys.setdefault(key, set()).add(producer_id)
             self._groups[record.key.group] += 1
         else:
-            self._account.note(key[0], -pending_offset_bytes(*offsets[key].record))
-        self._account.note(key[0], pending_offset_bytes(*record))
+            self._account.add(key[0], -pending_offset_bytes(*offsets[key].record))
+        self._account.add(key[0], pending_offset_bytes(*record))
         self._serial += 1
         offsets[key] = _Pending(record, self._serial)
 
@@ -78,7 +78,7 @@ class PendingOffsets:
         """End a producer's transaction; return the offsets that become valid."""
         applied = []
         for key, pending in self._producers.pop(producer_id, {}).items():
-            self._account.note(key[0], -pending_offset_bytes(*pending.record))
+            self._account.add(key[0], -pending_offset_bytes(*pending.record))
             self._forget(key, producer_id)
             if commit and not pending.is_overtaken:
                 applied.append(pending.record)

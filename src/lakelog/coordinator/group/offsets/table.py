@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lakelog.base.state_budget import StateAccount
+from lakelog.base.memory_budget import Account
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.memory import OFFSETS_BYTES, offset_bytes
 from lakelog.coordinator.group.offsets.newcomers import NEWCOMER_MS
@@ -26,7 +26,7 @@ PartitionOffsets = dict[int, OffsetCommitValue]
 class OffsetTable:
     """The committed offsets of one shard."""
 
-    def __init__(self, account: StateAccount, group_count: ShardCount) -> None:
+    def __init__(self, account: Account[str], group_count: ShardCount) -> None:
         self._account = account
         self._group_count = group_count
         self._groups: dict[str, dict[str, PartitionOffsets]] = {}
@@ -43,11 +43,11 @@ class OffsetTable:
     def _apply(self, record: OffsetRecord) -> None:
         key, value = record
         old = self._groups.get(key.group, {}).get(key.topic, {}).get(key.partition)
-        self._account.note(key.group, offset_bytes(key, value) - offset_bytes(key, old))
+        self._account.add(key.group, offset_bytes(key, value) - offset_bytes(key, old))
         if value is not None:
             self._note_commit(key.group, value.commit_timestamp)
             if key.group not in self._groups:
-                self._account.note(key.group, OFFSETS_BYTES)
+                self._account.add(key.group, OFFSETS_BYTES)
                 self._group_count.add(1)
             topics = self._groups.setdefault(key.group, {})
             topics.setdefault(key.topic, {})[key.partition] = value
@@ -58,7 +58,7 @@ class OffsetTable:
         if not partitions:
             topics.pop(key.topic, None)
         if not topics and self._groups.pop(key.group, None) is not None:
-            self._account.note(key.group, -OFFSETS_BYTES)
+            self._account.add(key.group, -OFFSETS_BYTES)
             self._group_count.add(-1)
             self.newcomers.pop(key.group, None)
 

@@ -10,7 +10,7 @@ import pytest
 from coordinator_members import GROUP, commit_codes, committed, form, join, leave
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.base.state_budget import StateAccount, StateBudget
+from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
 from lakelog.coordinator.group.records.offset import (
     OffsetCommitKey,
@@ -245,7 +245,7 @@ async def test_a_marker_that_is_refused_changes_nothing(setup: Setup) -> None:
 
 
 def test_no_pending_offset_is_left_after_the_end() -> None:
-    pending = PendingOffsets(StateAccount(StateBudget()))
+    pending = PendingOffsets(Account(Share()))
     for partition in range(3):
         key = OffsetCommitKey(group="g", topic="t", partition=partition)
         pending.add(OffsetRecord(key, OffsetCommitValue(offset=1)), 7)

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.state_budget import StateAccount, StateBudget, text_bytes
+from lakelog.base.memory_budget import Account, Share, text_bytes
 
 
 def test_accounts_share_the_budget() -> None:
-    budget = StateBudget(800)
-    one, other = StateAccount(budget), StateAccount(budget)
+    budget = Share(800)
+    one, other = Account[str](budget), Account[str](budget)
     for number in range(7):
-        one.note(f"a{number}", 100)
-    other.note("b", 60)
-    assert (budget.total, one.of("a0"), other.of("b"), other.of("a0")) == (760, 100, 60, 0)
+        one.add(f"a{number}", 100)
+    other.add("b", 60)
+    assert (budget.used, one.of("a0"), other.of("b"), other.of("a0")) == (760, 100, 60, 0)
     assert other.may_grow("b", 40)
     assert not other.may_grow("b", 41), "the share of one name is an eighth"
     assert not other.may_grow("c", 41), "the budget is used up"
@@ -19,8 +19,8 @@ def test_accounts_share_the_budget() -> None:
 
 
 def test_bytes_that_are_being_removed_count_as_free() -> None:
-    budget = StateBudget(100)
-    budget.total = 100
+    budget = Share(100)
+    budget.used = 100
     assert not budget.has(1)
     budget.leaving = 30
     assert budget.has(30)
@@ -28,21 +28,21 @@ def test_bytes_that_are_being_removed_count_as_free() -> None:
 
 
 def test_a_closed_account_releases_everything_and_ignores_the_rest() -> None:
-    budget = StateBudget(100)
-    account = StateAccount(budget)
-    account.note("a", 10)
-    account.note("a", -4)
+    budget = Share(100)
+    account = Account[str](budget)
+    account.add("a", 10)
+    account.add("a", -4)
     account.close()
-    assert (budget.total, account.of("a")) == (0, 0)
-    account.note("a", 5)
-    assert budget.total == 0
+    assert (budget.used, account.of("a")) == (0, 0)
+    account.add("a", 5)
+    assert budget.used == 0
 
 
 def test_nothing_is_released_that_was_not_taken() -> None:
-    account = StateAccount(StateBudget(100))
-    account.note("a", 3)
+    account = Account[str](Share(100))
+    account.add("a", 3)
     with pytest.raises(AssertionError, match="released 1 bytes more"):
-        account.note("a", -4)
+        account.add("a", -4)
 
 
 @pytest.mark.parametrize("text", ["", "abc", "é" * 100, "漢字", "🙂" * 5])
