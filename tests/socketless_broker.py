@@ -11,6 +11,12 @@ from typing import Any
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.api import api_for
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
@@ -19,6 +25,7 @@ from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
 from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
+from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
 
 
@@ -60,6 +67,13 @@ class FakeSocket:
         self.was_sent.set()
         return count
 
+    def deliver(self, frames: bytes) -> None:
+        """Have the broker receive all of these bytes."""
+        self.incoming += frames
+        while self.incoming:
+            assert self.readable is not None
+            self.readable()
+
     def close(self) -> None:
         pass
 
@@ -74,6 +88,12 @@ class FakeSocket:
 
     def on_acceptable(self, listener: Any, callback: Any) -> None:
         pass
+
+
+def request_frame(message: Any, version: int, correlation_id: int = 1) -> bytes:
+    """Return a request as a client sends it, with its size in front."""
+    api = api_for(type(message))
+    return b"".join(encode_request(api, version, correlation_id, "test", message))
 
 
 class SocketlessBroker:
@@ -117,8 +137,23 @@ class SocketlessBroker:
                 route.learn = None
         self.connect()
 
-    def connect(self) -> None:
-        """Speaks on a new connection from now on."""
+    async def create_topic(
+        self, name: str, config: Mapping[str, str] | None = None, *, partitions: int = 1
+    ) -> None:
+        """Create a topic by a request, and wait for the response."""
+        configs = [
+            CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=configs
+        )
+        self.socket.was_sent.clear()
+        self.ask(request_frame(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7))
+        await self.socket.was_sent.wait()
+        self.take_answer()
+
+    def connect(self) -> FakeSocket:
+        """Use a new connection from now on; return its socket."""
         self.socket = FakeSocket()
         connections = self.dispatcher.connections
         self.connection = Connection(
@@ -131,6 +166,7 @@ class SocketlessBroker:
             listener_name="PLAINTEXT",
         )
         self.connection.open()
+        return self.socket
 
     def ask(self, frames: bytes) -> bytes:
         """The bytes that come back for requests that arrive together."""

@@ -33,7 +33,7 @@ OUT_OF_RANGE = 1
 PATIENCE_S = 60.0
 
 
-class World:
+class FullDisk:
     def __init__(self, broker: SmallDiskBroker) -> None:
         self.broker = broker
         self.disk = broker.disk
@@ -99,63 +99,63 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def full(tmp_path: Path) -> Iterator[FullDisk]:
     with (
         SmallDisk(tmp_path / "data", SIZE) as disk,
         SmallDiskBroker(disk, SETTINGS) as broker,
     ):
-        yield World(broker)
+        yield FullDisk(broker)
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_space_is_freed_while_the_disk_is_full(world: World, killed: bool) -> None:
+def test_space_is_freed_while_the_disk_is_full(full: FullDisk, killed: bool) -> None:
     def perhaps_killed() -> None:
         if killed:
-            world.kill_and_restart()
+            full.kill_and_restart()
 
     for topic in ("trimmed", "deleted"):
-        world.create(topic)
-    world.fill("trimmed")
-    world.delete_records("trimmed", 40)
-    assert world.reserve_bytes <= 0, "it was needed"
+        full.create(topic)
+    full.fill("trimmed")
+    full.delete_records("trimmed", 40)
+    assert full.reserve_bytes <= 0, "it was needed"
     perhaps_killed()
-    assert world.start_of("trimmed") == 40
-    eventually(lambda: world.takes_records("trimmed"), what="space of deleted records")
-    assert world.reserve_bytes == 2 << 20
+    assert full.start_of("trimmed") == 40
+    eventually(lambda: full.takes_records("trimmed"), what="space of deleted records")
+    assert full.reserve_bytes == 2 << 20
 
-    world.fill("deleted")
-    world.delete_topic("deleted")
+    full.fill("deleted")
+    full.delete_topic("deleted")
     perhaps_killed()
-    assert not world.exists("deleted")
-    eventually(lambda: world.takes_records("trimmed"), what="space of a deleted topic")
+    assert not full.exists("deleted")
+    eventually(lambda: full.takes_records("trimmed"), what="space of a deleted topic")
 
-    world.fill("trimmed")
-    world.shorten_retention("trimmed")
+    full.fill("trimmed")
+    full.shorten_retention("trimmed")
     perhaps_killed()
-    eventually(lambda: world.takes_records("trimmed"), what="space of expired records")
-    assert world.start_of("trimmed") > 40
-    world.create("afterwards")
-    assert world.broker.events("partition_offline") == 0
-    assert world.broker.events("request_failed") == 0
+    eventually(lambda: full.takes_records("trimmed"), what="space of expired records")
+    assert full.start_of("trimmed") > 40
+    full.create("afterwards")
+    assert full.broker.events("partition_offline") == 0
+    assert full.broker.events("request_failed") == 0
 
 
-def test_the_reserve_is_for_what_frees_space(world: World) -> None:
+def test_the_reserve_is_for_what_frees_space(full: FullDisk) -> None:
     for topic in ("kept", "small"):
-        world.create(topic)
-    world.fill("kept")
-    world.delete_topic("small")
+        full.create(topic)
+    full.fill("kept")
+    full.delete_topic("small")
     for _ in range(2):
-        assert world.reserve_bytes == 0
-        with WireClient(world.broker.bootstrap) as client:
+        assert full.reserve_bytes == 0
+        with WireClient(full.broker.bootstrap) as client:
             for size in (100_000, 100):
                 answer = produce(client, "kept", batch_of(bytes(size)))
                 assert answer.error_code == STORAGE_ERROR
             assert fetch(client, "kept", 0).error_code == 0
         with pytest.raises(AssertionError):
-            world.create("more")
-        world.kill_and_restart()
-    world.disk.make_room()
-    world.delete_records("kept", 60)
-    eventually(lambda: world.takes_records("kept"), what="space again")
-    assert world.reserve_bytes == 2 << 20
-    world.create("more")
+            full.create("more")
+        full.kill_and_restart()
+    full.disk.make_room()
+    full.delete_records("kept", 60)
+    eventually(lambda: full.takes_records("kept"), what="space again")
+    assert full.reserve_bytes == 2 << 20
+    full.create("more")

@@ -40,7 +40,7 @@ from lakelog.testing.faulty_store import FaultyStore
 from lakelog.testing.randomness import SeededRandom
 
 
-class World:
+class MetadataLogs:
     def __init__(self, path: Path) -> None:
         self.path = path / "metadata.db"
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
@@ -77,13 +77,13 @@ class Follower:
         await asyncio.sleep(0)
 
 
-def _play(path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+def _play(path: Path, scenario: Callable[[MetadataLogs], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        world = World(path)
+        logs = MetadataLogs(path)
         try:
-            await asyncio.wait_for(scenario(world), 120)
+            await asyncio.wait_for(scenario(logs), 120)
         finally:
-            world.tasks.close()
+            logs.tasks.close()
 
     asyncio.run(whole())
 
@@ -103,9 +103,9 @@ def _ids(image: MetadataImage) -> Plan[range]:
 
 
 def test_subscribers_hear_first_and_a_restart_replays(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
         heard: list[tuple[int, int, tuple[Record, ...]]] = []
-        log = world.log(world.embedded())
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         log.subscribe(Follower(lambda old, new, records: heard.append((old.end, new.end, records))))
         assert await log.submit(_ids) == range(1000)
@@ -113,7 +113,7 @@ def test_subscribers_hear_first_and_a_restart_replays(tmp_path: Path) -> None:
         image = log.image
         await log.close()
 
-        again = world.log(world.embedded())
+        again = logs.log(logs.embedded())
         await again.open(create=False)
         assert again.image == image
         assert await again.submit(_ids) == range(1000, 2000)
@@ -123,8 +123,8 @@ def test_subscribers_hear_first_and_a_restart_replays(tmp_path: Path) -> None:
 
 
 def test_plans_that_wait_share_an_entry_and_see_one_another(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         results = await asyncio.gather(*(log.submit(_set(f"k{n}")) for n in range(50)))
         assert results == list(range(50))
@@ -138,8 +138,8 @@ def test_a_plan_that_fails_fails_alone(tmp_path: Path) -> None:
     def refuse(image: MetadataImage) -> Plan[int]:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "no")
 
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         one, other = await asyncio.gather(
             log.submit(refuse), log.submit(_set("k")), return_exceptions=True
@@ -156,8 +156,8 @@ def test_a_plan_with_a_wrong_record_fails_alone_and_writes_nothing(tmp_path: Pat
     def wrong(image: MetadataImage) -> Plan[int]:
         return Plan((TopicRemoved(b"u" * 16),), 0)
 
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         one, other = await asyncio.gather(
             log.submit(wrong), log.submit(_set("k")), return_exceptions=True
@@ -174,8 +174,8 @@ def test_plans_that_fail_among_others_split_no_entry(tmp_path: Path) -> None:
     def refuse(image: MetadataImage) -> Plan[int]:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "no")
 
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         plans = (refuse if n % 2 else _set(f"k{n}") for n in range(50))
         results = await asyncio.gather(*map(log.submit, plans), return_exceptions=True)
@@ -188,8 +188,8 @@ def test_plans_that_fail_among_others_split_no_entry(tmp_path: Path) -> None:
 
 
 def test_a_plan_may_fill_an_entry(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         room = BATCH_BYTES_MAX
         room -= len(encode_records(_set("k", "v" * room)(log.image).records)) - BATCH_BYTES_MAX
@@ -203,8 +203,8 @@ def test_a_plan_may_fill_an_entry(tmp_path: Path) -> None:
 
 
 def test_large_plans_are_split_over_entries_and_too_large_ones_refused(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         half = "v" * (BATCH_BYTES_MAX * 2 // 3)
         await asyncio.gather(*(log.submit(_set(f"k{n}", half)) for n in range(3)))
@@ -217,8 +217,8 @@ def test_large_plans_are_split_over_entries_and_too_large_ones_refused(tmp_path:
 
 
 def test_closing_finishes_submitted_plans_and_rejects_later_ones(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         asked = asyncio.create_task(log.submit(_ids))
         await asyncio.sleep(0)
@@ -231,8 +231,8 @@ def test_closing_finishes_submitted_plans_and_rejects_later_ones(tmp_path: Path)
 
 
 def test_a_caller_that_goes_away_leaves_the_log_working(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         asked = asyncio.create_task(log.submit(_ids))
         await asyncio.sleep(0)
@@ -244,15 +244,15 @@ def test_a_caller_that_goes_away_leaves_the_log_working(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         await asyncio.gather(*(log.submit(_set(f"k{n % 7}", str(n))) for n in range(1100)))
         await log.submit(_ids)
         image = log.image
         await log.close()
 
-        store = world.embedded()
+        store = logs.embedded()
         await store.open(create=False)
         read = await store.read(0)
         await store.close()
@@ -260,7 +260,7 @@ def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
         assert read.snapshot.end + len(read.entries) == image.end
         assert len(read.snapshot.payload) < 1000
 
-        again = world.log(world.embedded())
+        again = logs.log(logs.embedded())
         await again.open(create=False)
         assert again.image == image
         await again.close()
@@ -273,14 +273,14 @@ def test_closing_waits_for_the_snapshot_that_a_submitted_plan_makes_due(
 ) -> None:
     monkeypatch.setattr("lakelog.metadata.snapshots._COST_MIN", 1)
 
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         asked = asyncio.create_task(log.submit(_ids))
         await asyncio.sleep(0)
         await log.close()
         assert await asked == range(1000)
-        store = world.embedded()
+        store = logs.embedded()
         await store.open(create=False)
         assert (await store.read(0)).snapshot is not None
         await store.close()
@@ -295,14 +295,14 @@ def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) ->
         broker = BrokerConfig({})
         return plan_create_topics(image, topics, broker=broker, random=SeededRandom(1))
 
-    async def scenario(world: World) -> None:
-        store = world.embedded()
-        log = world.log(store)
+    async def scenario(logs: MetadataLogs) -> None:
+        store = logs.embedded()
+        log = logs.log(store)
         await log.open(create=True)
         await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16))
         await log.submit(create)
         await log.close()
-        store = world.embedded()
+        store = logs.embedded()
         await store.open(create=False)
         assert (await store.read(0)).snapshot is None
         await store.close()
@@ -315,39 +315,39 @@ def test_a_snapshot_is_due_once_replaying_costs_the_minimum(
 ) -> None:
     monkeypatch.setattr("lakelog.metadata.snapshots._COST_MIN", 3)
 
-    async def end_of_snapshot(world: World, changes: int) -> int | None:
-        world.path = tmp_path / f"{changes}.db"
-        log = world.log(world.embedded())
+    async def end_of_snapshot(logs: MetadataLogs, changes: int) -> int | None:
+        logs.path = tmp_path / f"{changes}.db"
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         for number in range(changes):
             await log.submit(_set(f"k{number}"))
         await log.close()
-        store = world.embedded()
+        store = logs.embedded()
         await store.open(create=False)
         snapshot = (await store.read(0)).snapshot
         await store.close()
         return None if snapshot is None else snapshot.end
 
-    async def scenario(world: World) -> None:
-        assert await end_of_snapshot(world, 2) is None
-        assert await end_of_snapshot(world, 3) == 3
+    async def scenario(logs: MetadataLogs) -> None:
+        assert await end_of_snapshot(logs, 2) is None
+        assert await end_of_snapshot(logs, 3) == 3
 
     _play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_block_is_allocated_twice_after_unknown_outcomes(tmp_path: Path, seed: int) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
         store = FaultyStore(
-            world.embedded(), SeededRandom(seed), unknown_percent=50, unavailable_percent=2
+            logs.embedded(), SeededRandom(seed), unknown_percent=50, unavailable_percent=2
         )
-        log = world.log(store)
+        log = logs.log(store)
         while True:
             try:
                 await log.open(create=True)
                 break
             except Exception:  # noqa: BLE001 - injected; a fresh broker process would retry
-                log = world.log(store)
+                log = logs.log(store)
         answers: list[range | BaseException] = []
         for _ in range(6):
             answers += await asyncio.gather(
@@ -361,7 +361,7 @@ def test_no_block_is_allocated_twice_after_unknown_outcomes(tmp_path: Path, seed
         assert len({block.start for block in given}) == len(given)
         await log.close()
 
-        again = world.log(world.embedded())
+        again = logs.log(logs.embedded())
         await again.open(create=False)
         assert all(block.stop <= again.image.next_producer_id for block in given)
         known = set(range(0, again.image.next_producer_id, 1000))
@@ -375,11 +375,11 @@ def test_no_block_is_allocated_twice_after_unknown_outcomes(tmp_path: Path, seed
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_controller_that_lost_its_session_does_no_harm(tmp_path: Path, seed: int) -> None:
-    async def scenario(world: World) -> None:
-        first_store = FaultyStore(world.embedded(shared=True), SeededRandom(seed))
-        first = world.log(first_store, 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        first_store = FaultyStore(logs.embedded(shared=True), SeededRandom(seed))
+        first = logs.log(first_store, 1)
         await first.open(create=True)
-        second = world.log(world.embedded(shared=True), 2)
+        second = logs.log(logs.embedded(shared=True), 2)
         await second.open(create=False)
         await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
         with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
@@ -400,10 +400,10 @@ def test_a_controller_that_lost_its_session_does_no_harm(tmp_path: Path, seed: i
 
 
 def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        first = world.log(world.embedded(shared=True), 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        first = logs.log(logs.embedded(shared=True), 1)
         await first.open(create=True)
-        second = world.log(world.embedded(shared=True), 2)
+        second = logs.log(logs.embedded(shared=True), 2)
         await second.open(create=False)
         heard = asyncio.Event()
         second.subscribe(Follower(lambda old, new, records: heard.set()))
@@ -419,12 +419,12 @@ def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
 def test_a_broker_stands_for_election_when_the_controller_has_died(tmp_path: Path) -> None:
     """Without a change to write: other brokers need a controller before the next change."""
 
-    async def scenario(world: World) -> None:
-        first = world.log(world.embedded(shared=True), 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        first = logs.log(logs.embedded(shared=True), 1)
         await first.open(create=True)
-        second = world.log(world.embedded(shared=True), 2)
+        second = logs.log(logs.embedded(shared=True), 2)
         await second.open(create=False)
-        watcher = world.embedded(shared=True)
+        watcher = logs.embedded(shared=True)
         changes: asyncio.Queue[Change] = asyncio.Queue()
         watcher.watch(changes.put_nowait)
         await watcher.open(create=False)
@@ -486,11 +486,11 @@ def elections() -> Iterator[Elections]:
 def test_a_superseded_controller_knows_it_before_it_appends(
     tmp_path: Path, elections: Elections
 ) -> None:
-    async def scenario(world: World) -> None:
-        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
-        first = world.log(store, 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        store = CountingStore(logs.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        first = logs.log(store, 1)
         await first.open(create=True)
-        second = world.log(world.embedded(shared=True), 2)
+        second = logs.log(logs.embedded(shared=True), 2)
         await second.open(create=False)
         await store.lose_session()
         assert await elections.queue.get() == (2, 2), "logged by the second"
@@ -510,11 +510,11 @@ def test_a_change_that_could_not_be_read_is_read_later(
 ) -> None:
     monkeypatch.setattr("lakelog.metadata.log._RETRY_S", 0.0)
 
-    async def scenario(world: World) -> None:
-        first = world.log(world.embedded(shared=True), 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        first = logs.log(logs.embedded(shared=True), 1)
         await first.open(create=True)
-        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
-        second = world.log(store, 2)
+        store = CountingStore(logs.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        second = logs.log(store, 2)
         await second.open(create=False)
         followed, tried = asyncio.Event(), asyncio.Semaphore(0)
         second.subscribe(Follower(lambda old, new, records: followed.set()))
@@ -534,11 +534,11 @@ def test_a_change_that_could_not_be_read_is_read_later(
 def test_changes_reported_during_the_start_wait_for_its_end(tmp_path: Path) -> None:
     """Two readers at once would apply the same entries twice."""
 
-    async def scenario(world: World) -> None:
-        first = world.log(world.embedded(shared=True), 1)
+    async def scenario(logs: MetadataLogs) -> None:
+        first = logs.log(logs.embedded(shared=True), 1)
         await first.open(create=True)
         await first.submit(_ids)
-        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        store = CountingStore(logs.embedded(shared=True), SeededRandom(1), unknown_percent=0)
         reads: list[str] = []
         reported: asyncio.Queue[Change] = asyncio.Queue()
         store.watch(reported.put_nowait)
@@ -553,7 +553,7 @@ def test_changes_reported_during_the_start_wait_for_its_end(tmp_path: Path) -> N
             return found
 
         store.read = read  # type: ignore[method-assign]
-        second = world.log(store, 2)
+        second = logs.log(store, 2)
         followed = asyncio.Event()
 
         def follow(old: object, new: MetadataImage, records: object) -> None:
@@ -582,9 +582,9 @@ def test_a_failing_subscriber_leaves_no_caller_waiting(tmp_path: Path, early: bo
     def pass_over(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
         pass
 
-    async def scenario(world: World) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
         nonlocal failing
-        log = world.log(world.embedded())
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         log.subscribe(Follower(pass_over, fail) if early else Follower(fail))
         results = await asyncio.gather(log.submit(_ids), log.submit(_ids), return_exceptions=True)
@@ -597,8 +597,8 @@ def test_a_failing_subscriber_leaves_no_caller_waiting(tmp_path: Path, early: bo
 
 
 def test_a_change_is_visible_after_the_subscribers_have_prepared(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        log = world.log(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        log = logs.log(logs.embedded())
         await log.open(create=True)
         seen: list[tuple[str, int, int]] = []
 
@@ -652,11 +652,11 @@ class Reserve:
 
 
 def test_a_change_that_frees_space_uses_the_reserve_and_no_other_does(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        store = FullStore(world.embedded())
+    async def scenario(logs: MetadataLogs) -> None:
+        store = FullStore(logs.embedded())
         reserve = Reserve(store)
         any_store: Any = store
-        log = MetadataLog(any_store, world.tasks, SystemRandom(), broker_id=1, space=reserve)
+        log = MetadataLog(any_store, logs.tasks, SystemRandom(), broker_id=1, space=reserve)
         await log.open(create=True)
         store.is_full = True
         with pytest.raises(KafkaError, match="no space"):

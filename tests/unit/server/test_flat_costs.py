@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from counted_work import lines_run
 from lakelog.base.config.log_config import LogConfig
-from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from lakelog.wire.framing import encode_request
-from socketless_broker import SocketlessBroker
+from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch
 from wire_client import fetch_request, produce_request
 
@@ -22,23 +18,11 @@ SEGMENTS = 60
 RECORD = bytes(make_batch(1))
 
 
-def frame(message: Any, version: int) -> bytes:
-    return b"".join(encode_request(api_for(type(message)), version, 1, "test", message))
-
-
-async def create(broker: SocketlessBroker, topic: str, partitions: int) -> None:
-    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    broker.socket.was_sent.clear()
-    broker.ask(frame(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7))
-    await broker.socket.was_sent.wait()
-    broker.take_answer()
-
-
 def costs(broker: SocketlessBroker, topic: str) -> dict[str, int]:
     """Lines for requests of a new connection: the first one and its repetitions."""
     broker.connect()
-    produce = frame(produce_request(topic, RECORD, acks=1), 9)
-    fetch = frame(fetch_request(topic, 0, partition_max_bytes=1), 12)
+    produce = request_frame(produce_request(topic, RECORD, acks=1), 9)
+    fetch = request_frame(fetch_request(topic, 0, partition_max_bytes=1), 12)
     broker.ask(produce)
     assert len(broker.ask(fetch)) > len(RECORD)
     broker.connect()
@@ -63,15 +47,15 @@ def run(folder: Path, scenario: Callable[[SocketlessBroker], Awaitable[None]]) -
 
 def test_requests_cost_the_same_beside_many_partitions_and_connections(tmp_path: Path) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "warm", 1)
+        await broker.create_topic("warm")
         costs(broker, "warm")
-        await create(broker, "few", 1)
+        await broker.create_topic("few")
         few = costs(broker, "few")
-        await create(broker, "many", PARTITIONS)
+        await broker.create_topic("many", partitions=PARTITIONS)
         for _ in range(CONNECTIONS):
             broker.connect()
-            broker.ask(frame(produce_request("few", RECORD, acks=1), 9))
-        await create(broker, "beside", 1)
+            broker.ask(request_frame(produce_request("few", RECORD, acks=1), 9))
+        await broker.create_topic("beside")
         assert costs(broker, "beside") == few
 
     run(tmp_path, scenario)
@@ -80,18 +64,18 @@ def test_requests_cost_the_same_beside_many_partitions_and_connections(tmp_path:
 def test_a_read_costs_the_same_in_a_log_of_many_segments(tmp_path: Path) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
         for topic in ("warm", "short", "long"):
-            await create(broker, topic, 1)
+            await broker.create_topic(topic)
             small = LogConfig(segment_bytes=4 * len(RECORD))
             broker.server._partitions.find(topic, 0).use_config(small)
             for _ in range(4 * (SEGMENTS if topic == "long" else 4)):
                 broker.connect()
-                broker.ask(frame(produce_request(topic, RECORD, acks=1), 9))
+                broker.ask(request_frame(produce_request(topic, RECORD, acks=1), 9))
             for segment in broker.server._partitions.find(topic, 0).log.segments[:-1]:
                 segment.unload()
         found = {}
         for topic in ("warm", "short", "long"):
             broker.connect()
-            read = frame(fetch_request(topic, 2, partition_max_bytes=1), 12)
+            read = request_frame(fetch_request(topic, 2, partition_max_bytes=1), 12)
             broker.socket.was_sent.clear()
             broker.ask(read)
             await broker.socket.was_sent.wait()  # a thread reads the index first
@@ -109,14 +93,14 @@ def test_loaded_indexes_are_not_counted_again_with_each_log(tmp_path: Path) -> N
     async def lines_of_first(folder: Path, logs: int) -> int:
         broker = SocketlessBroker(folder)
         await broker.start()
-        await create(broker, "many", logs)
+        await broker.create_topic("many", partitions=logs)
         for index in range(logs):
-            broker.ask(frame(produce_request("many", RECORD, partition=index, acks=1), 9))
+            broker.ask(request_frame(produce_request("many", RECORD, partition=index, acks=1), 9))
         await broker.stop()
         again = SocketlessBroker(folder)
         await again.start()
         requests = [
-            frame(produce_request("many", RECORD, partition=index, acks=1), 9)
+            request_frame(produce_request("many", RECORD, partition=index, acks=1), 9)
             for index in range(logs)
         ]
         found = [lines_run(lambda data=data: again.ask(data)) for data in requests]  # type: ignore[misc]
@@ -131,13 +115,13 @@ def test_partitions_that_rest_cost_the_chores_nothing(tmp_path: Path) -> None:
     """But a look at how far each is, before the checkpoints are written."""
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "many", PARTITIONS)
+        await broker.create_topic("many", partitions=PARTITIONS)
         chores = broker.server._maintenance
         await chores.checkpointed()
         assert lines_run(chores._flush_aged) < 10
         assert lines_run(chores._checkpoint_changes) < 4 * PARTITIONS + 100
         assert not chores._checkpointing
-        broker.ask(frame(produce_request("many", RECORD, acks=1), 9))
+        broker.ask(request_frame(produce_request("many", RECORD, acks=1), 9))
         chores._checkpoint_changes()
         assert chores._checkpointing
 

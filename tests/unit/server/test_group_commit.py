@@ -80,7 +80,7 @@ class GatedDisk(PosixDisk):
         return GatedFile(super().open(path, create=create), self._gate)
 
 
-class World:
+class GatedBroker:
     """A broker with one topic, and clients that ask it one thing at a time."""
 
     def __init__(self, data: Path, **settings: str) -> None:
@@ -106,8 +106,8 @@ class World:
 
 
 class Client:
-    def __init__(self, world: World, socket: FakeSocket) -> None:
-        self._world = world
+    def __init__(self, gated: GatedBroker, socket: FakeSocket) -> None:
+        self._gated = gated
         self._socket = socket
         self._next_id = 0
 
@@ -121,7 +121,7 @@ class Client:
 
     def produce(self, *, acks: int = -1, timeout_ms: int = 60_000) -> None:
         entry = PartitionProduceData(index=0, records=bytes(make_batch()))
-        topic = TopicProduceData(topic_id=self._world.topic_id, partition_data=[entry])
+        topic = TopicProduceData(topic_id=self._gated.topic_id, partition_data=[entry])
         self.send(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic]))
 
     def answers(self) -> int:
@@ -149,7 +149,7 @@ class Client:
 
     def fetch(self, offset: int) -> Any:
         entry = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        topic = FetchTopic(topic_id=self._world.topic_id, partitions=[entry])
+        topic = FetchTopic(topic_id=self._gated.topic_id, partitions=[entry])
         self.send(FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[topic]))
         return self.answer(FetchRequest).responses[0].partitions[0]
 
@@ -160,29 +160,29 @@ class Client:
         return int(response.topics[0].partitions[0].offset)
 
 
-def run(folder: Path, scenario: Callable[[World], Awaitable[None]], **settings: str) -> None:
+def run(folder: Path, scenario: Callable[[GatedBroker], Awaitable[None]], **settings: str) -> None:
     async def whole() -> None:
-        world = World(folder / "data", **settings)
-        await world.start()
+        gated = GatedBroker(folder / "data", **settings)
+        await gated.start()
         try:
-            await scenario(world)
+            await scenario(gated)
         finally:
-            world.gate.open.set()
-            await world.broker.stop()
+            gated.gate.open.set()
+            await gated.broker.stop()
 
     asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client, reader = world.client(), world.client()
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        client, reader = gated.client(), gated.client()
+        gated.gate.open.clear()
         client.produce(acks=1)
-        await world.until_syncing()
+        await gated.until_syncing()
         assert client.answers() == 0
         assert not reader.fetch(0).records, "records that may be lost are not readable"
         assert reader.end_offset() == 0
-        world.gate.open.set()
+        gated.gate.open.set()
         await client.answered()
         assert client.produced().error_code == ErrorCode.NONE
         assert reader.fetch(0).records
@@ -192,12 +192,12 @@ def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
 
 
 def test_no_request_waits_in_the_page_cache_mode(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
         for _ in range(5):
             client.produce()
             assert client.produced().error_code == ErrorCode.NONE
-        assert world.gate.syncs == 0
+        assert gated.gate.syncs == 0
 
     run(tmp_path, scenario, log_durability="page-cache")
 
@@ -207,8 +207,8 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
     """With 64 requests in flight a sync acknowledges more than ten of them."""
     in_flight, rounds = 64, 10
 
-    async def scenario(world: World) -> None:
-        clients = [world.client() for _ in range(connections)]
+    async def scenario(gated: GatedBroker) -> None:
+        clients = [gated.client() for _ in range(connections)]
         left = dict.fromkeys(clients, in_flight // connections * rounds)
         for client in clients:
             for _ in range(in_flight // connections):
@@ -221,21 +221,21 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
                     left[client] -= 1
                     if left[client] >= in_flight // connections:
                         client.produce()
-        assert world.partition.watermark.offset == in_flight * rounds
-        assert world.gate.syncs / (in_flight * rounds) < 0.1
+        assert gated.partition.watermark.offset == in_flight * rounds
+        assert gated.gate.syncs / (in_flight * rounds) < 0.1
 
     run(tmp_path, scenario)
 
 
 def test_records_not_durable_at_the_deadline_time_out(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
+        gated.gate.open.clear()
         client.produce(timeout_ms=0)
         await client.answered()
         assert client.produced().error_code == ErrorCode.REQUEST_TIMED_OUT
         client.produce()
-        world.gate.open.set()
+        gated.gate.open.set()
         await client.answered()
         assert client.produced().base_offset == 1
 
@@ -243,9 +243,9 @@ def test_records_not_durable_at_the_deadline_time_out(tmp_path: Path) -> None:
 
 
 def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
-        world.gate.error = OSError(errno.EIO, "a bad device")
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
+        gated.gate.error = OSError(errno.EIO, "a bad device")
         client.produce()
         client.produce()
         await client.answered(2)
@@ -253,18 +253,18 @@ def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
             assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
         client.produce()
         assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert world.partition.watermark.offset == 0
+        assert gated.partition.watermark.offset == 0
 
     run(tmp_path, scenario)
 
 
 def test_a_deleted_topic_answers_waiting_requests(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
+        gated.gate.open.clear()
         client.produce()
-        await world.until_syncing()
-        broker = world.broker.server.broker
+        await gated.until_syncing()
+        broker = gated.broker.server.broker
         await broker.metadata.submit(
             lambda image: plan_delete_topics(image, [TopicReference(TOPIC)])
         )
@@ -275,15 +275,15 @@ def test_a_deleted_topic_answers_waiting_requests(tmp_path: Path) -> None:
 
 
 def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
         client.produce()
         assert client.produced().base_offset == 0
-        world.gate.open.clear()
-        partition = world.partition
+        gated.gate.open.clear()
+        partition = gated.partition
         partition.use_config(partition.log.config._replace(durability="fsync"))
         client.produce()
-        await world.until_syncing()
+        await gated.until_syncing()
         assert client.answers() == 0
         assert partition.watermark.offset == 1, "it never goes back"
         partition.use_config(partition.log.config._replace(durability="page-cache"))
@@ -294,16 +294,16 @@ def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        first, second = world.client(), world.client()
-        broker, tasks = world.broker.server.broker, world.broker.tasks
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        first, second = gated.client(), gated.client()
+        broker, tasks = gated.broker.server.broker, gated.broker.tasks
+        gated.gate.open.clear()
         first.produce()
         waiting = asyncio.ensure_future(
-            committed(Appended(world.partition, 1), broker.purgatory, tasks)
+            committed(Appended(gated.partition, 1), broker.purgatory, tasks)
         )
-        await world.until_syncing()
-        world.gate.write_error = OSError(errno.EIO, "a bad device")
+        await gated.until_syncing()
+        gated.gate.write_error = OSError(errno.EIO, "a bad device")
         second.produce()
         for client in (first, second):
             assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -317,14 +317,14 @@ def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path)
 def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(world: World) -> None:
-        first, connections = world.client(), [world.broker.connection]
-        second = world.client()
-        connections.append(world.broker.connection)
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        first, connections = gated.client(), [gated.broker.connection]
+        second = gated.client()
+        connections.append(gated.broker.connection)
+        gated.gate.open.clear()
         for client in (first, second):
             client.produce()
-        await world.until_syncing()
+        await gated.until_syncing()
         check, is_broken = Appended.check, iter([True])
 
         def broken(self: Appended) -> None:
@@ -333,7 +333,7 @@ def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
             check(self)
 
         monkeypatch.setattr(Appended, "check", broken)
-        world.gate.open.set()
+        gated.gate.open.set()
         await second.answered()
         assert second.produced().error_code == ErrorCode.NONE
         assert first.answers() == 0
@@ -346,9 +346,9 @@ def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_FLUSH_RETRY_S", 0.01)
 
-    async def scenario(world: World) -> None:
-        client = world.client()
-        log = world.partition.log
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
+        log = gated.partition.log
         begin = type(log).begin_flush
         refusals = iter([OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "too many")])
 
@@ -367,42 +367,42 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_request_waits_beyond_the_stop_of_the_broker(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        client = world.client()
-        world.gate.open.clear()
+    async def scenario(gated: GatedBroker) -> None:
+        client = gated.client()
+        gated.gate.open.clear()
         client.produce()
-        await world.until_syncing()
+        await gated.until_syncing()
         client.produce()
-        broker, tasks = world.broker.server.broker, world.broker.tasks
+        broker, tasks = gated.broker.server.broker, gated.broker.tasks
         waiting = asyncio.ensure_future(
-            committed(Appended(world.partition, 2), broker.purgatory, tasks)
+            committed(Appended(gated.partition, 2), broker.purgatory, tasks)
         )
         await asyncio.sleep(0)
-        world.gate.open.set()
-        await world.broker.server.stop()
+        gated.gate.open.set()
+        await gated.broker.server.stop()
         await waiting
 
     async def whole() -> None:
-        world = World(tmp_path / "data")
-        await world.start()
-        await scenario(world)
-        world.broker.tasks.close()
+        gated = GatedBroker(tmp_path / "data")
+        await gated.start()
+        await scenario(gated)
+        gated.broker.tasks.close()
 
     asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path: Path) -> None:
     async def whole() -> None:
-        world = World(tmp_path / "data", log_durability="page-cache")
-        await world.start()
-        assert not await world.broker.server.broker.topics.ensure(["others"])
-        world.client().produce()
-        world.broker.server._directory.close(clean=False)
-        world.broker.server._acceptors.clear()
-        await world.broker.server._metadata.close()
-        world.broker.tasks.close()
+        gated = GatedBroker(tmp_path / "data", log_durability="page-cache")
+        await gated.start()
+        assert not await gated.broker.server.broker.topics.ensure(["others"])
+        gated.client().produce()
+        gated.broker.server._directory.close(clean=False)
+        gated.broker.server._acceptors.clear()
+        await gated.broker.server._metadata.close()
+        gated.broker.tasks.close()
 
-        again = World(tmp_path / "data")
+        again = GatedBroker(tmp_path / "data")
         again.gate.error = OSError(errno.EIO, "a bad device")
         await again.broker.start()
         partitions = again.broker.server.broker.partitions

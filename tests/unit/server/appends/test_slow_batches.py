@@ -11,11 +11,6 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,20 +21,15 @@ from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c
 from lakelog.storage.validation.batches import WALKED_MAX
-from lakelog.wire.framing import decode_response, encode_request
+from lakelog.wire.framing import decode_response
 from poison import sealed
-from socketless_broker import FakeSocket, SocketlessBroker
+from socketless_broker import FakeSocket, SocketlessBroker, request_frame
 from storage_kit import NOW, make_batch
 from wire_client import PRODUCE_VERSION, produce_request
 
 RECORDS = 30_000
 PRODUCER = 7
 LIST_OFFSETS_VERSION = 7
-
-
-def _frame(message: Any, version: int, correlation_id: int) -> bytes:
-    api = api_for(type(message))
-    return b"".join(encode_request(api, version, correlation_id, "test", message))
 
 
 def _responses(sent: bytes) -> list[tuple[int, int, int]]:
@@ -57,49 +47,23 @@ def _responses(sent: bytes) -> list[tuple[int, int, int]]:
 
 
 def _produce(number: int, topic: str, batch: bytes | bytearray) -> bytes:
-    return _frame(produce_request(topic, bytes(batch)), PRODUCE_VERSION, number)
+    return request_frame(produce_request(topic, bytes(batch)), PRODUCE_VERSION, number)
 
 
-class World:
-    def __init__(self, data: Path, **settings: str) -> None:
-        self.broker = SocketlessBroker(data, settings=settings)
-
-    async def start(self, **topics: dict[str, str]) -> None:
-        await self.broker.start()
-        for name, configs in topics.items():
-            topic = CreatableTopic(
-                name=name,
-                num_partitions=1,
-                replication_factor=1,
-                configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
-            )
-            self.broker.socket.was_sent.clear()
-            self.broker.ask(_frame(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, 1))
-            await self.broker.socket.was_sent.wait()
-        self.broker.take_answer()
-
-    def connect(self) -> FakeSocket:
-        self.broker.connect()
-        return self.broker.socket
-
-    def send(self, sock: FakeSocket, frames: bytes) -> None:
-        sock.incoming += frames
-        while sock.incoming:
-            assert sock.readable is not None
-            sock.readable()
-
-    async def answers(self, sock: FakeSocket, count: int) -> list[tuple[int, int, int]]:
-        while len(found := _responses(bytes(sock.sent))) < count:
-            sock.was_sent.clear()
-            await sock.was_sent.wait()
-        return found
+async def _answers(sock: FakeSocket, count: int) -> list[tuple[int, int, int]]:
+    """Wait for so many responses; return all that were sent."""
+    while len(found := _responses(bytes(sock.sent))) < count:
+        sock.was_sent.clear()
+        await sock.was_sent.wait()
+    return found
 
 
-def _run(data: Path, scenario: Callable[[World], Any], **settings: str) -> None:
+def _run(data: Path, scenario: Callable[[SocketlessBroker], Any], **settings: str) -> None:
     async def run() -> None:
-        world = World(data, **settings)
-        await scenario(world)
-        await world.broker.stop()
+        broker = SocketlessBroker(data, settings=settings)
+        await broker.start()
+        await scenario(broker)
+        await broker.stop()
 
     asyncio.run(run())
 
@@ -108,52 +72,54 @@ def _run(data: Path, scenario: Callable[[World], Any], **settings: str) -> None:
 def test_others_are_served_while_a_compacted_topic_takes_a_slow_batch(
     tmp_path: Path, codec: Codec
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={"cleanup.policy": "compact"}, quick={})
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", {"cleanup.policy": "compact"})
+        await broker.create_topic("quick")
         slow = make_batch(RECORDS, size=5, codec=codec, producer=(PRODUCER, 0, 0))
         more = make_batch(10, producer=(PRODUCER, 0, RECORDS))
-        first, good = world.connect(), world.connect()
-        world.send(first, _produce(1, "slow", slow) + _produce(2, "slow", more))
+        first, good = broker.connect(), broker.connect()
+        first.deliver(_produce(1, "slow", slow) + _produce(2, "slow", more))
         assert not first.sent
         for number in range(10):
-            world.send(good, _produce(number, "quick", make_batch()))
+            good.deliver(_produce(number, "quick", make_batch()))
             await asyncio.sleep(0)
         assert _responses(bytes(good.sent)) == [(number, 0, number) for number in range(10)]
         assert not first.sent, "it took no longer than ten turns of the loop"
-        assert await world.answers(first, 2) == [(1, 0, 0), (2, 0, RECORDS)]
-        world.send(first, _produce(3, "slow", slow))
-        assert (await world.answers(first, 3))[2] == (3, 0, 0), "a retry is known again"
+        assert await _answers(first, 2) == [(1, 0, 0), (2, 0, RECORDS)]
+        first.deliver(_produce(3, "slow", slow))
+        assert (await _answers(first, 3))[2] == (3, 0, 0), "a retry is known again"
 
     _run(tmp_path, scenario)
 
 
 def test_a_small_walk_does_not_wait_for_the_end_of_large_ones(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={"cleanup.policy": "compact"}, quick={})
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", {"cleanup.policy": "compact"})
+        await broker.create_topic("quick")
         huge = make_batch(150_000, size=5, codec=Codec.ZSTD)
-        holders = [world.connect() for _ in range(3)]
+        holders = [broker.connect() for _ in range(3)]
         for sock in holders:
-            world.send(sock, _produce(1, "slow", huge))
-        first = world.connect()
-        world.send(first, _produce(1, "quick", make_batch(1_500)))
-        assert await world.answers(first, 1) == [(1, 0, 0)]
+            sock.deliver(_produce(1, "slow", huge))
+        first = broker.connect()
+        first.deliver(_produce(1, "quick", make_batch(1_500)))
+        assert await _answers(first, 1) == [(1, 0, 0)]
         assert not any(sock.sent for sock in holders)
         for sock in holders:
-            await world.answers(sock, 1)
+            await _answers(sock, 1)
 
     _run(tmp_path, scenario)
 
 
 def test_a_slow_batch_is_rejected_with_its_error(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={"cleanup.policy": "compact"})
-        sock = world.connect()
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", {"cleanup.policy": "compact"})
+        sock = broker.connect()
         too_many = sealed(compress(Codec.GZIP, bytes(7 * WALKED_MAX + 7)), 1, WALKED_MAX + 1)
         cut = make_batch(RECORDS, size=5)
         del cut[-5:]
-        world.send(sock, _produce(1, "slow", _sealed(cut)))
-        world.send(sock, _produce(2, "slow", too_many))
-        answers = await world.answers(sock, 2)
+        sock.deliver(_produce(1, "slow", _sealed(cut)))
+        sock.deliver(_produce(2, "slow", too_many))
+        answers = await _answers(sock, 2)
         assert [code for _, code, _ in answers] == [
             ErrorCode.INVALID_RECORD,
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -163,13 +129,13 @@ def test_a_slow_batch_is_rejected_with_its_error(tmp_path: Path) -> None:
 
 
 def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(packed={"compression.type": "gzip"})
-        sock = world.connect()
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("packed", {"compression.type": "gzip"})
+        sock = broker.connect()
         batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
-        world.send(sock, _produce(1, "packed", batch) + _produce(2, "packed", make_batch()))
-        assert await world.answers(sock, 2) == [(1, 0, 0), (2, 0, RECORDS)]
-        partition = world.broker.server.broker.partitions.find("packed", 0)
+        sock.deliver(_produce(1, "packed", batch) + _produce(2, "packed", make_batch()))
+        assert await _answers(sock, 2) == [(1, 0, 0), (2, 0, RECORDS)]
+        partition = broker.server.broker.partitions.find("packed", 0)
         found = partition.read(0, 1 << 20, min_one=True)
         assert found is not None
         stored = found.file.read_at(found.position, 61)
@@ -184,22 +150,23 @@ def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
 def test_others_are_served_while_a_time_is_looked_for(
     tmp_path: Path, codec: Codec, timestamp: int
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={}, quick={})
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow")
+        await broker.create_topic("quick")
         batch = make_batch(RECORDS, size=20, codec=codec)
-        asking, good = world.connect(), world.connect()
-        world.send(asking, _produce(1, "slow", batch))
-        await world.answers(asking, 1)
+        asking, good = broker.connect(), broker.connect()
+        asking.deliver(_produce(1, "slow", batch))
+        await _answers(asking, 1)
         asking.sent.clear()
         entry = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name="slow", partitions=[entry])
-        world.send(asking, _frame(ListOffsetsRequest(topics=[topic]), LIST_OFFSETS_VERSION, 2))
+        asking.deliver(request_frame(ListOffsetsRequest(topics=[topic]), LIST_OFFSETS_VERSION, 2))
         for number in range(10):
-            world.send(good, _produce(number, "quick", make_batch()))
+            good.deliver(_produce(number, "quick", make_batch()))
             await asyncio.sleep(0)
         assert len(_responses(bytes(good.sent))) == 10
         assert not asking.sent, "it took no longer than ten turns of the loop"
-        world.broker.server.broker.partitions.find("slow", 0).log.roll(NOW)
+        broker.server.broker.partitions.find("slow", 0).log.roll(NOW)
         asking.was_sent.clear()
         await asking.was_sent.wait()
         _, response = decode_response(
@@ -211,18 +178,18 @@ def test_others_are_served_while_a_time_is_looked_for(
 
 
 def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={"cleanup.policy": "compact"})
-        memory = world.broker.dispatcher.connections.memory
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", {"cleanup.policy": "compact"})
+        memory = broker.dispatcher.connections.memory
         batch = make_batch(6_000, size=100)
-        senders = [world.connect() for _ in range(5)]
+        senders = [broker.connect() for _ in range(5)]
         for number, sock in enumerate(senders):
-            world.send(sock, _produce(number, "slow", batch))
+            sock.deliver(_produce(number, "slow", batch))
         received = memory.share.used
         await asyncio.sleep(0)
         assert memory.share.used == received + 5 * len(batch)
         for sock in senders:
-            await world.answers(sock, 1)
+            await _answers(sock, 1)
         assert memory.share.used == received
 
     _run(tmp_path, scenario)
@@ -231,19 +198,19 @@ def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None
 def test_peers_that_go_leave_no_more_slow_batches_behind_than_requests_may_take(
     tmp_path: Path,
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow={"cleanup.policy": "compact"})
-        broker, memory = world.broker, world.broker.dispatcher.connections.memory
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", {"cleanup.policy": "compact"})
+        memory = broker.dispatcher.connections.memory
         batch = make_batch(6_000, size=100)
         for number in range(12):
-            world.send(world.connect(), _produce(number, "slow", batch))
+            broker.connect().deliver(_produce(number, "slow", batch))
             await asyncio.sleep(0)
             broker.connection.close()
             await asyncio.sleep(0)
             assert memory.share.used <= memory.share.bytes_max
-        sock = world.connect()
-        world.send(sock, _produce(99, "slow", batch))
-        _, code, base = (await world.answers(sock, 1))[0]
+        sock = broker.connect()
+        sock.deliver(_produce(99, "slow", batch))
+        _, code, base = (await _answers(sock, 1))[0]
         fitting = memory.share.bytes_max // len(batch)
         assert code == 0
         assert base >= fitting * 6_000, "batches within the limit are still appended"
@@ -259,15 +226,15 @@ def test_peers_that_go_leave_no_more_slow_batches_behind_than_requests_may_take(
 def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
     tmp_path: Path, before: dict[str, str]
 ) -> None:
-    async def scenario(world: World) -> None:
-        await world.start(slow=before)
-        partition = world.broker.server.broker.partitions.find("slow", 0)
-        sock = world.connect()
+    async def scenario(broker: SocketlessBroker) -> None:
+        await broker.create_topic("slow", before)
+        partition = broker.server.broker.partitions.find("slow", 0)
+        sock = broker.connect()
         batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
-        world.send(sock, _produce(1, "slow", batch))
+        sock.deliver(_produce(1, "slow", batch))
         await asyncio.sleep(0)
         partition.use_config(partition.log.config._replace(compression_type="lz4"))
-        assert await world.answers(sock, 1) == [(1, 0, 0)]
+        assert await _answers(sock, 1) == [(1, 0, 0)]
         found = partition.read(0, 1 << 20, min_one=True)
         assert found is not None
         assert read_header(found.file.read_at(found.position, 61)).codec == Codec.LZ4

@@ -23,7 +23,7 @@ from lakelog.testing.randomness import SeededRandom
 OFFSETS = "__consumer_offsets"
 
 
-class World:
+class TopicsOfLog:
     """`commits` has the records of each entry since the broker was registered."""
 
     def __init__(self, log: MetadataLog, config: BrokerConfig) -> None:
@@ -54,7 +54,7 @@ class World:
 
 
 def run(
-    path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]], **settings: str
+    path: Path, scenario: Callable[[TopicsOfLog], Coroutine[Any, Any, None]], **settings: str
 ) -> None:
     async def whole() -> None:
         tasks = AsyncioTasks(asyncio.get_running_loop())
@@ -64,7 +64,7 @@ def run(
             await log.open(create=True)
             await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16, endpoints=()))
             config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
-            await scenario(World(log, config))
+            await scenario(TopicsOfLog(log, config))
             await log.close()
         finally:
             tasks.close()
@@ -73,24 +73,24 @@ def run(
 
 
 def test_many_names_are_one_change(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
         names = [f"topic-{number}" for number in range(100)]
-        assert await world.topics.ensure([*names, *names, OFFSETS]) == {}
-        assert len(world.commits) == 1
-        assert sorted(world.log.image.topic_ids) == sorted([*names, OFFSETS])
-        assert world.topics.partition_count(OFFSETS) == 50
-        assert await world.topics.ensure(names) == {}
-        assert len(world.commits) == 1
+        assert await cluster.topics.ensure([*names, *names, OFFSETS]) == {}
+        assert len(cluster.commits) == 1
+        assert sorted(cluster.log.image.topic_ids) == sorted([*names, OFFSETS])
+        assert cluster.topics.partition_count(OFFSETS) == 50
+        assert await cluster.topics.ensure(names) == {}
+        assert len(cluster.commits) == 1
 
     run(tmp_path, scenario)
 
 
 def test_a_name_that_cannot_be_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        refused = await world.topics.ensure(["a/b", "good", "__share_group_state", "bad name"])
+    async def scenario(cluster: TopicsOfLog) -> None:
+        refused = await cluster.topics.ensure(["a/b", "good", "__share_group_state", "bad name"])
         invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
         assert refused == {"a/b": invalid, "bad name": invalid}
-        assert sorted(world.log.image.topic_ids) == ["good"]
+        assert sorted(cluster.log.image.topic_ids) == ["good"]
 
     run(tmp_path, scenario)
 
@@ -98,40 +98,40 @@ def test_a_name_that_cannot_be_does_not_keep_the_others_from_it(tmp_path: Path) 
 def test_one_request_makes_only_so_many(tmp_path: Path) -> None:
     """The rest is unknown until it is asked for again."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
         names = [f"topic-{number}" for number in range(AUTO_CREATED_MAX + 7)]
-        assert await world.topics.ensure(names) == {}
-        assert len(world.log.image.topic_ids) == AUTO_CREATED_MAX
-        await world.topics.ensure(names)
-        assert len(world.log.image.topic_ids) == len(names)
+        assert await cluster.topics.ensure(names) == {}
+        assert len(cluster.log.image.topic_ids) == AUTO_CREATED_MAX
+        await cluster.topics.ensure(names)
+        assert len(cluster.log.image.topic_ids) == len(names)
 
     run(tmp_path, scenario)
 
 
 def test_large_topics_are_made_as_one_change_can_hold_them(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        assert await world.topics.ensure(["a", "b", "c", "d"]) == {}
-        assert sorted(world.log.image.topic_ids) == ["a", "b", "c"]
+    async def scenario(cluster: TopicsOfLog) -> None:
+        assert await cluster.topics.ensure(["a", "b", "c", "d"]) == {}
+        assert sorted(cluster.log.image.topic_ids) == ["a", "b", "c"]
 
     run(tmp_path, scenario, num_partitions="3000")
 
 
 def test_the_group_topic_has_its_configured_defaults(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
         given = NewTopic(OFFSETS, -1, -1, configs=[("segment.bytes", "1048576")])
-        topic = world.topics.with_defaults(given)
+        topic = cluster.topics.with_defaults(given)
         assert (topic.partitions, topic.replication_factor) == (7, 1)
         assert dict(topic.configs) == {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": "1048576",
         }
-        assert world.topics.with_defaults(NewTopic(OFFSETS, 3)).partitions == 3
+        assert cluster.topics.with_defaults(NewTopic(OFFSETS, 3)).partitions == 3
         by_hand = NewTopic(OFFSETS, assignments=[(0, [1])])
-        assert world.topics.with_defaults(by_hand).partitions == -1
-        assert world.topics.with_defaults(NewTopic("orders")) == NewTopic("orders")
-        await world.topics.ensure_group_topic()
-        configs = world.log.image.configs(ResourceType.TOPIC, OFFSETS)
+        assert cluster.topics.with_defaults(by_hand).partitions == -1
+        assert cluster.topics.with_defaults(NewTopic("orders")) == NewTopic("orders")
+        await cluster.topics.ensure_group_topic()
+        configs = cluster.log.image.configs(ResourceType.TOPIC, OFFSETS)
         assert configs["cleanup.policy"] == "compact"
 
     run(tmp_path, scenario, offsets_topic_num_partitions="7")
@@ -140,55 +140,55 @@ def test_the_group_topic_has_its_configured_defaults(tmp_path: Path) -> None:
 def test_a_topic_without_room_is_refused_and_the_others_errors_are_their_own(
     tmp_path: Path,
 ) -> None:
-    async def scenario(world: World) -> None:
-        world.room = 10
+    async def scenario(cluster: TopicsOfLog) -> None:
+        cluster.room = 10
         wanted = [NewTopic("large", partitions=11), NewTopic("a/b", partitions=1)]
-        results = await world.topics.create(wanted)
+        results = await cluster.topics.create(wanted)
         codes = [result.error for result in results]
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
-        assert world.commits == []
-        assert [result.error for result in await world.topics.create(wanted[:1])] == codes[:1]
-        fits = await world.topics.create([NewTopic("small", partitions=10)])
+        assert cluster.commits == []
+        assert [result.error for result in await cluster.topics.create(wanted[:1])] == codes[:1]
+        fits = await cluster.topics.create([NewTopic("small", partitions=10)])
         assert fits[0].error == ErrorCode.NONE
-        more = await world.topics.add_partitions([MorePartitions("small", 21)])
+        more = await cluster.topics.add_partitions([MorePartitions("small", 21)])
         assert more[0].error == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(tmp_path, scenario)
 
 
 def test_a_topic_whose_logs_could_not_be_created_is_taken_back(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        world.on_prepare = lambda records: world.waiting.update(
+    async def scenario(cluster: TopicsOfLog) -> None:
+        cluster.on_prepare = lambda records: cluster.waiting.update(
             record.topic_id for record in records if isinstance(record, TopicRecord)
         )
-        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        (result,) = await cluster.topics.create([NewTopic("orders", partitions=1)])
         assert result.error == ErrorCode.KAFKA_STORAGE_ERROR
-        assert world.topics.topic_id("orders") is None
+        assert cluster.topics.topic_id("orders") is None
 
     run(tmp_path, scenario)
 
 
 def test_what_cannot_be_taken_back_is_unknown(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
         def fails_now(records: tuple[Record, ...]) -> None:
-            world.waiting.update(r.topic_id for r in records if isinstance(r, TopicRecord))
-            world.log._closed = True
+            cluster.waiting.update(r.topic_id for r in records if isinstance(r, TopicRecord))
+            cluster.log._closed = True
 
-        world.on_prepare = fails_now
-        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        cluster.on_prepare = fails_now
+        (result,) = await cluster.topics.create([NewTopic("orders", partitions=1)])
         assert result.error == ErrorCode.REQUEST_TIMED_OUT
-        assert world.topics.topic_id("orders") is not None
-        world.log._closed = False
+        assert cluster.topics.topic_id("orders") is not None
+        cluster.log._closed = False
 
     run(tmp_path, scenario)
 
 
 def test_added_partitions_without_space_are_reported(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        (created,) = await world.topics.create([NewTopic("orders", partitions=1)])
-        world.waiting.add(created.topic_id)
-        (result,) = await world.topics.add_partitions([MorePartitions("orders", 3)])
+    async def scenario(cluster: TopicsOfLog) -> None:
+        (created,) = await cluster.topics.create([NewTopic("orders", partitions=1)])
+        cluster.waiting.add(created.topic_id)
+        (result,) = await cluster.topics.add_partitions([MorePartitions("orders", 3)])
         assert result.error == ErrorCode.REQUEST_TIMED_OUT
-        assert world.topics.partition_count("orders") == 3
+        assert cluster.topics.partition_count("orders") == 3
 
     run(tmp_path, scenario)

@@ -36,7 +36,7 @@ class FakeSocket:
         self.closed = True
 
 
-class FakeWorld:
+class ArrivingSockets:
     """Listener, net and tasks in one."""
 
     address = ("127.0.0.1", 9092)
@@ -57,15 +57,15 @@ class FakeWorld:
             RequestMetrics(clock),
             Gate(),
         )
-        world: Any = self
+        arriving_sockets: Any = self
         self.acceptor = Acceptor(
             "PLAINTEXT",
-            world,
+            arriving_sockets,
             self.dispatcher,
             self.dispatcher.connections,
-            world,
-            world,
-            world,
+            arriving_sockets,
+            arriving_sockets,
+            arriving_sockets,
             clock,
             lambda: self.config,
             connections_max,
@@ -113,106 +113,108 @@ def refused(sockets: list[FakeSocket]) -> list[int]:
 
 
 def test_all_connections_are_accepted_by_default() -> None:
-    world = FakeWorld({})
-    assert refused(world.connect(*["10.0.0.1"] * 200)) == []
-    assert len(world.dispatcher.connections) == 200
+    arriving_sockets = ArrivingSockets({})
+    assert refused(arriving_sockets.connect(*["10.0.0.1"] * 200)) == []
+    assert len(arriving_sockets.dispatcher.connections) == 200
 
 
 def test_no_more_than_max_connections(caplog: pytest.LogCaptureFixture) -> None:
-    world = FakeWorld({"max.connections": "3"})
-    sockets = world.connect(*(f"10.0.0.{number}" for number in range(5)))
+    arriving_sockets = ArrivingSockets({"max.connections": "3"})
+    sockets = arriving_sockets.connect(*(f"10.0.0.{number}" for number in range(5)))
     assert refused(sockets) == [3, 4]
-    world.run_timers()
+    arriving_sockets.run_timers()
     assert [record.message for record in caplog.records] == [
         "PLAINTEXT: 2 connections refused, max.connections=3"
     ]
-    next(iter(world.dispatcher.connections)).close()
-    assert refused(world.connect("10.0.0.6", "10.0.0.7")) == [1]
+    next(iter(arriving_sockets.dispatcher.connections)).close()
+    assert refused(arriving_sockets.connect("10.0.0.6", "10.0.0.7")) == [1]
 
 
 def test_no_more_than_max_connections_of_one_address(caplog: pytest.LogCaptureFixture) -> None:
-    world = FakeWorld({"max.connections.per.ip": "2"})
-    first = world.connect("10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")
+    arriving_sockets = ArrivingSockets({"max.connections.per.ip": "2"})
+    first = arriving_sockets.connect("10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")
     assert refused(first) == [2, 4]
-    world.run_timers()
+    arriving_sockets.run_timers()
     assert "2 connections refused, max.connections.per.ip=2 of 10.0.0.1" in caplog.text
-    for connection in list(world.dispatcher.connections):
+    for connection in list(arriving_sockets.dispatcher.connections):
         if connection.session.peer[0] == "10.0.0.1":
             connection.close()
-    assert refused(world.connect("10.0.0.1", "10.0.0.1", "10.0.0.1")) == [2]
+    assert refused(arriving_sockets.connect("10.0.0.1", "10.0.0.1", "10.0.0.1")) == [2]
 
 
 def test_the_limits_in_force_count() -> None:
-    world = FakeWorld({})
-    world.connect("10.0.0.1", "10.0.0.1")
-    world.config = BrokerConfig({}).with_dynamic({"max.connections.per.ip": "2"}, {})
-    assert refused(world.connect("10.0.0.1", "10.0.0.2")) == [0]
+    arriving_sockets = ArrivingSockets({})
+    arriving_sockets.connect("10.0.0.1", "10.0.0.1")
+    arriving_sockets.config = BrokerConfig({}).with_dynamic({"max.connections.per.ip": "2"}, {})
+    assert refused(arriving_sockets.connect("10.0.0.1", "10.0.0.2")) == [0]
 
 
 def test_a_client_that_is_gone_already_is_not_counted() -> None:
-    world = FakeWorld({})
-    assert refused(world.connect("gone", "10.0.0.1")) == [0]
-    assert len(world.dispatcher.connections) == 1
+    arriving_sockets = ArrivingSockets({})
+    assert refused(arriving_sockets.connect("gone", "10.0.0.1")) == [0]
+    assert len(arriving_sockets.dispatcher.connections) == 1
 
 
 def test_without_descriptors_it_pauses_and_continues() -> None:
-    world = FakeWorld({})
-    world.arriving.append(OSError(errno.EMFILE, "too many open files"))
-    world.connect("10.0.0.1")
-    assert world.acceptable is None
-    assert len(world.dispatcher.connections) == 0
-    world.run_timers()
-    assert refused(world.connect("10.0.0.2")) == []
-    assert len(world.dispatcher.connections) == 2
+    arriving_sockets = ArrivingSockets({})
+    arriving_sockets.arriving.append(OSError(errno.EMFILE, "too many open files"))
+    arriving_sockets.connect("10.0.0.1")
+    assert arriving_sockets.acceptable is None
+    assert len(arriving_sockets.dispatcher.connections) == 0
+    arriving_sockets.run_timers()
+    assert refused(arriving_sockets.connect("10.0.0.2")) == []
+    assert len(arriving_sockets.dispatcher.connections) == 2
 
 
 def test_a_closed_acceptor_accepts_no_connection() -> None:
-    world = FakeWorld({})
-    world.arriving.append(OSError(errno.EMFILE, "too many open files"))
-    world.connect()
-    world.acceptor.close()
-    world.run_timers()
-    assert world.closed
-    assert world.acceptable is None
+    arriving_sockets = ArrivingSockets({})
+    arriving_sockets.arriving.append(OSError(errno.EMFILE, "too many open files"))
+    arriving_sockets.connect()
+    arriving_sockets.acceptor.close()
+    arriving_sockets.run_timers()
+    assert arriving_sockets.closed
+    assert arriving_sockets.acceptable is None
 
 
 def test_new_connections_are_delayed_beyond_their_rate() -> None:
-    world = FakeWorld({"max.connection.creation.rate": "10"})
-    sockets = world.connect(*["10.0.0.1"] * 25)
-    assert len(world.dispatcher.connections) == 10
-    assert world.acceptable is None
-    ((delay_s, _),) = world.timers
+    arriving_sockets = ArrivingSockets({"max.connection.creation.rate": "10"})
+    sockets = arriving_sockets.connect(*["10.0.0.1"] * 25)
+    assert len(arriving_sockets.dispatcher.connections) == 10
+    assert arriving_sockets.acceptable is None
+    ((delay_s, _),) = arriving_sockets.timers
     assert delay_s == pytest.approx(0.1)
-    world.clock.now_ms += 101
-    world.run_timers()
-    assert len(world.dispatcher.connections) == 10, "the listener is asked again, nothing more"
-    world.connect()
-    assert len(world.dispatcher.connections) == 11
-    world.clock.now_ms += 60_000
-    world.run_timers()
-    world.connect()
-    assert len(world.dispatcher.connections) == 21, "a pause earns a second's worth"
+    arriving_sockets.clock.now_ms += 101
+    arriving_sockets.run_timers()
+    assert len(arriving_sockets.dispatcher.connections) == 10, (
+        "the listener is asked again, nothing more"
+    )
+    arriving_sockets.connect()
+    assert len(arriving_sockets.dispatcher.connections) == 11
+    arriving_sockets.clock.now_ms += 60_000
+    arriving_sockets.run_timers()
+    arriving_sockets.connect()
+    assert len(arriving_sockets.dispatcher.connections) == 21, "a pause earns a second's worth"
     assert refused(sockets) == []
 
 
 def test_addresses_are_forgotten_with_their_last_connection() -> None:
-    world = FakeWorld({})
-    world.connect("10.0.0.1", "10.0.0.1", "10.0.0.2")
-    assert world.dispatcher.connections.count_from("10.0.0.1") == 2
-    for connection in list(world.dispatcher.connections):
+    arriving_sockets = ArrivingSockets({})
+    arriving_sockets.connect("10.0.0.1", "10.0.0.1", "10.0.0.2")
+    assert arriving_sockets.dispatcher.connections.count_from("10.0.0.1") == 2
+    for connection in list(arriving_sockets.dispatcher.connections):
         connection.close()
         connection.close()
-    assert world.dispatcher.connections.count_from("10.0.0.1") == 0
-    assert not world.dispatcher.connections._of_host
+    assert arriving_sockets.dispatcher.connections.count_from("10.0.0.1") == 0
+    assert not arriving_sockets.dispatcher.connections._of_host
 
 
 def test_the_limit_of_descriptors_holds_below_the_setting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = FakeWorld({"max.connections": "5"}, connections_max=3)
-    sockets = world.connect(*["10.0.0.1"] * 5)
+    arriving_sockets = ArrivingSockets({"max.connections": "5"}, connections_max=3)
+    sockets = arriving_sockets.connect(*["10.0.0.1"] * 5)
     assert [sock.closed for sock in sockets] == [False] * 3 + [True] * 2
-    assert world.dispatcher.connections.refused == 2
-    (_, report), *_ = world.timers
+    assert arriving_sockets.dispatcher.connections.refused == 2
+    (_, report), *_ = arriving_sockets.timers
     report()
     assert "2 connections refused, the limit of open files (ulimit -n) leaves 3" in caplog.text

@@ -15,7 +15,7 @@ TAKES_S = TURN_S / 4.5
 EACH = 5
 
 
-class World:
+class TurnLoop:
     """Callbacks in turns, as a loop runs them: one scheduled in a turn runs in the next.
 
     Time passes only while requests are handled.
@@ -47,14 +47,14 @@ class Asking:
 
     def __init__(
         self,
-        world: World,
+        loop: TurnLoop,
         count: int,
         rank: Rank = Rank.ANSWERED,
         *,
         costly: bool = True,
         takes_s: float = TAKES_S,
     ) -> None:
-        self._world = world
+        self._loop = loop
         self._left = count
         self._rank = rank
         self._costly = costly
@@ -62,7 +62,7 @@ class Asking:
         self.begun = 0
 
     def go_on(self) -> None:
-        turns = self._world.turns
+        turns = self._loop.turns
         share = 0 if turns.left <= 0 and turns.is_over() else turns.share
         while self._left:
             if share <= 0 or (self._costly and not turns.may_begin()):
@@ -70,13 +70,13 @@ class Asking:
                 return
             self._left -= 1
             self.begun += 1
-            self._world.now += self._takes_s
+            self._loop.now += self._takes_s
             turns.left -= 1
             share = 0 if self._costly else share - 1
 
 
-def _crowd(world: World, size: int, *arguments: Any, **options: Any) -> list[Asking]:
-    crowd = [Asking(world, *arguments, **options) for _ in range(size)]
+def _crowd(loop: TurnLoop, size: int, *arguments: Any, **options: Any) -> list[Asking]:
+    crowd = [Asking(loop, *arguments, **options) for _ in range(size)]
     for one in crowd:
         one.go_on()
     return crowd
@@ -89,117 +89,117 @@ def _begun(crowd: list[Asking]) -> int:
 @pytest.mark.parametrize("costly", [True, False])
 @pytest.mark.parametrize("count", [1, 50])
 def test_a_turn_has_its_time_however_many_ask(count: int, costly: bool) -> None:
-    world = World()
-    begun = world.now
-    crowd = _crowd(world, 500, count, costly=costly)
+    loop = TurnLoop()
+    begun = loop.now
+    crowd = _crowd(loop, 500, count, costly=costly)
     in_one_callback = 1 if costly else min(count, SHARE)
     untimed = 0 if costly else FREE
-    assert world.now - begun <= TURN_S + (untimed + 2 * in_one_callback) * TAKES_S
-    while world.turns.waiting:
+    assert loop.now - begun <= TURN_S + (untimed + 2 * in_one_callback) * TAKES_S
+    while loop.turns.waiting:
         before = _begun(crowd)
-        assert world.turn() <= 2 * (TURN_S + in_one_callback * TAKES_S)
-        assert world.turns.waiting == 0 or _begun(crowd) - before >= EACH
+        assert loop.turn() <= 2 * (TURN_S + in_one_callback * TAKES_S)
+        assert loop.turns.waiting == 0 or _begun(crowd) - before >= EACH
     assert [one.begun for one in crowd] == [count] * 500
 
 
 def test_connections_of_one_queue_continue_in_order_of_arrival() -> None:
-    world = World()
-    crowd = _crowd(world, 100, 1)
-    while world.turns.waiting:
-        world.turn()
+    loop = TurnLoop()
+    crowd = _crowd(loop, 100, 1)
+    while loop.turns.waiting:
+        loop.turn()
         done = [one.begun for one in crowd]
         assert done == sorted(done, reverse=True)
-    assert not world.soon, "no connection waits, so no turn may be scheduled"
+    assert not loop.soon, "no connection waits, so no turn may be scheduled"
 
 
 def test_a_waiting_client_precedes_newcomers_and_clients_that_send_ahead() -> None:
-    world = World()
-    _crowd(world, 500, 50)
-    _crowd(world, 1_500, 1, Rank.NEW)
-    while any(world.turns._queues[Rank.ANSWERED]):
-        world.turn()
-    assert all(map(len, world.turns._queues[Rank.NEW :]))
-    good = Asking(world, 1)
+    loop = TurnLoop()
+    _crowd(loop, 500, 50)
+    _crowd(loop, 1_500, 1, Rank.NEW)
+    while any(loop.turns._queues[Rank.ANSWERED]):
+        loop.turn()
+    assert all(map(len, loop.turns._queues[Rank.NEW :]))
+    good = Asking(loop, 1)
     good.go_on()
     assert good.begun == 0
-    world.turn()
+    loop.turn()
     assert good.begun == 1
 
 
 @pytest.mark.parametrize("crowded", Rank)
 def test_every_queue_proceeds_while_another_is_never_empty(crowded: Rank) -> None:
     """Even by requests each of which takes longer than a turn."""
-    world = World()
+    loop = TurnLoop()
     others = []
     for rank in Rank:
-        world.turns.wait(Asking(world, 1000, rank, takes_s=0.02).go_on, rank)
-        others.append(Asking(world, 1, rank, takes_s=0.02))
-        world.turns.wait(others[-1].go_on, rank)
+        loop.turns.wait(Asking(loop, 1000, rank, takes_s=0.02).go_on, rank)
+        others.append(Asking(loop, 1, rank, takes_s=0.02))
+        loop.turns.wait(others[-1].go_on, rank)
     for _ in range(5):
         for _ in range(3):
-            world.turns.wait(Asking(world, 1, crowded, takes_s=0.02).go_on, crowded)
-        assert world.turn() <= len(Rank) * 0.02 + 1e-9
+            loop.turns.wait(Asking(loop, 1, crowded, takes_s=0.02).go_on, crowded)
+        assert loop.turn() <= len(Rank) * 0.02 + 1e-9
     assert [one.begun for one in others] == [1, 1, 1]
 
 
 def test_few_requests_of_produce_and_fetch_are_not_timed() -> None:
-    world = World()
-    _crowd(world, FREE, 1, costly=False)
-    assert (world.clock_readings, world.turns.waiting, len(world.soon)) == (0, 0, 0)
-    _crowd(world, 1, 1, costly=False)
-    assert len(world.soon) == 1
-    world.turn()
-    assert (world.turns.left, len(world.soon)) == (FREE, 0)
+    loop = TurnLoop()
+    _crowd(loop, FREE, 1, costly=False)
+    assert (loop.clock_readings, loop.turns.waiting, len(loop.soon)) == (0, 0, 0)
+    _crowd(loop, 1, 1, costly=False)
+    assert len(loop.soon) == 1
+    loop.turn()
+    assert (loop.turns.left, len(loop.soon)) == (FREE, 0)
 
 
 def test_a_turn_that_other_requests_have_used_up_is_over_for_produce_and_fetch() -> None:
-    world = World()
-    _crowd(world, EACH + 1, 1)
-    assert world.turns.waiting == 1
-    (cheap,) = _crowd(world, 1, 1, costly=False)
+    loop = TurnLoop()
+    _crowd(loop, EACH + 1, 1)
+    assert loop.turns.waiting == 1
+    (cheap,) = _crowd(loop, 1, 1, costly=False)
     assert cheap.begun == 0
-    world.turn()
+    loop.turn()
     assert cheap.begun == 1
 
 
 def test_no_connection_waits_while_there_is_enough_for_all() -> None:
-    world = World()
+    loop = TurnLoop()
     for _ in range(20):
-        crowd = _crowd(world, EACH, 1)
+        crowd = _crowd(loop, EACH, 1)
         assert all(one.begun == 1 for one in crowd)
-        world.turn()
-        assert not world.turns.waiting
-        assert world.turns.share == SHARE
+        loop.turn()
+        assert not loop.turns.waiting
+        assert loop.turns.share == SHARE
 
 
 def test_the_share_of_a_connection_shrinks_while_others_wait() -> None:
-    world = World()
-    turns = world.turns
-    _crowd(world, 2 * EACH, 1)
+    loop = TurnLoop()
+    turns = loop.turns
+    _crowd(loop, 2 * EACH, 1)
     assert (turns.waiting, turns.share) == (EACH, SHARE)
-    _crowd(world, 26, 1)
+    _crowd(loop, 26, 1)
     assert (turns.waiting, turns.share) == (31, SHARE // 4)
-    _crowd(world, 500, 1)
+    _crowd(loop, 500, 1)
     assert turns.share == 1
     while turns.waiting:
-        world.turn()
+        loop.turn()
     assert turns.share == SHARE
 
 
 def test_a_failing_callback_keeps_no_other_from_its_turn() -> None:
-    world = World()
-    crowd = _crowd(world, 10, 50)
+    loop = TurnLoop()
+    crowd = _crowd(loop, 10, 50)
 
     def fail() -> None:
         raise RuntimeError("planted")
 
-    world.turns.wait(fail, Rank.ANSWERED)
-    late = Asking(world, 1)
+    loop.turns.wait(fail, Rank.ANSWERED)
+    late = Asking(loop, 1)
     late.go_on()
     failures = 0
     for _ in range(200):
         try:
-            world.turn()
+            loop.turn()
         except RuntimeError:
             failures += 1
     assert failures == 1

@@ -11,17 +11,12 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.compression import Codec, compress
 from lakelog.server.connections.sampling import Sampling
-from lakelog.wire.framing import decode_response, encode_request
+from lakelog.wire.framing import decode_response
 from poison import COUNT_MAX, REFUSED, poisoned, sealed
-from socketless_broker import SocketlessBroker
+from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import NOW, make_batch
 from wire_client import produce_request
 
@@ -50,22 +45,6 @@ def run(
     asyncio.run(main())
 
 
-def frame(message: Any, version: int) -> bytes:
-    return b"".join(encode_request(api_for(type(message)), version, 1, "test", message))
-
-
-async def create(broker: SocketlessBroker, topic: str, **config: str) -> None:
-    configs = [
-        CreatableTopicConfig(name=key.replace("_", "."), value=value)
-        for key, value in config.items()
-    ]
-    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
-    broker.socket.was_sent.clear()
-    broker.ask(frame(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7))
-    await broker.socket.was_sent.wait()
-    broker.take_answer()
-
-
 def answers(data: bytes, version: int = 9) -> list[Any]:
     """The partitions of whole responses, in their order."""
     found = []
@@ -79,7 +58,7 @@ def answers(data: bytes, version: int = 9) -> list[Any]:
 
 def codes(broker: SocketlessBroker, *batches: bytes, version: int = 9) -> list[int]:
     """Of requests that come one after the other."""
-    frames = [frame(produce_request("t", batch, acks=1), version) for batch in batches]
+    frames = [request_frame(produce_request("t", batch, acks=1), version) for batch in batches]
     return [answer.error_code for data in frames for answer in answers(broker.ask(data), version)]
 
 
@@ -122,7 +101,7 @@ def test_a_connection_is_sampled_however_its_requests_are_handled(
     refused = ErrorCode.INVALID_RECORD
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         assert codes(broker, BAD, BAD, GOOD, BAD, version=version) == [refused, refused, 0, refused]
         assert codes(broker, *[GOOD] * (FIRST - 1), version=version) == [0] * (FIRST - 1)
@@ -135,7 +114,7 @@ def test_a_connection_is_sampled_however_its_requests_are_handled(
 
 def test_a_topic_may_have_all_or_none_verified(tmp_path: Path) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t", records_verify="all")
+        await broker.create_topic("t", {"records.verify": "all"})
         broker.connect()
         assert set(codes(broker, *[GOOD] * 20)) == {0}
         assert set(codes(broker, *[BAD] * 20)) == {ErrorCode.INVALID_RECORD}
@@ -145,7 +124,7 @@ def test_a_topic_may_have_all_or_none_verified(tmp_path: Path) -> None:
 
 def test_none_looks_at_headers_only(tmp_path: Path) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         assert codes(broker, BAD, BAD) == [0, 0]
 
@@ -156,10 +135,10 @@ def test_none_looks_at_headers_only(tmp_path: Path) -> None:
 def test_impossible_counts_roll_no_segments(tmp_path: Path, together: int) -> None:
     """Each of them would have ended the segment's range of offsets."""
     batch = sealed(GOOD[61:], Codec.NONE, COUNT_MAX, time_ms=NOW - 5000, max_timestamp=NOW - 5000)
-    bad = frame(produce_request("t", bytes(batch), acks=1), 9)
+    bad = request_frame(produce_request("t", bytes(batch), acks=1), 9)
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         assert set(codes(broker, *[GOOD] * 10)) == {0}
         for _ in range(500 // together):
@@ -177,7 +156,7 @@ def test_a_large_sampled_batch_waits_and_so_do_later_ones(tmp_path: Path) -> Non
     damaged = bytes(sealed(bytes(cut[61:-1]), Codec.NONE, 30_000))
 
     def produce(batch: bytes) -> bytes:
-        return frame(produce_request("t", batch, acks=1), 9)
+        return request_frame(produce_request("t", batch, acks=1), 9)
 
     async def answered(broker: SocketlessBroker, count: int) -> list[Any]:
         found: list[Any] = []
@@ -189,7 +168,7 @@ def test_a_large_sampled_batch_waits_and_so_do_later_ones(tmp_path: Path) -> Non
             await broker.socket.was_sent.wait()
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         assert not broker.ask(produce(large) + produce(damaged) + produce(GOOD))
         first, second, third = await answered(broker, 3)
@@ -223,13 +202,13 @@ def test_a_waiting_batch_is_rejected_in_its_turn_and_not_stored(
     tmp_path: Path, repeats: bool
 ) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         assert set(codes(broker, *[GOOD] * FIRST)) == {0}
         for stored, (name, batch) in enumerate(large_poison(), FIRST):
             broker.connection.sampling.left = 0
-            assert not broker.ask(frame(produce_request("t", batch, acks=1), 9))
-            broker.socket.incoming += frame(produce_request("t", GOOD, acks=1), 9)
+            assert not broker.ask(request_frame(produce_request("t", batch, acks=1), 9))
+            broker.socket.incoming += request_frame(produce_request("t", GOOD, acks=1), 9)
             found: list[Any] = []
             while len(found) < 2:
                 broker.socket.was_sent.clear()
@@ -248,7 +227,7 @@ def test_of_large_batches_of_one_request_one_is_verified(tmp_path: Path) -> None
 
     async def scenario(broker: SocketlessBroker) -> None:
         for topic in ("t", "u", "v"):
-            await create(broker, topic)
+            await broker.create_topic(topic)
         broker.connect()
         assert set(codes(broker, *[GOOD] * FIRST)) == {0}
         broker.connection.sampling.left = 0
@@ -256,7 +235,7 @@ def test_of_large_batches_of_one_request_one_is_verified(tmp_path: Path) -> None
         for topic in ("u", "v"):
             request.topic_data += produce_request(topic, damaged, acks=1).topic_data
         broker.socket.was_sent.clear()
-        assert not broker.ask(frame(request, 9))
+        assert not broker.ask(request_frame(request, 9))
         await broker.socket.was_sent.wait()
         _, response = decode_response(api_for(ProduceRequest), 9, broker.take_answer()[4:])
         found = [topic.partition_responses[0].error_code for topic in response.responses]
@@ -271,13 +250,13 @@ def test_batches_of_one_partition_in_one_request_keep_their_order(tmp_path: Path
     small = bytes(make_batch(2, timestamp=NOW - 5_000, producer=(7, 0, 30_000)))
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         request = produce_request("t", large, acks=1)
         (topic,) = request.topic_data
         topic.partition_data += produce_request("t", small, acks=1).topic_data[0].partition_data
         broker.socket.was_sent.clear()
-        assert not broker.ask(frame(request, 9))
+        assert not broker.ask(request_frame(request, 9))
         await broker.socket.was_sent.wait()
         _, response = decode_response(api_for(ProduceRequest), 9, broker.take_answer()[4:])
         found = [
@@ -294,11 +273,11 @@ def test_a_large_batch_that_is_refused_does_not_end_the_sample(tmp_path: Path) -
     damaged = bytes(sealed(bytes(cut[61:-1]), Codec.NONE, 30_000))
 
     async def scenario(broker: SocketlessBroker) -> None:
-        await create(broker, "t")
+        await broker.create_topic("t")
         broker.connect()
         for _ in range(FIRST + 2):
             broker.socket.was_sent.clear()
-            assert not broker.ask(frame(produce_request("t", damaged, acks=1), 9))
+            assert not broker.ask(request_frame(produce_request("t", damaged, acks=1), 9))
             await broker.socket.was_sent.wait()
             (answer,) = answers(broker.take_answer())
             assert answer.error_code == ErrorCode.INVALID_RECORD

@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
-from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, make_batch
 
@@ -25,14 +22,6 @@ SETTINGS = {
     "transaction_state_log_num_partitions": "1",
     "offsets_topic_num_partitions": "1",
 }
-
-
-async def create(broker: SocketlessBroker, name: str) -> None:
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-    broker.socket.was_sent.clear()
-    broker.ask(b"".join(encode_request(api_for(CreateTopicsRequest), 5, 1, "test", request)))
-    await broker.socket.was_sent.wait()
 
 
 def log_of(broker: SocketlessBroker, topic: str) -> Log:
@@ -49,7 +38,7 @@ async def began(data: Path) -> int:
     """A broker that stops with transactions of a known and of an unknown producer id open."""
     broker = SocketlessBroker(data, seed=1, settings=SETTINGS)
     await broker.start()
-    await create(broker, "t")
+    await broker.create_topic("t")
     topics: Any = broker.server.broker.topics
     await topics.ensure_transaction_topic()
     await topics.ensure_group_topic()

@@ -16,11 +16,6 @@ import pytest
 import lakelog.server
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.fetch import FetchResponse
 from lakelog.protocol.incremental_alter_configs import (
@@ -32,8 +27,8 @@ from lakelog.records.compression import Codec
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests.gate import Gate
-from lakelog.wire.framing import decode_response, encode_request
-from socketless_broker import SocketlessBroker
+from lakelog.wire.framing import decode_response
+from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch
 from wire_client import fetch_request, produce_request
 
@@ -46,11 +41,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-def frame(message: Any, version: int) -> bytes:
-    return b"".join(encode_request(api_for(type(message)), version, 1, "test", message))
-
-
-class World:
+class GateSetup:
     """A broker without sockets, and the steps of a way to answer."""
 
     def __init__(self, data: Path) -> None:
@@ -60,13 +51,7 @@ class World:
     async def start(self) -> None:
         await self.broker.start()
         for name, configs in TOPICS.items():
-            topic = CreatableTopic(
-                name=name,
-                num_partitions=1,
-                replication_factor=1,
-                configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
-            )
-            await self.answered(frame(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7))
+            await self.broker.create_topic(name, configs)
         self.broker.connect()
 
     async def answered(self, frames: bytes) -> bytes:
@@ -87,10 +72,10 @@ class World:
 
     def produce(self, topic: str = "plain", *, acks: int = 1, **options: Any) -> bytes:
         batch = bytes(make_batch(**options))
-        return frame(produce_request(topic, batch, acks=acks), PRODUCE_VERSION)
+        return request_frame(produce_request(topic, batch, acks=acks), PRODUCE_VERSION)
 
     def fetch(self, offset: int = 0, **options: Any) -> bytes:
-        return frame(fetch_request("plain", offset, **options), FETCH_VERSION)
+        return request_frame(fetch_request("plain", offset, **options), FETCH_VERSION)
 
     def learn(self, frames: bytes) -> None:
         """Two alike are known; the third would be repeated."""
@@ -116,7 +101,7 @@ class FakeCoordinator:
 
 
 Request = bytes
-Then = Callable[[World], object]
+Then = Callable[[GateSetup], object]
 
 
 class Way(NamedTuple):
@@ -126,44 +111,44 @@ class Way(NamedTuple):
     `answers` names the function that must answer.
     """
 
-    prepare: Callable[[World], Request]
+    prepare: Callable[[GateSetup], Request]
     answers: str
-    then: Then = lambda world: None
+    then: Then = lambda setup: None
 
 
-def _known(world: World, frames: bytes, *, sampled: bool = False) -> Request:
-    world.learn(frames)
-    world.sampling.left = 0 if sampled else 1 << 30
+def _known(setup: GateSetup, frames: bytes, *, sampled: bool = False) -> Request:
+    setup.learn(frames)
+    setup.sampling.left = 0 if sampled else 1 << 30
     return frames
 
 
-def _corrupt(world: World) -> Request:
-    good = _known(world, world.produce())
+def _corrupt(setup: GateSetup) -> Request:
+    good = _known(setup, setup.produce())
     changed = bytearray(good)
     changed[-8] ^= 1
     return bytes(changed)
 
 
-def _by_flush(world: World) -> Request:
-    return world.produce("durable", acks=-1)
+def _by_flush(setup: GateSetup) -> Request:
+    return setup.produce("durable", acks=-1)
 
 
-def _slow(world: World) -> Request:
-    return world.produce(
+def _slow(setup: GateSetup) -> Request:
+    return setup.produce(
         "compacted", count=4000, size=5, codec=Codec.ZSTD, producer=(PRODUCER, 0, 0)
     )
 
 
-def _transactional(world: World) -> Request:
-    world.broker.server.broker.transactions = FakeCoordinator()  # type: ignore[assignment]
+def _transactional(setup: GateSetup) -> Request:
+    setup.broker.server.broker.transactions = FakeCoordinator()  # type: ignore[assignment]
     batch = bytes(make_batch(producer=(PRODUCER, 0, 0), transactional=True))
-    return frame(produce_request("plain", batch, transaction="id"), 12)
+    return request_frame(produce_request("plain", batch, transaction="id"), 12)
 
 
-def _in_session(world: World) -> Request:
+def _in_session(setup: GateSetup) -> Request:
     """A request that names no partition, for its session has it."""
-    _filled(world)
-    answer = world.broker.ask(world.fetch(0, session=(0, 0), partition_max_bytes=1))
+    _filled(setup)
+    answer = setup.broker.ask(setup.fetch(0, session=(0, 0), partition_max_bytes=1))
     _, response = decode_response(
         api_for(type(fetch_request("plain", 0))), FETCH_VERSION, answer[4:]
     )
@@ -173,63 +158,65 @@ def _in_session(world: World) -> Request:
     def unchanged(epoch: int) -> bytes:
         request = fetch_request("plain", 0, session=(session, epoch))
         request.topics = []
-        return frame(request, FETCH_VERSION)
+        return request_frame(request, FETCH_VERSION)
 
     for epoch in (1, 2):
-        world.broker.ask(unchanged(epoch))
+        setup.broker.ask(unchanged(epoch))
     return unchanged(3)
 
 
-def _filled(world: World, **options: Any) -> None:
-    world.broker.ask(world.produce(**options))
-    world.broker.connect()
+def _filled(setup: GateSetup, **options: Any) -> None:
+    setup.broker.ask(setup.produce(**options))
+    setup.broker.connect()
 
 
-def _fetch_known(world: World, **options: Any) -> Request:
-    _filled(world, **options)
-    return _known(world, world.fetch())
+def _fetch_known(setup: GateSetup, **options: Any) -> Request:
+    _filled(setup, **options)
+    return _known(setup, setup.fetch())
 
 
-def _fetch_waiting(world: World) -> Request:
-    return world.fetch(0, max_wait_ms=60_000)
+def _fetch_waiting(setup: GateSetup) -> Request:
+    return setup.fetch(0, max_wait_ms=60_000)
 
 
-def _fetch_known_waiting(world: World) -> Request:
+def _fetch_known_waiting(setup: GateSetup) -> Request:
     """Known by requests that found something at once."""
-    _filled(world)
-    world.learn(world.fetch(0, max_wait_ms=60_000))
-    return world.fetch(1, max_wait_ms=60_000)
+    _filled(setup)
+    setup.learn(setup.fetch(0, max_wait_ms=60_000))
+    return setup.fetch(1, max_wait_ms=60_000)
 
 
-def _append(world: World) -> None:
-    world.elsewhere(world.produce())
+def _append(setup: GateSetup) -> None:
+    setup.elsewhere(setup.produce())
 
 
-def _late(world: World) -> None:
-    world.broker.clock.now_ms += 61_000
-    world.broker.server.broker.purgatory._tick()
+def _late(setup: GateSetup) -> None:
+    setup.broker.clock.now_ms += 61_000
+    setup.broker.server.broker.purgatory._tick()
 
 
 WAYS = {
-    "produce, decoded": Way(lambda world: world.produce(), "handlers.produce._produce"),
+    "produce, decoded": Way(lambda setup: setup.produce(), "handlers.produce._produce"),
     "produce, known": Way(
-        lambda world: _known(world, world.produce()), "repeats.produce.ProduceRepeat._append"
+        lambda setup: _known(setup, setup.produce()),
+        "repeats.produce.ProduceRepeat._append",
     ),
     "produce, known, a run": Way(
-        lambda world: _known(world, world.produce()) * 5, "repeats.produce.ProduceRepeat._append"
+        lambda setup: _known(setup, setup.produce()) * 5,
+        "repeats.produce.ProduceRepeat._append",
     ),
     "produce, known, verified": Way(
-        lambda world: _known(world, world.produce(), sampled=True),
+        lambda setup: _known(setup, setup.produce(), sampled=True),
         "repeats.produce.ProduceRepeat._append_one",
     ),
     "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._reject"),
     "produce, by a flush": Way(_by_flush, "handlers.produce._acknowledge_later.<locals>.settle"),
     "produce, slow": Way(_slow, "handlers.produce._append_slowly"),
     "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
-    "fetch, decoded": Way(lambda world: world.fetch(), "handlers.fetch.handle"),
+    "fetch, decoded": Way(lambda setup: setup.fetch(), "handlers.fetch.handle"),
     "fetch, known": Way(_fetch_known, "repeats.fetch.FetchRepeat._read"),
     "fetch, known, large": Way(
-        lambda world: _fetch_known(world, size=50_000), "repeats.fetch.FetchRepeat._read"
+        lambda setup: _fetch_known(setup, size=50_000), "repeats.fetch.FetchRepeat._read"
     ),
     "fetch, known by its session": Way(_in_session, "repeats.fetch.FetchRepeat._read"),
     "fetch, waiting": Way(_fetch_waiting, "fetches.pending.PendingFetch.try_complete", _append),
@@ -310,29 +297,29 @@ def called() -> Iterator[set[str]]:
         sys.setprofile(None)
 
 
-def run(data: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
+def run(data: Path, scenario: Callable[[GateSetup], Awaitable[None]]) -> None:
     async def main() -> None:
-        world = World(data)
-        await world.start()
-        await scenario(world)
-        await world.broker.stop()
+        setup = GateSetup(data)
+        await setup.start()
+        await scenario(setup)
+        await setup.broker.stop()
 
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-async def answer(world: World, way: Way) -> tuple[set[str], bool]:
+async def answer(setup: GateSetup, way: Way) -> tuple[set[str], bool]:
     """Go this way; return the functions that ran, and whether the request was decoded."""
-    request = way.prepare(world)
-    socket = world.broker.socket
+    request = way.prepare(setup)
+    socket = setup.broker.socket
     with called() as names:
-        world.broker.socket.sent.clear()
+        setup.broker.socket.sent.clear()
         socket.was_sent.clear()
         socket.incoming += request
         while socket.incoming:
             assert socket.readable is not None
             socket.readable()
         is_decoded = _DECODING in names
-        way.then(world)
+        way.then(setup)
         if not socket.sent:
             await asyncio.wait_for(socket.was_sent.wait(), 20)
     return names, is_decoded
@@ -340,8 +327,8 @@ async def answer(world: World, way: Way) -> tuple[set[str], bool]:
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_request_is_answered_in_each_way(tmp_path: Path, name: str) -> None:
-    async def scenario(world: World) -> None:
-        names, is_decoded = await answer(world, WAYS[name])
+    async def scenario(setup: GateSetup) -> None:
+        names, is_decoded = await answer(setup, WAYS[name])
         assert WAYS[name].answers in names
         assert is_decoded is ("known" not in name)
 
@@ -359,78 +346,78 @@ def test_nothing_is_answered_that_the_gate_does_not_admit(
     def refuse(gate: Gate, connection: Connection) -> None:
         raise ProtocolViolation("not admitted")
 
-    async def scenario(world: World) -> None:
-        request = WAYS[name].prepare(world)
-        ends = [world.partition(topic).log.log_end_offset for topic in TOPICS]
-        world.broker.take_answer()
+    async def scenario(setup: GateSetup) -> None:
+        request = WAYS[name].prepare(setup)
+        ends = [setup.partition(topic).log.log_end_offset for topic in TOPICS]
+        setup.broker.take_answer()
         monkeypatch.setattr(Gate, "admit", refuse)
-        world.broker.server.broker.gate.revoke()
-        world.broker.ask(request)
-        assert world.broker.connection.closed
-        assert not world.broker.take_answer()
-        assert ends == [world.partition(topic).log.log_end_offset for topic in TOPICS]
+        setup.broker.server.broker.gate.revoke()
+        setup.broker.ask(request)
+        assert setup.broker.connection.closed
+        assert not setup.broker.take_answer()
+        assert ends == [setup.partition(topic).log.log_end_offset for topic in TOPICS]
 
     run(tmp_path / "data", scenario)
 
 
-async def _on_another_connection(world: World, frames: bytes) -> None:
-    connection, socket = world.broker.connection, world.broker.socket
-    world.broker.connect()
-    assert await world.answered(frames)
-    world.broker.connection, world.broker.socket = connection, socket
+async def _on_another_connection(setup: GateSetup, frames: bytes) -> None:
+    connection, socket = setup.broker.connection, setup.broker.socket
+    setup.broker.connect()
+    assert await setup.answered(frames)
+    setup.broker.connection, setup.broker.socket = connection, socket
 
 
-async def _change_broker(world: World) -> None:
-    broker = world.broker.server.broker
+async def _change_broker(setup: GateSetup) -> None:
+    broker = setup.broker.server.broker
     broker.use_config(broker.config)
 
 
-async def _change_topic(world: World) -> None:
+async def _change_topic(setup: GateSetup) -> None:
     change = AlterableConfig(name="max.message.bytes", config_operation=0, value="5000")
     resource = AlterConfigsResource(resource_type=2, resource_name="plain", configs=[change])
     await _on_another_connection(
-        world, frame(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        setup, request_frame(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     )
 
 
-async def _delete_topic(world: World) -> None:
+async def _delete_topic(setup: GateSetup) -> None:
     request = DeleteTopicsRequest(topic_names=["plain"], timeout_ms=10_000)
-    await _on_another_connection(world, frame(request, 5))
+    await _on_another_connection(setup, request_frame(request, 5))
 
 
-async def _take_offline(world: World) -> None:
-    world.partition("plain").take_offline("planted")
+async def _take_offline(setup: GateSetup) -> None:
+    setup.partition("plain").take_offline("planted")
 
 
 @pytest.mark.parametrize("name", ["produce, known", "fetch, known"])
 @pytest.mark.parametrize("change", [_change_broker, _change_topic, _delete_topic, _take_offline])
 def test_a_learned_request_does_not_outlive_a_change(
-    tmp_path: Path, change: Callable[[World], Awaitable[None]], name: str
+    tmp_path: Path, change: Callable[[GateSetup], Awaitable[None]], name: str
 ) -> None:
-    async def scenario(world: World) -> None:
-        frames = WAYS[name].prepare(world)
-        assert not _is_decoded(world, frames)
-        await change(world)
-        assert _is_decoded(world, frames)
+    async def scenario(setup: GateSetup) -> None:
+        frames = WAYS[name].prepare(setup)
+        assert not _is_decoded(setup, frames)
+        await change(setup)
+        assert _is_decoded(setup, frames)
 
     run(tmp_path / "data", scenario)
 
 
 def test_an_idle_connection_does_not_keep_a_deleted_partition(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        WAYS["produce, known"].prepare(world)
-        connection = world.broker.connection
-        world.broker.dispatcher.connections.add(connection)
-        world.broker.server._maintenance._sweep()
+    async def scenario(setup: GateSetup) -> None:
+        WAYS["produce, known"].prepare(setup)
+        connection = setup.broker.connection
+        setup.broker.dispatcher.connections.add(connection)
+        setup.broker.server._maintenance._sweep()
         assert connection.repeat is not None, "it is admitted"
-        await _delete_topic(world)
-        world.broker.server._maintenance._sweep()
+        await _delete_topic(setup)
+        setup.broker.server._maintenance._sweep()
         assert connection.repeat is None
 
     run(tmp_path / "data", scenario)
 
 
-def _is_decoded(world: World, frames: bytes) -> bool:
+def _is_decoded(setup: GateSetup, frames: bytes) -> bool:
     with called() as names:
-        world.broker.ask(frames)
+        setup.broker.ask(frames)
     return _DECODING in names

@@ -37,7 +37,7 @@ class Tasks(AsyncioTasks):
         return done
 
 
-class World:
+class LimitedDisk:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.disk = MemoryDisk(SimulatedClock(loop))
         self.disk.make_dirs(DATA)
@@ -60,12 +60,12 @@ class World:
         self.disk.capacity = self.disk.used + left
 
 
-def in_world(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+def in_world(scenario: Callable[[LimitedDisk], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
     def test(caplog: pytest.LogCaptureFixture) -> None:
         loop = SimulatedLoop(None)
         try:
             with caplog.at_level(logging.INFO):
-                loop.run_until_complete(scenario(World(loop)))
+                loop.run_until_complete(scenario(LimitedDisk(loop)))
         finally:
             loop.close()
         expected = EVENTS.get(scenario.__name__)
@@ -93,142 +93,142 @@ EVENTS = {
 
 
 @in_world
-async def test_a_full_disk_has_one_line_at_each_end(world: World) -> None:
-    world.fill(ROOM_BYTES - 1)
+async def test_a_full_disk_has_one_line_at_each_end(limited: LimitedDisk) -> None:
+    limited.fill(ROOM_BYTES - 1)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
-        world.note(code)
-    assert list(world.shortages.reasons) == [SPACE]
+        limited.note(code)
+    assert list(limited.shortages.reasons) == [SPACE]
     await asyncio.sleep(10)
-    world.note(errno.ENOSPC)
-    assert not world.ended
-    world.fill(ROOM_BYTES)
+    limited.note(errno.ENOSPC)
+    assert not limited.ended
+    limited.fill(ROOM_BYTES)
     await asyncio.sleep(1.1)
-    assert world.shortages.reasons == {}
-    assert (world.filled, world.ended) == (1, 1)
-    assert not world.disk.exists(DATA / PROBE)
+    assert limited.shortages.reasons == {}
+    assert (limited.filled, limited.ended) == (1, 1)
+    assert not limited.disk.exists(DATA / PROBE)
 
 
 @in_world
-async def test_free_space_alone_ends_nothing(world: World) -> None:
+async def test_free_space_alone_ends_nothing(limited: LimitedDisk) -> None:
     """A quota, or too few inodes."""
-    world.disk.fail("write", errno.EDQUOT, suffix=PROBE, times=3)
-    world.note(errno.EDQUOT)
+    limited.disk.fail("write", errno.EDQUOT, suffix=PROBE, times=3)
+    limited.note(errno.EDQUOT)
     await asyncio.sleep(3.5)
-    assert list(world.shortages.reasons) == [SPACE]
+    assert list(limited.shortages.reasons) == [SPACE]
     await asyncio.sleep(1)
-    assert world.shortages.reasons == {}
+    assert limited.shortages.reasons == {}
 
 
 @in_world
-async def test_both_may_be_short_at_once(world: World) -> None:
-    world.fill()
-    world.note(errno.ENOSPC)
-    world.note(errno.EMFILE)
-    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+async def test_both_may_be_short_at_once(limited: LimitedDisk) -> None:
+    limited.fill()
+    limited.note(errno.ENOSPC)
+    limited.note(errno.EMFILE)
+    assert list(limited.shortages.reasons) == [SPACE, DESCRIPTORS]
     await asyncio.sleep(1.1)
-    assert list(world.shortages.reasons) == [SPACE]
-    assert world.ended == 0
-    world.fill(ROOM_BYTES)
+    assert list(limited.shortages.reasons) == [SPACE]
+    assert limited.ended == 0
+    limited.fill(ROOM_BYTES)
     await asyncio.sleep(1)
-    assert (world.filled, world.ended) == (1, 1)
+    assert (limited.filled, limited.ended) == (1, 1)
 
 
 @in_world
-async def test_a_full_disk_ends_no_lack_of_descriptors(world: World) -> None:
-    world.fill()
-    world.note(errno.ENOSPC)
-    world.note(errno.EMFILE)
-    with patch.object(world.disk, "open", side_effect=OSError(errno.EMFILE, "none left")):
+async def test_a_full_disk_ends_no_lack_of_descriptors(limited: LimitedDisk) -> None:
+    limited.fill()
+    limited.note(errno.ENOSPC)
+    limited.note(errno.EMFILE)
+    with patch.object(limited.disk, "open", side_effect=OSError(errno.EMFILE, "none left")):
         await asyncio.sleep(3.5)
-    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+    assert list(limited.shortages.reasons) == [SPACE, DESCRIPTORS]
     await asyncio.sleep(1)
-    assert list(world.shortages.reasons) == [SPACE]
+    assert list(limited.shortages.reasons) == [SPACE]
 
 
 @in_world
-async def test_no_topic_is_created_without_room(world: World) -> None:
-    world.shortages.check_room(1000)
-    world.fill(100_000)
-    world.shortages.check_room(1)
+async def test_no_topic_is_created_without_room(limited: LimitedDisk) -> None:
+    limited.shortages.check_room(1000)
+    limited.fill(100_000)
+    limited.shortages.check_room(1)
     with pytest.raises(KafkaError, match="100 new partitions need") as refused:
-        world.shortages.check_room(100)
+        limited.shortages.check_room(100)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    world.note(errno.EMFILE)
+    limited.note(errno.EMFILE)
     with pytest.raises(KafkaError, match="no file descriptor left"):
-        world.shortages.check_room(1)
+        limited.shortages.check_room(1)
 
 
 @in_world
-async def test_other_errors_are_no_shortage(world: World) -> None:
-    world.note(errno.EIO)
-    world.shortages.note(None)
-    world.shortages.note(ValueError("no error of the system"))
-    assert world.shortages.reasons == {}
+async def test_other_errors_are_no_shortage(limited: LimitedDisk) -> None:
+    limited.note(errno.EIO)
+    limited.shortages.note(None)
+    limited.shortages.note(ValueError("no error of the system"))
+    assert limited.shortages.reasons == {}
 
 
 @in_world
-async def test_nothing_follows_a_stop(world: World) -> None:
-    world.note(errno.ENOSPC)
-    world.shortages.stop()
-    world.note(errno.EMFILE)
+async def test_nothing_follows_a_stop(limited: LimitedDisk) -> None:
+    limited.note(errno.ENOSPC)
+    limited.shortages.stop()
+    limited.note(errno.EMFILE)
     await asyncio.sleep(5)
-    assert not world.ended
+    assert not limited.ended
 
 
-async def spent(world: World) -> None:
+async def spent(limited: LimitedDisk) -> None:
     """A full disk whose reserve was used."""
-    world.reserve.open()
-    world.reserve.renew()
-    world.fill()
-    world.note(errno.ENOSPC)
-    assert await world.shortages.free_reserve()
+    limited.reserve.open()
+    limited.reserve.renew()
+    limited.fill()
+    limited.note(errno.ENOSPC)
+    assert await limited.shortages.free_reserve()
 
 
 @in_world
-async def test_the_disk_is_full_until_the_reserve_is_there_again(world: World) -> None:
-    await spent(world)
-    world.disk.capacity = world.disk.used + RESERVED + ROOM_BYTES - 1
+async def test_the_disk_is_full_until_the_reserve_is_there_again(limited: LimitedDisk) -> None:
+    await spent(limited)
+    limited.disk.capacity = limited.disk.used + RESERVED + ROOM_BYTES - 1
     await asyncio.sleep(3.5)
-    assert world.shortages.is_full
+    assert limited.shortages.is_full
     with pytest.raises(KafkaError, match="is full") as refused:
-        world.shortages.check_reserve()
+        limited.shortages.check_reserve()
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    world.fill(RESERVED + ROOM_BYTES)
+    limited.fill(RESERVED + ROOM_BYTES)
     await asyncio.sleep(1)
-    assert world.shortages.reasons == {}
-    assert world.disk.size(DATA / RESERVE) == RESERVED
-    world.shortages.check_reserve()
-    assert (world.filled, world.ended) == (1, 1)
+    assert limited.shortages.reasons == {}
+    assert limited.disk.size(DATA / RESERVE) == RESERVED
+    limited.shortages.check_reserve()
+    assert (limited.filled, limited.ended) == (1, 1)
 
 
 @in_world
-async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(world: World) -> None:
-    world.reserve.open()
-    world.reserve.renew()
-    assert not await world.shortages.free_reserve()
-    world.note(errno.EMFILE)
-    assert not await world.shortages.free_reserve()
-    assert world.filled == 0
-    world.note(errno.ENOSPC)
-    both = asyncio.gather(world.shortages.free_reserve(), world.shortages.free_reserve())
+async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(limited: LimitedDisk) -> None:
+    limited.reserve.open()
+    limited.reserve.renew()
+    assert not await limited.shortages.free_reserve()
+    limited.note(errno.EMFILE)
+    assert not await limited.shortages.free_reserve()
+    assert limited.filled == 0
+    limited.note(errno.ENOSPC)
+    both = asyncio.gather(limited.shortages.free_reserve(), limited.shortages.free_reserve())
     assert all(await both), "the second caller uses the same freed space"
-    assert not await world.shortages.free_reserve()
+    assert not await limited.shortages.free_reserve()
 
 
 @in_world
-async def test_without_a_reserve_nothing_is_freed(world: World) -> None:
-    world.note(errno.ENOSPC)
-    assert not await world.shortages.free_reserve()
-    world.shortages.check_reserve()
+async def test_without_a_reserve_nothing_is_freed(limited: LimitedDisk) -> None:
+    limited.note(errno.ENOSPC)
+    assert not await limited.shortages.free_reserve()
+    limited.shortages.check_reserve()
 
 
 @in_world
-async def test_a_reserve_that_cannot_be_freed_is_said_once(world: World) -> None:
-    world.reserve.open()
-    world.shortages.allocate_reserve()
-    world.note(errno.ENOSPC)
-    world.disk.fail("truncate", errno.EIO)
-    assert not await world.shortages.free_reserve()
-    assert await world.shortages.free_reserve()
-    world.shortages.allocate_reserve()
-    assert world.reserve.is_spent, "the probe will do it"
+async def test_a_reserve_that_cannot_be_freed_is_said_once(limited: LimitedDisk) -> None:
+    limited.reserve.open()
+    limited.shortages.allocate_reserve()
+    limited.note(errno.ENOSPC)
+    limited.disk.fail("truncate", errno.EIO)
+    assert not await limited.shortages.free_reserve()
+    assert await limited.shortages.free_reserve()
+    limited.shortages.allocate_reserve()
+    assert limited.reserve.is_spent, "the probe will do it"

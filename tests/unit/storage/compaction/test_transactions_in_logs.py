@@ -24,7 +24,7 @@ CONFIG = LogConfig(
 Row = tuple[int, bytes | None, bytes | None]
 
 
-class World:
+class TransactionLog:
     """A log, its committed records, and its open transactions."""
 
     def __init__(self, seed: int) -> None:
@@ -107,10 +107,10 @@ def read_committed(log: Log) -> list[Row]:
     return rows
 
 
-def check(world: World) -> None:
-    cleaned, stable = world.cleaner.cleaned or 0, world.log.last_stable_offset
-    rows = read_committed(world.log)
-    visible = sorted(row for row in world.committed if row[0] < stable)
+def check(transactions: TransactionLog) -> None:
+    cleaned, stable = transactions.cleaner.cleaned or 0, transactions.log.last_stable_offset
+    rows = read_committed(transactions.log)
+    visible = sorted(row for row in transactions.committed if row[0] < stable)
     assert set(rows) <= set(visible), "nothing uncommitted is read"
     newest = {key: offset for offset, key, _ in visible if offset < cleaned}
     found = {row[0] for row in rows}
@@ -123,42 +123,43 @@ def check(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_readers_of_committed_records(seed: int) -> None:
-    world = World(seed)
+    transactions = TransactionLog(seed)
     for _ in range(6):
-        for _ in range(world.rng.randint(2, 16)):
-            world.step()
-        world.clean()
-        check(world)
-        match world.rng.randrange(3):
+        for _ in range(transactions.rng.randint(2, 16)):
+            transactions.step()
+        transactions.clean()
+        check(transactions)
+        match transactions.rng.randrange(3):
             case 0:
-                world.store.restart()
+                transactions.store.restart()
             case 1:
-                world.store.killed()
-        assert world.store.directory.failed == {}
-        check(world)
-        assert world.log.last_stable_offset == min(
-            (rows[0][0] for rows in world.ongoing.values()), default=world.log.log_end_offset
+                transactions.store.killed()
+        assert transactions.store.directory.failed == {}
+        check(transactions)
+        assert transactions.log.last_stable_offset == min(
+            (rows[0][0] for rows in transactions.ongoing.values()),
+            default=transactions.log.log_end_offset,
         )
-    for producer, sequence in world.sequences.items():
-        entry = world.log.producers.entries[producer]
+    for producer, sequence in transactions.sequences.items():
+        entry = transactions.log.producers.entries[producer]
         assert entry.last_sequence == (sequence - 1) & 0x7FFFFFFF
-    for producer in list(world.ongoing):
-        world.end(producer, commit=True)
-    check(world)
+    for producer in list(transactions.ongoing):
+        transactions.end(producer, commit=True)
+    check(transactions)
 
 
 def test_an_open_transaction_stops_the_cleaning() -> None:
-    world = World(1)
-    world.write(0)
-    world.write(1)
+    transactions = TransactionLog(1)
+    transactions.write(0)
+    transactions.write(1)
     for _ in range(40):
-        world.write(0)
-    world.clean()
-    assert (world.cleaner.cleaned or 0) <= world.log.last_stable_offset
-    before = world.log.last_stable_offset
-    world.end(1, commit=False)
-    world.write(0)
-    world.clean()
-    assert (world.cleaner.cleaned or 0) > before
-    aborted = {row[0] for row in read_committed(world.log)}
+        transactions.write(0)
+    transactions.clean()
+    assert (transactions.cleaner.cleaned or 0) <= transactions.log.last_stable_offset
+    before = transactions.log.last_stable_offset
+    transactions.end(1, commit=False)
+    transactions.write(0)
+    transactions.clean()
+    assert (transactions.cleaner.cleaned or 0) > before
+    aborted = {row[0] for row in read_committed(transactions.log)}
     assert before not in aborted
