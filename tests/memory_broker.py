@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.controller.topics import NewTopic
+from lakelog.metadata.controller.topics import NewTopic, TopicReference, plan_delete_topics
 from lakelog.protocol.api import api_for
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
@@ -307,6 +307,17 @@ class MemoryBroker:
         (result,) = self.run(self.broker.topics.create([topic]))
         assert not result.error, result
         return result.topic_id
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        gone = [TopicReference(name)]
+        self.run(self.broker.metadata.submit(lambda image: plan_delete_topics(image, gone)))
+
+    def start_coordinators(self) -> None:
+        """Create the coordinators' topics, and load them."""
+        self.run(self.broker.topics.ensure_group_topic())
+        self.run(self.broker.topics.ensure_transaction_topic())
+        self.pass_time(0.001)
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         return self.broker.partitions.find(topic, index)

@@ -12,3 +12,11 @@ def world() -> Iterator[MemoryBroker]:
     """A broker with default settings and no topics."""
     with MemoryBroker() as started:
         yield started
+
+
+@pytest.fixture
+def coordinators(world: MemoryBroker) -> MemoryBroker:
+    """The broker of `world`, with its coordinators loaded and a topic `orders`."""
+    world.start_coordinators()
+    world.create("orders", 2)
+    return world

@@ -1,0 +1,105 @@
+"""Members of groups and transactional producers of a broker in memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from lakelog.server.handlers import (
+    add_partitions_to_txn,
+    init_producer_id,
+    join_group,
+    offset_commit,
+    sync_group,
+)
+from memory_broker import MemoryBroker
+
+GROUP = "readers"
+
+
+class Producer(NamedTuple):
+    """The identity of a transactional producer."""
+
+    producer_id: int
+    epoch: int
+
+
+def join_request(member_id: str = "", group: str = GROUP) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def join(world: MemoryBroker, group: str = GROUP) -> JoinGroupResponse:
+    """Return the response to the only member of a new generation, which is not assigned yet."""
+    given = world.ask(join_group.handle, join_request(group=group), 9)
+    assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = world.ask(join_group.handle, join_request(given.member_id, group), 9)
+    assert not joined.error_code
+    return joined
+
+
+def join_and_sync(world: MemoryBroker, group: str = GROUP) -> JoinGroupResponse:
+    """Return the response to the only member of a group, which is stable then."""
+    joined = join(world, group)
+    request = SyncGroupRequest(
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
+    )
+    assert world.ask(sync_group.handle, request, 5).assignment == b"mine"
+    return joined
+
+
+def commit(world: MemoryBroker, offset: int, group: str = GROUP, index: int = 0) -> int:
+    """Commit an offset of `orders` outside of the group; return the error code."""
+    entry = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[entry])
+    request = OffsetCommitRequest(group_id=group, topics=[topic])
+    response = world.ask(offset_commit.handle, request, 8)
+    return response.topics[0].partitions[0].error_code
+
+
+def init_producer(world: MemoryBroker, transactional_id: str = "id") -> Producer:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=60_000
+    )
+    response = world.ask(init_producer_id.handle, request, 5)
+    assert not response.error_code
+    return Producer(response.producer_id, response.producer_epoch)
+
+
+def add_partition(
+    world: MemoryBroker, producer: Producer, index: int = 0, transactional_id: str = "id"
+) -> None:
+    """Begin a transaction with a partition of `orders`, or add it to the open one."""
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[index])],
+    )
+    (topic,) = world.ask(add_partitions_to_txn.handle, request, 3).results_by_topic_v3_and_below
+    assert [each.partition_error_code for each in topic.results_by_partition] == [0]
