@@ -2,7 +2,7 @@
 
 The broker is the one of production: `Server` builds it of its own parts. Only the edges differ, and
 each of them is an interface that mypy compares: time is virtual, the disk and the metadata store
-are memory and fail on demand, threads run at once, and sockets keep what is sent.
+are memory and fail on demand, threads run at once, and sockets keep the sent bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SETTINGS = {
 
 
 class MemorySocket:
-    """A connected socket that keeps what is sent on it."""
+    """A connected socket that keeps the sent bytes."""
 
     sends_files = True
 

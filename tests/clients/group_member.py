@@ -10,7 +10,7 @@ from clients.adapters.api import Client, Received
 
 
 class GroupMember:
-    """Polls until closed; what it received and which partitions it has can be looked at."""
+    """A member that polls until closed and keeps its records and its assignment."""
 
     def __init__(self, client: Client, group: str, topic: str) -> None:
         self.received: list[Received] = []

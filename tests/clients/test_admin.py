@@ -67,7 +67,7 @@ def test_configs_are_altered_incrementally(client: Client, admin: Admin, name: s
     assert admin.topic_config(name)["retention.ms"] == "3600000"
 
 
-def test_a_recreated_topic_starts_anew(
+def test_a_recreated_topic_starts_empty(
     client: Client, admin: Admin, name: str, bootstrap: str
 ) -> None:
     admin.create_topic(name, 1)

@@ -56,7 +56,7 @@ def first_active(broker: BrokerProcess, topic: str) -> int:
 
 
 def read_all(client: Client, topic: str, last_offset: int) -> list[Received]:
-    """Up to the record at `last_offset`, from the start."""
+    """Read from the start to the record at `last_offset`."""
     received: list[Received] = []
     with closing(client.consumer()) as consumer:
         consumer.assign(topic, [0])
@@ -87,7 +87,7 @@ def write_rounds(client: Client, topic: str, rounds: int, keys: int = 40) -> int
 
 
 def write_filler(client: Client, topic: str) -> int:
-    """Enough for a segment, so that what is before it can be compacted. Returns the records."""
+    """Fill a segment, so that earlier records can be compacted. Return the count of records."""
     for _ in range(2):
         client.produce(topic, [Sent(b"f" * 3000, b"filler", partition=0) for _ in range(5)])
     return 10
@@ -124,7 +124,7 @@ def test_a_kill_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
         end = write_rounds(client, topic, 12)
         folder = broker.data / "killed-0"
         for _ in range(2):
-            end += write_filler(client, topic)  # what there was may be clean by now
+            end += write_filler(client, topic)  # earlier records may be clean by now
             (helper,) = eventually(lambda: writing_helpers(broker, folder), WAIT_S, "it writes")
             broker.kill()
             process = Path(f"/proc/{helper}")

@@ -96,7 +96,7 @@ def test_members_come_and_go_and_a_killed_broker_changes_nothing(
             assert {member.member_id for member in again.members} == owned.keys()
             sent = _produce(client, topic, 60)
             eventually(lambda: _received(members) >= sent)
-            assert _shared(members, {2}), "nobody lost anything"
+            assert _shared(members, {2}), "no member lost a partition"
         eventually(lambda: _shared([first], {6}))
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: who reads what, and from where on."""
+"""Consumer groups: assignments and start positions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_group_resumes_where_it_committed(client: Client, admin: Admin, name: 
     assert admin.committed(name, name) == {0: 10}
 
     client.produce(name, [Sent(b"%d" % i) for i in range(10, 15)])
-    for _ in range(2):  # what is not committed comes again
+    for _ in range(2):  # uncommitted records are delivered again
         with closing(client.consumer(name, name)) as consumer:
             assert [record.offset for record in poll_count(consumer, 5)] == list(range(10, 15))
     assert admin.committed(name, name) == {0: 10}

@@ -31,7 +31,7 @@ def topic(bootstrap: str) -> str:
 
 
 def test_javas_producer_commits_transaction_after_transaction(bootstrap: str, topic: str) -> None:
-    """Of KIP-890: it asks for no partitions to be added, and goes on at the next epoch."""
+    """KIP-890: it sends no AddPartitionsToTxn, and continues with the next epoch."""
     tools = Tools(bootstrap)
     tools(
         f"{TOOLS}.ProducerPerformance",

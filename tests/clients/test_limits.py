@@ -1,4 +1,4 @@
-"""What a real client is told when there are too many of something."""
+"""Errors of real clients when a limit of groups, members or partitions is reached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = {
     "lakelog.transactional.ids.max": "1",
 }
 _TRIES_S = 2.0
-"""librdkafka tries again for as long, and then tells the broker's answer."""
+"""librdkafka retries for so long, and then raises the broker's error."""
 PER_REQUEST = "one request can create at most 10000 partitions; use several requests"
 
 
@@ -44,7 +44,7 @@ def topic(broker: BrokerProcess) -> str:
 
 @pytest.fixture(autouse=True)
 def no_groups(broker: BrokerProcess) -> None:
-    """Those of another test would take the room."""
+    """Delete the groups of other tests, which count for the limit."""
     admin = rd.AdminClient(_settings(broker))
     for each in admin.list_consumer_groups().result(TIMEOUT_S).valid:
         admin.delete_consumer_groups([each.group_id])[each.group_id].result(TIMEOUT_S)
@@ -71,12 +71,12 @@ def test_one_member_too_many(broker: BrokerProcess, topic: str, protocol: str) -
         eventually(lambda: (first.poll(0.05), first.assignment())[1])
         second.subscribe([topic])
 
-        def told() -> KafkaError | None:
+        def refused() -> KafkaError | None:
             first.poll(0)
             message = second.poll(0.05)
             return None if message is None else message.error()
 
-        error = eventually(told)
+        error = eventually(refused)
         assert "Consumer group has reached maximum size" in error.str()
         if protocol == "classic":
             assert error.code() == KafkaError.GROUP_MAX_SIZE_REACHED
@@ -115,7 +115,7 @@ def test_one_transactional_id_too_many(broker: BrokerProcess) -> None:
 
 
 def test_one_group_too_many(broker: BrokerProcess, topic: str) -> None:
-    """Whoever has groups and deletes one has room for another."""
+    """Deleting a group makes room for another one."""
 
     def commit(group: str) -> None:
         consumer = confluent_kafka.Consumer(_settings(broker, group_id=group))

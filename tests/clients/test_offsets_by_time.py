@@ -89,7 +89,7 @@ def test_special_timestamps(look: Look, bootstrap: str, topic: str) -> None:
         assert (look(-1, False), look(-1, True)) == (4, 3)
         assert (look(-2, False), look(-2, True)) == (0, 0)
         assert look(-3, False) == 3, "the open one is the newest"
-        assert look(-3, True) == -1, "as Kafka has it: what is newest may not be told"
+        assert look(-3, True) == -1, "as in Kafka: the newest record is not committed"
         assert look(START_MS + 500, True) == 1
         assert look(START_MS + 9001, False) == 3
         assert look(START_MS + 9001, True) == -1
@@ -98,7 +98,7 @@ def test_special_timestamps(look: Look, bootstrap: str, topic: str) -> None:
 
 
 def test_special_timestamps_of_logs_with_a_remote_part(bootstrap: str, topic: str) -> None:
-    """-4 (KIP-405) is where the log on this host begins, -5 (KIP-1005) the end of what is not."""
+    """-4 (KIP-405) is the start of the local log, -5 (KIP-1005) the end of the remote part."""
     Confluent(bootstrap).produce(topic, [Sent(b"x")] * 3)
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
         partition = TopicPartition(topic, 0)

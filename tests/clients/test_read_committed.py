@@ -61,7 +61,7 @@ def consume(bootstrap: str, *words: str) -> list[bytes]:
     return done.stdout.splitlines()
 
 
-def test_a_consumer_passes_what_was_aborted(
+def test_a_consumer_skips_aborted_records(
     bootstrap: str, topic: str, producer: ConfluentTransactional
 ) -> None:
     key = (topic, 0)
@@ -93,7 +93,7 @@ def test_a_consumer_passes_what_was_aborted(
 def test_ranges_of_a_partition(
     bootstrap: str, topic: str, producer: ConfluentTransactional, level: str
 ) -> None:
-    """Every range, also one that begins or ends in the middle of what was aborted."""
+    """Every range, also ranges that begin or end within aborted records."""
     producer.begin()
     producer.send(topic, b"open")
     with PartitionReader(bootstrap, read_committed=level == COMMITTED) as reader:

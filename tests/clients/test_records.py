@@ -1,4 +1,4 @@
-"""What goes in comes out, by each library, stored as that library sent it."""
+"""Each library reads the records of every other, stored as that library sent them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_topic_is_created_when_first_produced_to(client: Client, name: str) ->
     assert [record.value for record in read(client, name, 1)] == [b"first"]
 
 
-def test_null_and_empty_are_told_apart(client: Client, admin: Admin, name: str) -> None:
+def test_null_and_empty_values_stay_distinct(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 1)
     # Two of the libraries refuse to send a record that has neither.
     pairs = [

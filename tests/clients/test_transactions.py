@@ -1,4 +1,4 @@
-"""Transactions by each library: what is seen, by whom, and who is kept from writing."""
+"""Transactions by each library: visibility of their records, and fencing of producers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(library: Any, bootstrap: str) -> Iterator[Make]:
     for producer in made:
         try:
             producer.close()
-        except Exception as error:  # noqa: BLE001 - one that was fenced may say so again
+        except Exception as error:  # noqa: BLE001 - a fenced producer may raise again
             print(f"closing {producer.name}: {error!r}")
 
 
@@ -75,7 +75,9 @@ def test_committed_and_aborted(make: Make, bootstrap: str, topic: str) -> None:
     assert read_all(bootstrap, topic, UNCOMMITTED, 2) == everything
 
 
-def test_what_is_open_holds_back_what_follows(make: Make, bootstrap: str, topic: str) -> None:
+def test_an_open_transaction_holds_back_later_records(
+    make: Make, bootstrap: str, topic: str
+) -> None:
     first, second = make(f"{topic}-1"), make(f"{topic}-2")
     first.init()
     second.init()

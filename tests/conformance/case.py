@@ -1,4 +1,4 @@
-"""What a bad request is, and how the answers of two brokers to it are compared.
+"""A bad request, and the comparison of two brokers' responses to it.
 
 A case names its API; the cases of an API that is not in the registry are left out, so rows can be
 written before the API is served. Builders import message classes of such APIs themselves.
@@ -17,7 +17,7 @@ from lakelog.wire.schema import Struct
 
 @dataclass(slots=True)
 class World:
-    """What was set up on a broker before it is asked; the same on both but for the ids."""
+    """The state prepared on a broker; the same on both, except for ids."""
 
     node: int
     topic: str

@@ -67,7 +67,7 @@ INCREMENTAL = [
         ("empty list", _alter(("cleanup.policy", SET, ""))),
         ("unknown item", _alter(("cleanup.policy", APPEND, "shrink"))),
         ("appended", _alter(("cleanup.policy", APPEND, "compact"))),
-        ("subtracted what is not there", _alter(("cleanup.policy", SUBTRACT, "compact"))),
+        ("subtracted an absent value", _alter(("cleanup.policy", SUBTRACT, "compact"))),
         ("appended to a number", _alter(("retention.ms", APPEND, "5"))),
         ("subtracted from a number", _alter(("retention.ms", SUBTRACT, "5"))),
         ("unknown resource type", _alter(RETENTION, kind=99)),
@@ -106,7 +106,7 @@ OF_A_BROKER = [
         ("out of bounds", _of_broker(("message.max.bytes", SET, "-1"))),
         ("per-broker key for all", _of_broker(("ssl.keystore.type", SET, "JKS"), name="")),
         ("no value", _of_broker(("message.max.bytes", SET, None))),
-        ("deleted what is not set", _of_broker(("message.max.bytes", DELETE, None))),
+        ("deleted an unset key", _of_broker(("message.max.bytes", DELETE, None))),
         ("appended to a number", _of_broker(("message.max.bytes", APPEND, "1"))),
     )
 ]

@@ -18,7 +18,7 @@ NEWER = {
         "super.users",
     },
 }
-"""Keys of Kafka 4.4, and one that is its authorizer's."""
+"""Keys of Kafka 4.4, and a key of its authorizer."""
 
 ONE_NODE = "one node is a whole cluster"
 NO_JAVA = "a Java class that does not run here"
@@ -67,7 +67,7 @@ STRICTER = {
     "log.flush.scheduler.interval.ms": "the topic key's own bound",
     "log.roll.jitter.ms": "the topic key's own bound",
     "log.roll.ms": "the topic key's own bound",
-    "max.connections.per.ip": "nobody could connect",
+    "max.connections.per.ip": "no client could connect",
     "offset.metadata.max.bytes": "a negative size has no meaning",
     "queued.max.request.bytes": "the memory of requests is bounded",
     "replica.high.watermark.checkpoint.interval.ms": "a negative time has no meaning",

@@ -63,7 +63,7 @@ HEARTBEAT = [
             ("unknown member", _beat(member_id=NEW_ID)),
             ("epoch from the future", _beat(member_epoch=999)),
             ("older epoch", lambda w: _beat(member_epoch=w.consumer_member[1] - 2)(w)),
-            ("epoch before with what is not owned", _owning(99)),
+            ("previous epoch with partitions that it does not own", _owning(99)),
             ("leaving of an unknown member", _beat(member_id=NEW_ID, member_epoch=-1)),
             ("leaving of an unknown group", _beat("no-such-group", member_epoch=-1)),
             ("epoch below all", _beat(member_epoch=-3)),

@@ -1,7 +1,7 @@
 """The tables of configuration keys against Apache Kafka 4.3.1's own, difference by difference.
 
-A difference that is not listed here with its reason fails, and so does one that is listed and has
-gone.
+A difference that is not listed here with its reason fails, and so does a listed difference that no
+longer exists.
 """
 
 from __future__ import annotations

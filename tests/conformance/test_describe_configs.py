@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs tells them: value, source, synonyms, type, what may change."""
+"""Settings in DescribeConfigs: value, source, synonyms, type, and whether they may change."""
 
 from __future__ import annotations
 

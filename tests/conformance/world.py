@@ -1,4 +1,4 @@
-"""Sets up what the bad requests are about, on any broker, by single frames."""
+"""Prepares the state for the bad requests, on any broker, by single frames."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Place:
     disk: Disk
     folder: Path
     calls: list[Call]
-    """What the disk has asked of the operating system; nothing if there is none."""
+    """Calls of the disk to the operating system; empty for a disk in memory."""
 
     def after_power_failure(self) -> MemoryDisk:
         if isinstance(self.disk, MemoryDisk):

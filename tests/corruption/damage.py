@@ -10,7 +10,7 @@ _BLOCK_MAX = 512
 
 
 def damage(path: Path, rng: random.Random, is_harmless: Callable[[bytes], bool]) -> str:
-    """Changes the file to what is not harmless; what was done."""
+    """Damage the file in a way that is not harmless; return a description."""
     before = path.read_bytes()
     while True:
         what, after = _damaged(before, rng)

@@ -83,11 +83,11 @@ _CHECKPOINTS: dict[str, Callable[[KnownLog], int | None]] = {
     CLEANER_OFFSETS: lambda log: log.cleaned if log.cleaned >= 0 else None,
 }
 _LEFT = (".cleaned", ".swap", ".deleted", ".tmp")
-"""What a compaction, a deletion or the replacement of a file leaves that a kill broke off."""
+"""Files left by a kill during a compaction, a deletion, or the replacement of a file."""
 
 
 def kind_of(path: Path) -> str:
-    """What a file of the folder is. A kind that is not known here is not covered: say how."""
+    """Return the kind of a file. A new kind of file fails here until the sweep covers it."""
     if path.name.endswith(".log"):
         newest = max(path.parent.glob("*.log")) == path
         return "active log" if newest else "sealed log"
@@ -111,10 +111,10 @@ def kinds_in(folder: Path) -> dict[str, list[Path]]:
 
 
 def is_lost_tail(folder: Path, path: Path, left: bytes) -> bool:
-    """Whether a log with what is `left` of its last segment is what a power failure may leave.
+    """Return whether a power failure may leave only `left` of the last segment.
 
-    It ends with a whole batch, at or above the recovery point: whatever was behind that was never
-    said to be on the device, so nobody can know of it.
+    This holds if it ends with a whole batch, at or above the recovery point: the broker never
+    claimed that later batches are on the device.
     """
     whole = (folder / path).read_bytes()
     if kind_of(folder / path) != "active log" or not whole.startswith(left):
@@ -153,7 +153,7 @@ def make_folders(path: Path) -> dict[str, Path]:
 
 
 def _is_killed_between_checkpoints(broker: BrokerProcess) -> bool:
-    """While they are written, the newer says more than could be made anew from the others."""
+    """Stop the broker between checkpoints: only during their writing, a newer one has more data."""
     os.kill(broker.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, broker.pid, os.WSTOPPED)
     known = decode_known_logs((broker.data / KNOWN_LOGS).read_bytes())

@@ -1,4 +1,4 @@
-"""What became of a damage: compares what a broker told of a folder with and without it."""
+"""The outcome of a damage: compares a broker's responses on a folder with and without it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
 from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
 
 _CODES = {"2", "14", "15", "16", "56"}
-"""Of errors that say that there is something, but damaged or not to be had now."""
+"""Error codes for data that exists, but is damaged or unavailable now."""
 NOT_USED = {"lock", "disk reserve", "boot id", "broker lock", "metadata memory", "left behind"}
-"""What each start writes anew or drops, whatever is in it: nothing relies on their content."""
+"""Kinds of files that each start rewrites or drops: their content does not matter."""
 
 
-class Told(NamedTuple):
-    """What a broker on some folder had to say."""
+class Report(NamedTuple):
+    """Everything that a broker on some folder returned and left behind."""
 
     picture: Picture | None
-    """None where it did not start."""
+    """None if it did not start."""
     log: str
     files: dict[Path, bytes]
     """After it was stopped."""
@@ -45,11 +45,11 @@ def rows_in(path: Path) -> list[object]:
         connection.close()
 
 
-def judge(kind: str, path: Path, killed: bool, originals: list[Told], after: Told) -> str:
-    """The outcome in a word or two; one that begins with "!" must not be.
+def judge(kind: str, path: Path, killed: bool, originals: list[Report], after: Report) -> str:
+    """Return the outcome in a few words; an outcome that begins with "!" is a failure.
 
     Args:
-        originals: of the folder without the damage, and without its indexes.
+        originals: reports on the undamaged folder, with and without its indexes.
     """
     is_named = path.name in after.log
     if after.picture is None:
@@ -62,17 +62,17 @@ def judge(kind: str, path: Path, killed: bool, originals: list[Told], after: Tol
     if refused:
         return "refused" if is_named else "! refused without a line in the log"
     now = after.files.get(path)
-    if any(_are_equal(kind, told.files.get(path), now) for told in originals):
-        return "made anew" if is_named else "as before"
+    if any(_are_equal(kind, report.files.get(path), now) for report in originals):
+        return "rebuilt" if is_named else "as before"
     if kind == "snapshot" and _is_malformed(now):
         return "found when used"
     if kind == "metadata" and originals[0].rows == after.rows:
         return "no row changed"
-    return "not used" if kind in NOT_USED else "! neither found nor made anew"
+    return "not used" if kind in NOT_USED else "! neither found nor rebuilt"
 
 
 def compare(path: Path, old: Picture, new: Picture) -> tuple[list[str], list[str]]:
-    """Questions that are answered wrongly, and those that are refused."""
+    """Return the questions with wrong answers, and the refused questions."""
     is_global = not path.parent.name
     topic = path.parent.name.removesuffix("-0")
     asked = new.keys() | {key for key in old if is_global or topic in key.split()}
@@ -90,7 +90,7 @@ def is_refusal(answer: object) -> bool:
 
 
 def _is_beginning(answer: object, whole: object) -> bool:
-    """Records up to those that are refused; a read may also reach further, if it finds no index."""
+    """Return whether one begins with the other: a read without an index may end elsewhere."""
     if isinstance(answer, list) and isinstance(whole, list):
         common = min(len(answer), len(whole))
         return answer[:common] == whole[:common]

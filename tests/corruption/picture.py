@@ -1,4 +1,4 @@
-"""All that a broker tells of its data, asked for in every way that uses the files."""
+"""Everything that a broker returns about its data, by every request that uses the files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TIMEOUT_S = 60.0
 
 
 class Refused(str):
-    """An error's code, for what was not told."""
+    """The code of an error, in place of data."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class Asking:
             (result,) = (await self.call(DescribeConfigsRequest(resources=[resource]), 4)).results
             found[f"configuration of {topic}"] = [(c.name, c.value) for c in result.configs]
         answer = await self.call(InitProducerIdRequest(transaction_timeout_ms=1000), 4)
-        found["new producer id"] = _told(answer, answer.producer_id)
+        found["new producer id"] = _value_or_code(answer, answer.producer_id)
 
     async def _log(self, found: Picture, topic: str, step: int) -> None:
         start, end = await self._offset(topic, -2), await self._offset(topic, -1)
@@ -112,20 +112,20 @@ class Asking:
         topics = [ListOffsetsTopic(name=topic, partitions=[row])]
         response = await self.call(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
         (answer,) = response.topics[0].partitions
-        return _told(answer, (answer.timestamp, answer.offset, answer.leader_epoch))
+        return _value_or_code(answer, (answer.timestamp, answer.offset, answer.leader_epoch))
 
     async def _epoch_end(self, topic: str, epoch: int) -> Any:
         row = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
         topics = [OffsetForLeaderTopic(topic=topic, partitions=[row])]
         response = await self.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
         (answer,) = response.topics[0].partitions
-        return _told(answer, (answer.leader_epoch, answer.end_offset))
+        return _value_or_code(answer, (answer.leader_epoch, answer.end_offset))
 
     async def _producers(self, topic: str) -> Any:
         rows = [TopicRequest(name=topic, partition_indexes=[0])]
         response = await self.call(DescribeProducersRequest(topics=rows), 0)
         (answer,) = response.topics[0].partitions
-        return _told(answer, sorted(map(repr, answer.active_producers)))
+        return _value_or_code(answer, sorted(map(repr, answer.active_producers)))
 
     async def _fetch(self, topic: str, offset: int, max_bytes: int, isolation: int) -> Any:
         row = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -155,7 +155,7 @@ class Asking:
             offset = batches[-1][0].last_offset + 1
 
     async def _committed(self, topic: str, offset: int) -> Any:
-        """What a read_committed consumer sees of the first batches."""
+        """Return the records of the first batches that a read_committed consumer sees."""
         answer = await self._fetch(topic, offset, 300, 1)
         if answer.error_code:
             return Refused(answer.error_code)
@@ -165,14 +165,14 @@ class Asking:
         topics = [OffsetFetchRequestTopic(name="plain", partition_indexes=[0])]
         answer = await self.call(OffsetFetchRequest(group_id=GROUP, topics=topics), 7)
         rows = [row for topic in answer.topics for row in topic.partitions]
-        found["committed offset"] = _told(answer, [row.committed_offset for row in rows])
+        found["committed offset"] = _value_or_code(answer, [row.committed_offset for row in rows])
         ids = list(TRANSACTIONAL_IDS)
         response = await self.call(DescribeTransactionsRequest(transactional_ids=ids), 0)
         for state in response.transaction_states:
-            found[f"transactions of {state.transactional_id}"] = _told(state, repr(state))
+            found[f"transactions of {state.transactional_id}"] = _value_or_code(state, repr(state))
 
 
-def _told(answer: Any, what: Any) -> Any:
+def _value_or_code(answer: Any, what: Any) -> Any:
     return Refused(answer.error_code) if answer.error_code else what
 
 

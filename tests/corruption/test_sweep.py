@@ -1,10 +1,10 @@
-"""Every kind of file damaged in every way: found, never served, never taken for absent.
+"""Every kind of file damaged in every way: found, never served, never treated as absent.
 
 Each damage (`--corruptions` of them, by `--corruption-seed`) is done to a copy of a folder that a
 broker left, after a clean stop or a kill; a broker is started on it, asked for all it has, and
-stopped. What it answers must be what the undamaged folder gave, or an error; where it is an error
-or the log was cut, the log names the file. A file that tells nothing any more must have been made
-anew. What a power failure may take from the end of a log without a trace is not taken.
+stopped. Each response must be the response for the undamaged folder, or an error. If it is an
+error, or a log was truncated, the broker's log names the file. A file without readable content must
+have been rebuilt. Damage that a power failure could leave without a trace is not done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 from corruption.damage import damage
 from corruption.folder import is_lost_tail, kinds_in, make_folders
-from corruption.judging import NOT_USED, Told, files_in, judge, rows_in
+from corruption.judging import NOT_USED, Report, files_in, judge, rows_in
 from corruption.picture import Asking
 from lakelog.server.options import StartError
 
@@ -35,13 +35,13 @@ class _Lines(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def ask(folder: Path, damaged: Path) -> Told:
+def ask(folder: Path, damaged: Path) -> Report:
     """Everything about the log of `damaged`, or much about all."""
-    told = asyncio.run(_ask(folder, damaged))
-    return told._replace(files=files_in(folder), rows=rows_in(folder / "metadata.db"))
+    report = asyncio.run(_ask(folder, damaged))
+    return report._replace(files=files_in(folder), rows=rows_in(folder / "metadata.db"))
 
 
-async def _ask(folder: Path, damaged: Path) -> Told:
+async def _ask(folder: Path, damaged: Path) -> Report:
     lines = _Lines()
     logger = logging.getLogger("lakelog")
     logger.addHandler(lines)
@@ -52,34 +52,34 @@ async def _ask(folder: Path, damaged: Path) -> Told:
         await asking.broker.stop()
     except StartError as error:
         asking.broker.tasks.close()
-        return Told(None, str(error), {}, [])
+        return Report(None, str(error), {}, [])
     finally:
         logger.removeHandler(lines)
-    return Told(picture, "\n".join(lines.lines), {}, [])
+    return Report(picture, "\n".join(lines.lines), {}, [])
 
 
 class Originals:
-    """What the undamaged folder gives, with its indexes and without, by the log asked about."""
+    """Reports on the undamaged folder, with and without its indexes, by requested log."""
 
     def __init__(self, folder: Path, tmp_path: Path) -> None:
         self._folder = folder
         self._tmp_path = tmp_path
-        self._told: dict[str, list[Told]] = {}
+        self._reports: dict[str, list[Report]] = {}
 
-    def of(self, path: Path) -> list[Told]:
+    def of(self, path: Path) -> list[Report]:
         about = path.parent.name
-        if about not in self._told:
-            self._told[about] = [self._ask(path, without) for without in (False, True)]
-        return self._told[about]
+        if about not in self._reports:
+            self._reports[about] = [self._ask(path, without) for without in (False, True)]
+        return self._reports[about]
 
-    def _ask(self, path: Path, without_indexes: bool) -> Told:
+    def _ask(self, path: Path, without_indexes: bool) -> Report:
         copy = shutil.copytree(self._folder, self._tmp_path / "undamaged")
         if without_indexes:
             for index in copy.glob("*/*index"):
                 index.write_bytes(b"")
-        told = ask(copy, path)
+        report = ask(copy, path)
         shutil.rmtree(copy)
-        return told
+        return report
 
 
 @pytest.fixture(scope="module")

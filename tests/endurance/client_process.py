@@ -2,9 +2,9 @@
 
     python client_process.py <kind> <bootstrap> <name> <journal> <seed> <life>
 
-It works until SIGTERM, settles what is under way, and ends. All it is told goes into its journal
-(see `endurance.history`) line by line, so that its own death takes nothing back. Who is started
-again has another life, and other numbers.
+It works until SIGTERM, completes its requests, and ends. It writes every response to its journal
+(see `endurance.history`) line by line, so that its own death loses nothing. A restarted program has
+another life, and other numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ABORTED_TRANSFORMATIONS = 0.1
 
 
 class Client:
-    """What the programs share."""
+    """Configuration, journal and signals, shared by all programs."""
 
     def __init__(self, bootstrap: str, name: str, journal: str, seed: str, life: str) -> None:
         self.name = name
@@ -168,7 +168,7 @@ def keep_ledger(client: Client) -> None:
                 number += 1
                 _enter(client, producer, number)
         except KafkaException as failure:
-            # The next one with this id fences it, and what it left is aborted or completed.
+            # The next producer with this id fences it, and the broker ends its transaction.
             print(f"{client.name} {number}: {failure}", file=sys.stderr)
 
 
@@ -196,7 +196,7 @@ def transform(client: Client) -> None:
             while not client.stopping.is_set():
                 records = client.received(consumer)
                 if records and not _transform(client, consumer, producer, records):
-                    break  # another consumer goes on from what is committed
+                    break  # another consumer continues from the committed offsets
         except KafkaException as failure:
             print(f"{client.name}: {failure}", file=sys.stderr)
         finally:
@@ -231,7 +231,7 @@ def _transform(
 
 
 def read_numbers(client: Client) -> None:
-    """A member of a group that commits what it has read."""
+    """A member of a group that commits the offsets of its records."""
     consumer = client.consumer(READERS)
     while not client.stopping.is_set():
         ends: dict[int, int] = {}

@@ -15,7 +15,7 @@ _LARGEST_PORTION = 2000
 
 
 class Crew:
-    """Clients by name, `<kind>.<number>`; each has a journal and what it printed beside it."""
+    """Client programs by name, `<kind>.<number>`, each with a journal, and their output."""
 
     def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
         self.journals = folder / "journals"
@@ -27,7 +27,7 @@ class Crew:
         self._begun = 0
 
     def start(self, name: str) -> None:
-        """A name may be started again, as a program is; its journal goes on."""
+        """Start a client. A name may be started again and continues its journal."""
         kind = name.partition(".")[0]
         self._begun += 1
         journal = self.journals / f"{name}.jsonl"
@@ -42,7 +42,7 @@ class Crew:
             )
 
     def stop(self, kind: str) -> None:
-        """Lets all of a kind settle what is under way."""
+        """Stop all clients of a kind after they have completed their requests."""
         names = [name for name in self._running if name.partition(".")[0] == kind]
         for name in names:
             self._running[name].send_signal(signal.SIGTERM)
@@ -60,7 +60,7 @@ class Crew:
             self.kill(name)
 
     def check(self) -> None:
-        """None of them ends by itself."""
+        """Check that no client has ended by itself."""
         ended = {name: p.poll() for name, p in self._running.items() if p.poll() is not None}
         assert not ended, f"{ended}: {self.printed()}"
 

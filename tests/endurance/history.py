@@ -1,12 +1,13 @@
-"""What clients wrote down of what they were told, and what readers found; no I/O but the journals.
+"""Responses that clients noted in their journals, and records that readers found.
 
-A journal is a file of lines, each a JSON object with one key that says what it is about:
+The module does no I/O except reading journals. A journal is a file of lines, each a JSON object
+with one key for its kind:
 
     {"acknowledged": [partition, offset, value]}   a delivery report without an error
     {"began": number} {"ended": [number, how]}     a transaction, and "committed" or "aborted"
     {"commit": {partition: offset}}                offsets whose commit was acknowledged
-    {"read": [partition, first, last]}             offsets that a member was given
-    {"violation": text}                            what no client may ever be told
+    {"read": [partition, first, last]}             offsets that a member received
+    {"violation": text}                            a response that must never occur
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ class Stored(NamedTuple):
 
 @dataclass
 class History:
-    """Of all clients together."""
+    """The history of all clients together."""
 
     acknowledged: list[Stored] = field(default_factory=list)
     transactions: dict[str, str] = field(default_factory=dict)
-    """By producer and number: "committed", "aborted", or "unknown" where nobody was told."""
+    """By producer and number: "committed", "aborted", or "unknown" without a response."""
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     """The highest offset by group and partition whose commit was acknowledged."""
     read: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Offsets of each partition that members of the readers' group were given."""
+    """Offsets of each partition that members of the readers' group received."""
     violations: list[str] = field(default_factory=list)
 
     def note(self, writer: str, line: dict[str, Any]) -> None:
-        """Takes in a line of a client; the part of its name before the dot is its group's."""
+        """Add a line of a client; the part of its name before the dot is its group's."""
         ((kind, what),) = line.items()
         match kind:
             case "acknowledged":
@@ -63,7 +64,7 @@ class History:
 
 
 class Journals:
-    """Those in a folder, each named for its writer, read on from where the last look ended."""
+    """The journals in a folder, named by their writers; each is read once, as it grows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +72,7 @@ class Journals:
         self._positions: dict[Path, int] = defaultdict(int)
 
     def look(self) -> History:
-        """What is known by now; a line that is not complete yet is left to the next look."""
+        """Return the history so far. The next call reads a line that is incomplete now."""
         for path in sorted(self.folder.iterdir()):
             with path.open("rb") as file:
                 file.seek(self._positions[path])

@@ -1,4 +1,4 @@
-"""Compares what clients were promised with what is there; every difference is one line of text."""
+"""Compares promises to clients with the stored data; each difference is one line of text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ COPIES = 3
 
 
 def transformed(record: Stored) -> str:
-    """What the exactly-once transformation makes of a record."""
+    """Return the output of the exactly-once transformation for a record."""
     return f"{record.partition}:{record.offset}:{record.value[::-1]}"
 
 
 def judge_acknowledged(acknowledged: Iterable[Stored], found: list[Stored]) -> list[str]:
-    """Acknowledged records are where they were said to be; no value is there twice.
+    """Check that acknowledged records are at their offsets, and that each value exists once.
 
     Values are `<producer>/<number>`, and of one producer and partition the numbers rise.
     """
@@ -46,7 +46,7 @@ def _judge_order(found: Iterable[Stored]) -> list[str]:
 
 
 def judge_transactions(outcomes: Mapping[str, str], committed: Iterable[Stored]) -> list[str]:
-    """Of each transaction `COPIES` records are visible, or none; what it is was told, if it was."""
+    """Check that `COPIES` records of each transaction are visible, or none, as acknowledged."""
     counts = Counter(record.value for record in committed)
     complaints = []
     for name, outcome in outcomes.items():
@@ -54,13 +54,13 @@ def judge_transactions(outcomes: Mapping[str, str], committed: Iterable[Stored])
         if counts[name] not in allowed:
             complaints.append(f"{outcome} transaction {name}: {counts[name]} records are visible")
     strangers = counts.keys() - outcomes.keys()
-    return complaints + [f"nobody began transaction {name}" for name in strangers]
+    return complaints + [f"no client began transaction {name}" for name in strangers]
 
 
 def judge_offsets(
     promised: Mapping[tuple[str, int], int], found: Mapping[tuple[str, int], int]
 ) -> list[str]:
-    """No committed offset is below one that was acknowledged, or gone."""
+    """Check that no committed offset is lost or below an acknowledged one."""
     return [
         f"reset: group {key[0]} had committed {offset} of partition {key[1]}, "
         f"and now has {found.get(key, -1)}"
@@ -70,7 +70,7 @@ def judge_offsets(
 
 
 def judge_ends(acknowledged: Iterable[Stored], ends: Mapping[int, int]) -> list[str]:
-    """No partition ends before a record that was acknowledged in it."""
+    """Check that no partition ends before one of its acknowledged records."""
     last: dict[int, int] = defaultdict(lambda: -1)
     for record in acknowledged:
         last[record.partition] = max(record.offset, last[record.partition])
@@ -82,7 +82,7 @@ def judge_ends(acknowledged: Iterable[Stored], ends: Mapping[int, int]) -> list[
 
 
 def judge_transformed(inputs: Iterable[Stored], outputs: Iterable[Stored]) -> list[str]:
-    """The committed output is what the input becomes, each record of it once."""
+    """Check that the committed output has the transformation of each input record once."""
     wanted = Counter(transformed(record) for record in inputs)
     visible = Counter(record.value for record in outputs)
     missing = [f"not transformed: {value}" for value in wanted - visible]

@@ -1,4 +1,4 @@
-"""Independent readers: what confluent-kafka finds in a topic, and what is committed of a group."""
+"""Independent readers of topics and of committed offsets, by confluent-kafka."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ends_of(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Stored]:
-    """Every record from offset 0 to the end, which nobody may be moving."""
+    """Return every record from offset 0 to the end, while no producer appends."""
     ends = ends_of(bootstrap, topic, partitions)
     with closing(_consumer(bootstrap, "nobody", isolation)) as consumer:
         consumer.assign([TopicPartition(topic, index, 0) for index in ends])

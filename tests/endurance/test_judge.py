@@ -1,4 +1,4 @@
-"""The judge of the endurance test has to see what it is there for: each violation is planted."""
+"""The judge of the endurance test finds each violation that is planted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from endurance.judge import (
 RECORDS = [Stored(n % 2, n // 2, f"p.0/{n}") for n in range(10)]
 
 
-def test_what_is_as_it_should_be_is_not_complained_of() -> None:
+def test_a_correct_history_has_no_complaints() -> None:
     unacknowledged = [*RECORDS, Stored(0, 5, "p.0/10")]
     assert judge_acknowledged(RECORDS, unacknowledged) == []
     assert judge_ends(RECORDS, {0: 5, 1: 5}) == []
@@ -72,7 +72,7 @@ def test_a_transaction_that_is_not_whole_or_not_to_be_seen(outcome: str, visible
 
 
 def test_a_record_of_no_transaction() -> None:
-    assert judge_transactions({}, [Stored(0, 0, "l/1")]) == ["nobody began transaction l/1"]
+    assert judge_transactions({}, [Stored(0, 0, "l/1")]) == ["no client began transaction l/1"]
 
 
 @pytest.mark.parametrize("found", [{}, {("readers", 0): -1}, {("readers", 0): 4}])

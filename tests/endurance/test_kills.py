@@ -1,4 +1,4 @@
-"""`kill -9` again and again under clients of all kinds: what they were told stays true.
+"""Repeated `kill -9` under clients of all kinds: every promise to them is kept.
 
 One data folder lives through all rounds (`--endurance-rounds`, `--endurance-seed`), and so do the
 clients, real programs on confluent-kafka that find the broker again by themselves; some of them die
@@ -173,7 +173,7 @@ def _check_round(broker: BrokerProcess, journals: Journals) -> None:
 
 
 def _finish(broker: BrokerProcess, crew: Crew, journals: Journals) -> None:
-    """Lets everybody come to the end of what there is."""
+    """Stop the producers, and let all consumers reach the end of their partitions."""
     crew.stop("numbers")
     crew.stop("ledger")
     ends = ends_of(broker.bootstrap, NUMBERS, PARTITIONS)
@@ -210,7 +210,7 @@ def _judge_all(broker: BrokerProcess, history: History) -> list[str]:
 
 
 _OVER = "045"
-"""Complete, by a commit or an abort, or empty: its client began anew and was stopped then."""
+"""Complete, by a commit or an abort, or empty: its client was stopped right after its start."""
 
 
 def _check_transaction_log(data: Path, history: History) -> None:

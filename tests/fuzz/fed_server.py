@@ -104,7 +104,7 @@ class FedServer:
 
 
 class Good:
-    """A client that writes, and reads what it wrote."""
+    """A client that writes records and reads them back."""
 
     def __init__(self, sock: FedSocket) -> None:
         self._sock = sock

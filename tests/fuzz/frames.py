@@ -107,7 +107,7 @@ class Frames:
         return body
 
     def _other_version(self, body: bytearray) -> bytearray:
-        """The fields of one version read as those of another."""
+        """Replace the key and version, so that the broker decodes the body by another schema."""
         api: Api = self.random.choice(_APIS)
         version = self.random.randint(-1, api.max_version + 1)
         key = api.key if self.random.random() < 0.9 else self.random.getrandbits(15)

@@ -13,7 +13,7 @@ from wire_client import WireClient, batch_of, create_topic, fetch, produce
 
 
 class GoodClient:
-    """`call` is one produce and one fetch of what was produced."""
+    """`call` produces a batch and fetches it."""
 
     topic = "good"
 

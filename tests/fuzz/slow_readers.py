@@ -1,4 +1,4 @@
-"""A process whose many connections fetch much and read slowly, as they share what it can do.
+"""A process with many connections that fetch much and read slowly, limited by its CPU.
 
 Runs as `python -m fuzz.slow_readers HOST PORT COUNT`.
 """

@@ -27,7 +27,7 @@ ABUSES = {
 
 
 def _abuse(stack: ExitStack, address: tuple[str, int], data: bytes) -> None:
-    """Leaves the connection open, whatever the server has made of it."""
+    """Leave the connection open, even if the server has closed it."""
     sock = stack.enter_context(socket.create_connection(address, timeout=60.0))
     with suppress(ConnectionError):
         sock.sendall(data)
@@ -46,7 +46,7 @@ def _status(address: tuple[str, int]) -> int:
         return client.getresponse().status
 
 
-def test_a_thousand_connections_that_misuse_http_harm_nobody(tmp_path: Path) -> None:
+def test_a_thousand_connections_that_misuse_http_do_no_harm(tmp_path: Path) -> None:
     allow_files(COUNT * 2 + 200)
     with BrokerProcess(tmp_path / "data", arguments=("--http", "127.0.0.1:0")) as broker:
         address = _http_address(broker)
@@ -59,7 +59,7 @@ def test_a_thousand_connections_that_misuse_http_harm_nobody(tmp_path: Path) -> 
                 for number in range(COUNT):
                     _abuse(stack, address, kinds[number % len(kinds)])
                 begun = time.monotonic()
-                assert _status(address) == 200, "it is answered beside those that hold on"
+                assert _status(address) == 200, "the endpoint responds while they stay open"
                 answered_s = time.monotonic() - begun
             grown = resident_bytes(broker.pid) - before
             print(

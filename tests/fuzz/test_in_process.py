@@ -1,7 +1,7 @@
 """Damaged frames, as many as `--fuzz-frames`, into whole brokers in the test's processes.
 
-Nothing may escape a handler, stop the loop or stay in memory; what a good client has written and
-reads on its own connection stays as it is.
+Nothing may escape a handler, stop the loop or stay in memory; records that a good client
+has written and reads on its own connection stay intact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTS = 2
 """That can run side by side, each with a broker and a seed of its own."""
 _LONG = 100_000
 _TURNS = 5
-"""Of the loop, until a request that is not answered is taken for one that waits for long."""
+"""Turns of the loop after which an unanswered request counts as a long wait."""
 
 
 class Stalls:
@@ -78,7 +78,7 @@ async def _turn(stalls: Stalls, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
-def test_damaged_frames_harm_nobody(
+def test_damaged_frames_harm_no_other_connection(
     tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, part: int
 ) -> None:
     count: int = request.config.getoption("--fuzz-frames") // _PARTS

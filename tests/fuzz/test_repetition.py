@@ -1,5 +1,7 @@
-"""What a request names a thousand times is answered once or refused, or small requests would have
-responses without bound."""
+"""A name that a request repeats is answered once or refused.
+
+Otherwise small requests would have responses without bound.
+"""
 
 from __future__ import annotations
 

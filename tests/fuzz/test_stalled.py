@@ -69,7 +69,7 @@ _FLOOD = 300
 
 
 def _on_the_loop(sock: FedSocket, data: bytes) -> None:
-    """As a socket of the loop: what has come is read once a turn, for as long as there is any."""
+    """Feed like a socket of the loop, which is read once a turn while it has data."""
     sock.incoming += data
 
     def read() -> None:
@@ -88,7 +88,7 @@ class _LoopFedSocket(FedSocket):
 def test_a_flood_of_requests_takes_a_bounded_part_of_each_turn(
     tmp_path: Path, request_: bytes
 ) -> None:
-    """Nothing is timed: what is begun in one turn is counted, and a good client's turns are."""
+    """Requests begun in one turn and the turns of a good client are counted, not timed."""
 
     async def scenario() -> None:
         clock = _LateClock()
@@ -111,7 +111,7 @@ def test_a_flood_of_requests_takes_a_bounded_part_of_each_turn(
 
 
 class _LateClock(SystemClock):
-    """Each request takes all of a turn, whatever the machine does it in."""
+    """A clock by which each request takes all of a turn, on any machine."""
 
     def __init__(self) -> None:
         self.late_s = 0.0
@@ -144,7 +144,7 @@ class _Counted:
         asyncio.get_running_loop().call_soon(self._turn)
 
 
-def test_a_good_client_is_served_beside_those_that_stall(
+def test_a_good_client_is_served_beside_stalled_connections(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     count: int = request.config.getoption("--fuzz-stalled")

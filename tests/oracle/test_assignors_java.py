@@ -1,4 +1,4 @@
-"""Assignments against those of Apache Kafka's own assignors."""
+"""Assignments compared with Apache Kafka's own assignors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def answer(case: Case) -> str:
     )
 
 
-def test_assignments_are_those_of_java() -> None:
+def test_assignments_equal_the_assignments_of_java() -> None:
     choice = random.Random(20)
     cases = [make_case(choice) for _ in range(CASES)]
     command = kafka_jars.java_command("formats", ORACLE)

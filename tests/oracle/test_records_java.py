@@ -80,7 +80,7 @@ def file_text(path: Path) -> list[str]:
     return lines
 
 
-def test_java_reads_what_is_built_here(tmp_path: Path) -> None:
+def test_java_reads_batches_built_here(tmp_path: Path) -> None:
     files = []
     for codec in Codec:
         builder = BatchBuilder(codec)

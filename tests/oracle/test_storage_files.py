@@ -217,7 +217,7 @@ def plant(folder: Path, pattern: str, position: int, value: bytes) -> Path:
     return file
 
 
-def test_the_oracle_sees_what_is_planted(folder: Path, tmp_path: Path) -> None:
+def test_the_oracle_finds_planted_damage(folder: Path, tmp_path: Path) -> None:
     damaged = []
     for partition, (pattern, position, value, complaint) in enumerate(PLANTED):
         copy = tmp_path / f"topic-{partition}"

@@ -68,7 +68,7 @@ def oracle() -> Iterator[JavaOracle]:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.kind.__name__)
-def test_java_reads_what_we_write_and_we_read_what_it_writes(
+def test_java_and_lakelog_read_the_messages_of_each_other(
     oracle: JavaOracle, target: Target
 ) -> None:
     random = Random(target.kind.__name__)

@@ -44,7 +44,7 @@ MESSAGES = [
 
 @cache
 def schema(jar: str, name: str) -> Any:
-    """The schema of a message; a `jar` is named by what stands before its version."""
+    """The schema of a message; a `jar` is named by the part before its version."""
     folder = Path(kafka_jars.class_path("formats")).parent
     (path,) = [found for found in folder.glob(f"{jar}-*.jar") if re.match(rf"{jar}-\d", found.name)]
     with zipfile.ZipFile(path) as archive:

@@ -18,7 +18,7 @@ FOLDER = Path(simulation.__file__).parent
 
 
 class Place(NamedTuple):
-    """A function that tells of a law's violations."""
+    """A function that reports violations of a law."""
 
     file: str
     function: str

@@ -22,10 +22,10 @@ FLIP = "flipped record"
 
 @dataclass(frozen=True)
 class Bug:
-    """`law` is the one that it must be seen to break, within so many `seeds`.
+    """A bug that must break `law` in one of the first `seeds` worlds.
 
-    `told` is how the violation begins or goes on, where a law is looked after in several places.
-    `settings` are added to the broker's, `seconds` are of faults.
+    `report` is a part of the violation's text, for a law that is checked in several places.
+    `settings` are added to the broker's settings; faults last for `seconds`.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Bug:
     seeds: int = 10
     settings: dict[str, str] = field(default_factory=dict)
     seconds: float = 15.0
-    told: str = ""
+    report: str = ""
 
     def plan(self) -> Plan:
         plan = Plan(self.seconds, frozenset(self.workloads), frozenset(self.faults))

@@ -1,4 +1,4 @@
-"""All planted bugs; each module plants those of one part of the broker."""
+"""All planted bugs; each module plants the bugs of one part of the broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Acknowledgements before the fsync that they stand for, in worlds where every record is synced.
+"""Acknowledgements before the fsync of their records, in worlds where every record is synced.
 
-Each bug leaves the broker's own account consistent: only what clients were told betrays it. The
-worlds cut the power right after acknowledgements.
+Each bug leaves the broker's own state consistent: only the acknowledgements reveal it. The worlds
+cut the power right after acknowledgements.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _name_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "a flush stands for what was appended during it",
+    "a flush covers records appended during it",
     Law.DURABLE,
     "plain",
     "idempotent",

@@ -1,4 +1,4 @@
-"""Bugs in groups: who owns what, who may commit, what becomes of committed offsets."""
+"""Bugs in groups: ownership of partitions, the right to commit, committed offsets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _by_commit_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OffsetTable, "_apply", latest)
 
 
-@bug("the offset after the committed one is told", Law.OFFSET_SENT, "classic group")
+@bug("the offset after the committed one is returned", Law.OFFSET_SENT, "classic group")
 def _the_one_after(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = offset_fetch._partition
 
@@ -93,7 +93,7 @@ def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     "classic group",
     faults=("partition", "slow network", "client crash"),
     seeds=20,
-    told="in a transaction",
+    report="in a transaction",
 )
 def _old_generation_in_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_shard, "check_txn_commit", lambda *arguments: None)
@@ -102,7 +102,7 @@ def _old_generation_in_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
 # Members of classic groups
 
 
-@bug("every member is told the leader's share", Law.GENERATION_OWNER, "classic group")
+@bug("every member gets the leader's share", Law.GENERATION_OWNER, "classic group")
 def _the_leaders_share(monkeypatch: pytest.MonkeyPatch) -> None:
     give = Rebalancer.give_assignments
 
@@ -114,7 +114,7 @@ def _the_leaders_share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "a loaded group counts its generations anew",
+    "a loaded group restarts its generations",
     Law.GENERATION_FORWARD,
     "classic group",
     faults=("kill",),
@@ -130,9 +130,9 @@ def _generations_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "from_stored", anew)
 
 
-@bug("an instance id is enough to join as", Law.FENCED_INSTANCE, _STATIC, told="JoinGroup of")
-@bug("an instance id is enough to live on as", Law.FENCED_INSTANCE, _STATIC, told="Heartbeat of")
-@bug("an instance id is enough to commit as", Law.FENCED_INSTANCE, _STATIC, told="a commit of")
+@bug("an instance id is enough to join as", Law.FENCED_INSTANCE, _STATIC, report="JoinGroup of")
+@bug("an instance id is enough to live on as", Law.FENCED_INSTANCE, _STATIC, report="Heartbeat of")
+@bug("an instance id is enough to commit as", Law.FENCED_INSTANCE, _STATIC, report="a commit of")
 def _instance_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     validate = ClassicGroup.validate
 
@@ -166,7 +166,7 @@ def _silent_member_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     "an instance id is enough for a heartbeat",
     Law.FENCED_INSTANCE,
     _STATIC_848,
-    told="a heartbeat of",
+    report="a heartbeat of",
 )
 def _enough_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Any:
@@ -179,10 +179,10 @@ def _enough_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "who was a member may commit",
+    "a former member may commit",
     Law.FENCED_INSTANCE,
     _STATIC_848,
-    told="a commit of",
+    report="a commit of",
 )
 def _former_member_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_shard, "check_consumer_commit", lambda *arguments, **named: None)

@@ -141,7 +141,7 @@ def _damage_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "damage below the recovery point is taken for a torn tail",
+    "damage below the recovery point is treated as a torn tail",
     Law.PROMISED_END,
     "idempotent",
     faults=("kill", "stop", FLIP),
@@ -163,7 +163,7 @@ def _corrupt_for_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     "administration",
     faults=("power",),
     seeds=20,
-    told="cannot be started any more",
+    report="cannot be started any more",
 )
 def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = SqliteLog._connect
@@ -331,7 +331,7 @@ def _tombstone_goes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "a tombstone goes before what it deletes",
+    "a tombstone is removed before the records that it deletes",
     Law.DELETED,
     "compaction",
     faults=("stop",),

@@ -20,7 +20,7 @@ from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug
 
 
-@bug("a fetch session leaves out what is new", Law.SESSION_COMPLETE, "plain")
+@bug("a fetch session leaves out new records", Law.SESSION_COMPLETE, "plain")
 def _left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchPlan, "includes", lambda self, *arguments: not self.incremental)
 
@@ -42,12 +42,12 @@ def _handler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchSession, "advance", failing)
 
 
-@bug("what waits is not answered when its time is up", Law.PROMPT, "plain")
+@bug("a waiting request is not answered at its deadline", Law.PROMPT, "plain")
 def _never_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Purgatory, "_tick", lambda self: None)
 
 
-@bug("who waits is forgotten", Law.PROMPT, "plain", told="was not answered in time")
+@bug("a waiting request is forgotten", Law.PROMPT, "plain", report="was not answered in time")
 def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Purgatory, "_arm", lambda self: None)
     for check in ("check", "check_soon"):
@@ -55,17 +55,17 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "what a thread has read is not sent",
+    "records that a thread has read are not sent",
     Law.PROMPT,
     "plain",
     faults=("cold reads",),
-    told="was not answered in time",
+    report="was not answered in time",
 )
 def _read_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SendQueue, "_on_read", lambda self, held, size, work: held.release())
 
 
-@bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")
+@bug("an assignment is returned without its end", Law.CLIENTS_LIVE, "classic group")
 def _cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     sync_response = ClassicGroup.sync_response
 
@@ -99,7 +99,7 @@ def _fail_at_unclean_starts(monkeypatch: pytest.MonkeyPatch, error: Exception) -
     Law.STARTS,
     "plain",
     faults=("kill",),
-    told="does not start",
+    report="does not start",
 )
 def _start_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _fail_at_unclean_starts(monkeypatch, OSError(5, "planted"))
@@ -110,13 +110,13 @@ def _start_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     Law.STARTS,
     "plain",
     faults=("kill",),
-    told="failed to start",
+    report="failed to start",
 )
 def _start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     _fail_at_unclean_starts(monkeypatch, LookupError("planted"))
 
 
-@bug("a stop ends half-way", Law.STARTS, "plain", faults=("stop",), told="failed to stop")
+@bug("a stop ends half-way", Law.STARTS, "plain", faults=("stop",), report="failed to stop")
 def _stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(self: Maintenance) -> None:
         raise LookupError("planted")

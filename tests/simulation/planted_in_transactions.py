@@ -1,4 +1,4 @@
-"""Bugs in what is known of producers, and in how transactions begin and end."""
+"""Bugs in the state of producers, and in the begin and end of transactions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _forgotten_amid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStateTable, "remove_expired", remove)
 
 
-@bug("a repeated batch is told another offset", Law.SAME_BATCH, "idempotent")
+@bug("a repeated batch gets another offset", Law.SAME_BATCH, "idempotent")
 def _another_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     repeated = Log._repeated
 
@@ -120,7 +120,7 @@ def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "what may be forgotten is forgotten at a clean stop",
+    "epochs that may be lost are forgotten at a clean stop",
     Law.NEW_IDENTITY,
     "transactions",
     faults=("power", "stop"),
@@ -156,7 +156,7 @@ def _page_cache_believed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "kill -9 is taken for a power failure",
+    "kill -9 is treated as a power failure",
     Law.IDENTITY_KEPT,
     "transactions",
     faults=("kill", "client crash"),
@@ -165,7 +165,7 @@ def _kills_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageCacheMark, "find", lambda self: False)
 
 
-@bug("what nobody knows of any more is left to hang", Law.ENDS, "transactions", faults=("power",))
+@bug("an orphaned transaction is left hanging", Law.ENDS, "transactions", faults=("power",))
 def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "end_hanging", lambda *arguments: None)
 
@@ -247,7 +247,7 @@ def _other_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Job, "marker", mixed)
 
 
-@bug("what has its markers is not noted", Law.RESTS, "transactions", seconds=5.0)
+@bug("completed markers are not noted", Law.RESTS, "transactions", seconds=5.0)
 def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Endings, "marked", lambda *arguments: None)
 
@@ -269,7 +269,7 @@ def _beyond_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "read", further)
 
 
-@bug("aborted transactions are not told", Law.COMMITTED_ONLY, "transactions")
+@bug("aborted transactions are not returned", Law.COMMITTED_ONLY, "transactions")
 def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "aborted_transactions", lambda *arguments, **named: [])
 
@@ -303,7 +303,7 @@ def _aborted_return(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a gap in a sequence is taken", Law.NO_GAP, "idempotent")
 @bug(
-    "what follows a batch that failed is taken",
+    "batches after a failed batch are accepted",
     Law.IN_ORDER,
     "idempotent",
     faults=("disk full", "disk error", "kill"),

@@ -23,7 +23,7 @@ def test_many_worlds_show_it(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_worlds_promise_durability() -> None:
-    """But for the log of metadata, which is always synced."""
+    """All but one: the log of metadata is always synced."""
     durable = [bug.plan().is_durable for bug in PREMATURE]
     assert durable.count(False) == 1
     assert len(durable) > 1

@@ -1,4 +1,4 @@
-"""Worlds whose disk is full again and again: what was deleted with the reserve's help stays so."""
+"""Worlds whose disk is full again and again: deletions with the help of the reserve persist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The suite is only worth what it finds: each planted bug is caught within a few seeds that are
-sound without it, and no law is looked after where no planted bug breaks it."""
+"""The simulation finds each planted bug within a few seeds, which are sound without the bug.
+
+Each place that checks a law is reached by some planted bug.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from simulation.law_places import Place, all_places, note_places
 from simulation.planted_bugs import BUGS, Bug
 
 SOUND_SEEDS = 2
-"""At least so many without the bug."""
+"""Worlds to check without the bug, at least."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ class Catch:
     seed: int
     violation: str
     broken: frozenset[Law]
-    """By all worlds up to that."""
+    """Laws broken by all worlds up to that seed."""
     places: frozenset[Place]
-    """Where that was told."""
+    """The places that reported it."""
 
 
 @cache
@@ -41,9 +43,9 @@ def caught(number: int) -> Catch:
         for seed in range(1, bug.seeds + 1):
             outcome = run(World(seed, bug.plan()))
             broken |= outcome.broken
-            told = [text for text in outcome.violations if bug.told in text]
-            if bug.law in outcome.broken and told:
-                return Catch(seed, told[0], broken, frozenset(places))
+            reported = [text for text in outcome.violations if bug.report in text]
+            if bug.law in outcome.broken and reported:
+                return Catch(seed, reported[0], broken, frozenset(places))
     return Catch(0, "", broken, frozenset(places))
 
 
@@ -60,14 +62,14 @@ def named(bugs: list[Bug]) -> list[str]:
 @pytest.mark.parametrize("number", range(len(BUGS)), ids=named(BUGS))
 def test_is_caught(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     bug, catch = BUGS[number], caught(number)
-    told = sorted(law.name for law in catch.broken)
-    assert catch.seed, f"{bug.law} holds in {bug.seeds} worlds with this bug; broken: {told}"
+    broken = sorted(law.name for law in catch.broken)
+    assert catch.seed, f"{bug.law} holds in {bug.seeds} worlds with this bug; broken: {broken}"
     with capsys.disabled():
         print(f"\n{bug.name}: {bug.law.name} is broken by seed {catch.seed}: {catch.violation}")
 
 
 def test_each_law_is_broken_by_some_bug(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table is computed from what the worlds have found."""
+    """The printed table comes from the findings of the worlds."""
     breakers: dict[Law, list[str]] = defaultdict(list)
     for number, bug in enumerate(BUGS):
         catch = caught(number)
@@ -82,7 +84,7 @@ def test_each_law_is_broken_by_some_bug(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_each_place_of_a_law_is_reached_by_some_bug() -> None:
-    """A law that is looked after in several places could fail to be in one of them."""
+    """A law that is checked in several places could be unchecked in one of them."""
     reached = {place for number in range(len(BUGS)) for place in caught(number).places}
     assert all_places() - reached == set()
 

@@ -64,7 +64,7 @@ def test_a_topic_becomes_a_table_and_stays_one(
     assert found[0]["headers"] == [{"key": "n", "value": b"0"}, {"key": "empty", "value": None}]
 
 
-def test_a_topic_created_anew_needs_a_table_of_its_own(
+def test_a_recreated_topic_needs_a_table_of_its_own(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(6)
@@ -80,7 +80,7 @@ def test_a_topic_created_anew_needs_a_table_of_its_own(
     assert (result.table, result.rows) == (("lakelog", "anew"), 9)
 
 
-def test_following_ends_when_told_to(
+def test_following_ends_when_the_stop_event_is_set(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(6)

@@ -33,9 +33,12 @@ pytestmark = [pytest.mark.spark]
 HERE = Path(__file__).parent
 POINTS = ("before-writing", "file-written", "after-the-commit", "inside-abort")
 VICTIMS = ("driver", "worker", "jvm", "worker", "worker")
-"""Each once at every point, dealt so that deaths which need a new driver are far apart (a worker's
-does not, the job starts its query again), and so are the visits to a point: what a dying Java
-still does must not take the next round's fault."""
+"""Each victim dies once at every point.
+
+The order keeps deaths that need a new driver far apart; after the death of a worker, the job only
+restarts its query. It keeps visits to one point apart too, because a dying JVM must not take the
+fault of the next round.
+"""
 PLAN = [
     (point, VICTIMS[(n + shift) % len(VICTIMS)])
     for n in range(len(VICTIMS))
@@ -115,7 +118,7 @@ class Faults:
     def wait_for(self, point: str, times: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while self.taken(point) < times:
-            assert time.monotonic() < deadline, f"nobody came to {point}"
+            assert time.monotonic() < deadline, f"no process reached {point}"
             time.sleep(0.01)
 
 

@@ -94,7 +94,7 @@ def test_a_planned_batch_notices_a_cut_before_it_is_read(broker: BrokerProcess) 
     assert query.run() == texts(*range(5), *range(105, 112))
 
 
-def test_a_batch_goes_on_from_the_offsets_of_a_query(broker: BrokerProcess) -> None:
+def test_a_batch_continues_from_the_offsets_of_a_query(broker: BrokerProcess) -> None:
     """With epochs, as a query's progress has them, a cut is noticed here, too."""
     query = StreamQuery(broker.bootstrap, "t")
     query.run()
@@ -149,7 +149,7 @@ def test_records_that_are_deleted_during_a_read(
             strict.run()
     assert found == sorted(set(found)), "in order, none twice"
     assert found[:5] == list(range(5))
-    assert found[-5:] == list(range(35, 40)), "what is left is read"
+    assert found[-5:] == list(range(35, 40)), "the remaining records are read"
     assert len(found) < 40
     assert "records are lost" in caplog.text
 
@@ -208,7 +208,7 @@ def test_a_range_of_a_topic_that_was_deleted(
         strict.run()
 
 
-def test_a_stream_goes_on_without_a_topic_that_was_deleted(
+def test_a_stream_continues_without_a_deleted_topic(
     bootstrap: str, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone, kept = make_topic(6), make_topic(6)

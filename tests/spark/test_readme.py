@@ -123,7 +123,7 @@ def test_every_line_works_in_a_fresh_checkout(checkout: Path) -> None:
         assert files_below(installed / package) == files_below(ROOT / "src" / package)
 
 
-def test_lines_of_make_name_targets_that_there_are() -> None:
+def test_lines_with_make_name_existing_targets() -> None:
     wanted = {
         line.split()[1]
         for kind, text in blocks()

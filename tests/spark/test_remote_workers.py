@@ -55,7 +55,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield awaited(log, r"(spark://127\.0\.0\.1:\d+)")
 
 
-def test_remote_workers_need_what_they_can_reach(
+def test_remote_workers_need_a_reachable_warehouse(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, master: str
 ) -> None:
     topic = make_topic(6)

@@ -57,7 +57,7 @@ def trimmed(bootstrap: str, make_topic: MakeTopic) -> str:
     return topic
 
 
-def test_a_batch_says_what_is_lost_or_goes_on_without(
+def test_a_batch_reports_lost_records_or_skips_them(
     spark: SparkSession, spark_log: Path, bootstrap: str, trimmed: str
 ) -> None:
     left = sorted(f"v{i}" for i in range(30, 45))
@@ -74,7 +74,7 @@ def test_a_batch_says_what_is_lost_or_goes_on_without(
     eventually(lambda: told in spark_log.read_text(), what="a warning")
 
 
-def test_a_stream_says_what_is_lost_or_goes_on_from_the_earliest(
+def test_a_stream_reports_lost_records_or_continues_at_the_earliest(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(30)
@@ -95,7 +95,7 @@ def test_a_stream_says_what_is_lost_or_goes_on_from_the_earliest(
     assert stream.run() == ["v39"]
 
 
-def test_an_archive_stops_at_what_is_lost_or_skips_it(
+def test_an_archive_stops_at_lost_records_or_skips_them(
     spark: SparkSession, bootstrap: str, trimmed: str, tmp_path: Path
 ) -> None:
     topic, warehouse = trimmed, str(tmp_path)

@@ -127,7 +127,7 @@ def test_a_stream_reads_everything_once_across_restarts(
     assert nothing == {}
 
 
-def test_a_checkpoint_of_the_official_connector_goes_on(
+def test_a_checkpoint_of_the_official_connector_continues(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(6)
@@ -143,7 +143,7 @@ def test_a_checkpoint_of_the_official_connector_goes_on(
     assert stream.run() == ["v3"]
 
 
-def test_a_topic_created_anew_is_noticed(
+def test_a_recreated_topic_is_noticed(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(6)
@@ -182,4 +182,4 @@ def test_aborted_records_are_never_seen(
         producer.send(topic, b"more")
         producer.commit()
         assert stream.run() == ["more", "open"]
-        assert behind.run() == ["more"], "what was read is not read again"
+        assert behind.run() == ["more"], "records are not read twice"

@@ -1,10 +1,14 @@
-"""Phrases are counted in prose alone, also across the ends of lines."""
+"""Phrases that make text hard to read: where they are counted, and where none is allowed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from phrases import count_phrases
+import pytest
+
+from phrases import count_phrases, prose_files
+
+_PROJECT = Path(__file__).parents[2]
 
 _SOURCE = '''
 """Return what
@@ -25,3 +29,10 @@ def test_examples_in_documents_are_not_prose(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("It is told.\n```sh\ntell\n```\nIt goes\non.\n")
     assert count_phrases(path) == {"told": 1, "goes on": 1}
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_no_phrase_makes_text_hard_to_read(folder: str) -> None:
+    paths = (path for path in prose_files(_PROJECT) if _PROJECT / folder in path.parents)
+    found = {str(path.relative_to(_PROJECT)): count_phrases(path) for path in paths}
+    assert {name: dict(phrases) for name, phrases in found.items() if phrases} == {}

@@ -147,7 +147,7 @@ class AioAdmin:
         }
 
     def note(self, group: str, topic: str, partition: int) -> str:
-        """What was stored beside the offset."""
+        """Return the metadata stored with the offset."""
         found = LOOP.run(self._admin.list_consumer_group_offsets(group))
         metadata: str = found[TopicPartition(topic, partition)].metadata
         return metadata

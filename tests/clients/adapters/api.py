@@ -1,6 +1,6 @@
-"""The verbs that every client library is driven by, so that a scenario is written once.
+"""The operations of a client library, so that one scenario runs with every library.
 
-An adapter translates and nothing more: no retries, no checks, none of a library's defaults changed
+An adapter only translates: it adds no retries and no checks, and changes no default of a library
 unless a scenario asks for it.
 """
 

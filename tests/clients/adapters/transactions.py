@@ -53,7 +53,7 @@ class Reading(Protocol):
     group: str
 
     def poll(self) -> list[tuple[int, int, bytes]]:
-        """Partition, offset and value of what has come."""
+        """Return partition, offset and value of new records."""
         ...
 
     def close(self) -> None: ...
@@ -297,7 +297,7 @@ LIBRARIES: Sequence[Any] = (
 
 
 def _none_is_ending(bootstrap: str) -> bool:
-    """Whether the partitions of every decided transaction have been told."""
+    """Return whether every decided transaction has all its markers."""
     request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
     with WireClient(bootstrap) as wire:
         return not wire.call(request, 0).transaction_states

@@ -85,7 +85,7 @@ def test_a_cursor_outside_of_the_topics_is_an_error(
     assert [topic.error_code for topic in response.topics] == [E.INVALID_REQUEST]
 
 
-def test_a_cursor_beyond_a_topic_s_partitions_finds_none_of_them(world: MemoryBroker) -> None:
+def test_a_cursor_beyond_the_partitions_of_a_topic_finds_no_partition(world: MemoryBroker) -> None:
     world.create("orders", 2)
     response = ask(world, "orders", cursor=("orders", 99))
     assert (page(response), following(response)) == ([("orders", [])], None)

@@ -12,7 +12,7 @@ from memory_broker import MemoryBroker
 
 
 @pytest.mark.parametrize("names", [None, [], ["orders"], ["gone"]])
-def test_no_reassignment_goes_on(world: MemoryBroker, names: list[str] | None) -> None:
+def test_no_reassignment_is_ongoing(world: MemoryBroker, names: list[str] | None) -> None:
     world.create("orders")
     topics = None
     if names is not None:

@@ -28,7 +28,7 @@ def test_a_disturbance_excuses_requests_until_shortly_after_its_end(loop: Simula
             assert conditions.was_disturbed(since=10)
             with conditions.disturbing():
                 await asyncio.sleep(5)
-            assert conditions.was_disturbed(since=1000), "the outer disturbance goes on"
+            assert conditions.was_disturbed(since=1000), "the outer disturbance continues"
         assert conditions.was_disturbed(since=15)
         assert conditions.was_disturbed(since=16)
         assert not conditions.was_disturbed(since=17)

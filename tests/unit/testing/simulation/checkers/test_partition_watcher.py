@@ -36,7 +36,7 @@ class NoDamage:
 
 
 class Restarts:
-    """A partition with three batches, and what a start after a crash finds in its place."""
+    """A partition with three batches, and the log that a start after a crash finds in its place."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk(ManualClock())

@@ -90,7 +90,7 @@ def test_records_behind_a_cut_are_forgotten_and_their_offsets_used_again(
 @pytest.mark.parametrize(
     ("end", "damaged_at", "breaks"), [(2, None, False), (1, None, True), (1, 1, False)]
 )
-def test_a_durable_log_keeps_what_was_acknowledged(
+def test_a_durable_log_keeps_acknowledged_records(
     history: RecordHistory, end: int, damaged_at: int | None, breaks: bool
 ) -> None:
     send(history, b"a", b"b")

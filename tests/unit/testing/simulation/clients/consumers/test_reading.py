@@ -1,4 +1,4 @@
-"""Checks of fetched batches: damage, gaps, and records beyond the end of what may be read."""
+"""Checks of fetched batches: damage, gaps, and records beyond the readable end."""
 
 from __future__ import annotations
 
