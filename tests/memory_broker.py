@@ -104,6 +104,9 @@ class MemoryNet:
     def listen(self, host: str, port: int, *, backlog: int) -> Listener:
         return MemoryListener()
 
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> Socket:
+        raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
+
     def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None:
         pass
 

@@ -86,6 +86,9 @@ class FakeSocket:
     def listen(self, host: str, port: int, *, backlog: int) -> Any:
         return SimpleNamespace(address=(host, port), close=lambda: None)
 
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> Any:
+        raise ConnectionRefusedError(f"{host}:{port} is not in this test")
+
     def on_acceptable(self, listener: Any, callback: Any) -> None:
         pass
 

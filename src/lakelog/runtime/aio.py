@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from lakelog.runtime.api import File, Listener, Socket, Timer
@@ -32,6 +34,18 @@ class TcpSocket(socket.socket):
     sends_files = True
 
 
+def _prepared(sock: TcpSocket) -> TcpSocket:
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if _NOT_SENT_LOWAT is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, _NOT_SENT_LOWAT, _NOT_SENT_MAX)
+    return sock
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> list[Any]:
+    return [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
+
+
 class TcpListener:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -47,12 +61,7 @@ class TcpListener:
     def accept(self) -> Socket:
         accepted, _ = self._sock.accept()
         kind = accepted.family, accepted.type, accepted.proto
-        connection = TcpSocket(*kind, fileno=accepted.detach())
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if _NOT_SENT_LOWAT is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, _NOT_SENT_LOWAT, _NOT_SENT_MAX)
-        return connection
+        return _prepared(TcpSocket(*kind, fileno=accepted.detach()))
 
     def close(self) -> None:
         self._sock.close()
@@ -76,6 +85,56 @@ class AsyncioNet:
             sock.close()
             raise
         return TcpListener(sock)
+
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> TcpSocket:
+        """Try the addresses of the host in turn; each gets an equal share of the time."""
+        async with asyncio.timeout(timeout_s):
+            addresses = await self._resolve(host, port)
+            failure: OSError = OSError(f"{host} has no address")
+            for family, kind, protocol, _, address in addresses:
+                try:
+                    async with asyncio.timeout(timeout_s / len(addresses)):
+                        return await self._connect(TcpSocket(family, kind, protocol), address)
+                except OSError as error:
+                    failure = error
+            raise failure
+
+    async def _resolve(self, host: str, port: int) -> list[Any]:
+        """Return the addresses of a host as `getaddrinfo` does. A number needs no thread."""
+        with suppress(socket.gaierror):
+            return _addresses(host, port, socket.AI_NUMERICHOST)
+        found: asyncio.Future[list[Any]] = self._loop.create_future()
+
+        def settle(result: list[Any] | None, error: Exception | None) -> None:
+            if not found.done():
+                found.set_result(result or []) if error is None else found.set_exception(error)
+
+        def resolve() -> None:
+            result, failure = None, None
+            try:
+                result = _addresses(host, port)
+            except (OSError, UnicodeError) as error:
+                failure = error
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(settle, result, failure)
+
+        # A daemon: it may wait for DNS longer than the broker takes to stop.
+        threading.Thread(target=resolve, name="lakelog-resolve", daemon=True).start()
+        return await found
+
+    async def _connect(self, sock: TcpSocket, address: Any) -> TcpSocket:
+        try:
+            await self._loop.sock_connect(_prepared(sock), address)
+        except OSError as error:
+            sock.close()
+            if error.errno is None:
+                raise
+            # asyncio's text has no reason: "Connect call failed".
+            raise OSError(error.errno, os.strerror(error.errno)) from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None:
         self._on_readable(cast(TcpListener, listener).fileno(), callback)

@@ -226,6 +226,14 @@ class Net(Protocol):
 
     def listen(self, host: str, port: int, *, backlog: int) -> Listener: ...
 
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> Socket:
+        """Return a connected, non-blocking socket to a numeric address or a host name.
+
+        Raises `OSError`: `TimeoutError` after `timeout_s`, `ConnectionRefusedError` when nothing
+        listens there. A cancelled call leaves no connection.
+        """
+        ...
+
     def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None: ...
 
     def on_readable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...

@@ -31,6 +31,31 @@ def _accept(listener: TcpListener) -> socket.socket:
             return accepted
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_outgoing_connection_sends_small_requests_at_once(host: str) -> None:
+    async def scenario() -> None:
+        net = AsyncioNet(asyncio.get_running_loop())
+        listener = net.listen("127.0.0.1", 0, backlog=1)
+        port = listener.address[1]
+        with closing(listener), closing(await net.connect(host, port, timeout_s=60.0)) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert not sock.getblocking()
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_connection_says_why() -> None:
+    async def scenario() -> None:
+        net = AsyncioNet(asyncio.get_running_loop())
+        with closing(socket.socket()) as bound:
+            bound.bind(("127.0.0.1", 0))
+            with pytest.raises(ConnectionRefusedError) as caught:
+                await net.connect(*bound.getsockname(), timeout_s=60.0)
+        assert caught.value.strerror == "Connection refused"
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the kernel has no such bound")
 def test_the_kernel_keeps_little_for_a_peer_that_does_not_read(listener: TcpListener) -> None:
     with closing(socket.socket()) as peer:

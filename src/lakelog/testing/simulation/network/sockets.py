@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Carrier(Protocol):
     def partial_chance(self) -> float: ...
     def carry(self, source: SimulatedSocket, portion: Portion) -> None: ...
     def listen(self, process: Process, host: str, port: int) -> SimulatedListener: ...
+    async def connect(self, process: Process, address: Address) -> SimulatedSocket: ...
     def forget(self, listener: SimulatedListener) -> None: ...
 
 
@@ -213,6 +215,10 @@ class SimulatedNet:
 
     def listen(self, host: str, port: int, *, backlog: int) -> SimulatedListener:
         return self._net.listen(self._process, host, port)
+
+    async def connect(self, host: str, port: int, *, timeout_s: float) -> SimulatedSocket:
+        async with asyncio.timeout(timeout_s):
+            return await self._net.connect(self._process, (host, port))
 
     def on_acceptable(
         self, listener: SimulatedListener, callback: Callable[[], None] | None
