@@ -28,6 +28,7 @@ _DECISION_PATHS = (
     "coordinator",
     "metadata",
     "server/handlers",
+    "server/peers",
 )
 # The drivers inside decision packages, whose business is to wait for the world.
 _DRIVERS = ("metadata/store", "metadata/log.py")

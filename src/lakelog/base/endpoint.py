@@ -15,6 +15,11 @@ class Endpoint(NamedTuple):
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT, with an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 def parse_endpoint(text: str) -> Endpoint:
     """Return the endpoint. Raises `ValueError` for malformed text."""

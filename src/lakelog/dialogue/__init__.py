@@ -1,5 +1,6 @@
 """The requesting side of a connection, without I/O. Clients use it, and brokers that call brokers.
 
-`dialogue.py` negotiates versions, encodes requests and matches responses. It knows no socket, no
-clock and no time limit; its callers do, such as `client/connection.py`.
+`dialogue.py` negotiates versions, encodes requests and matches responses; `frames.py` finds
+responses in received bytes. Neither knows a socket, a clock or a time limit; their callers do:
+`client/connection.py` blocks, `server/peers/` runs on the event loop.
 """

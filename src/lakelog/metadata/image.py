@@ -73,6 +73,11 @@ class BrokerImage(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
 
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """Return the endpoint of this listener, else the first, else None."""
+        named = (each for each in self.endpoints if each.name == listener_name)
+        return next(named, self.endpoints[0] if self.endpoints else None)
+
 
 def metric_name(topic: str) -> str:
     """Return the topic's name in metrics, where '.' and '_' are the same character."""

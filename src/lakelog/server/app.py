@@ -44,6 +44,8 @@ from lakelog.server.event_log.change_log import log_changes
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
+from lakelog.server.peers.peer import PeerSeams
+from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
@@ -137,8 +139,15 @@ class Server:
         )
         self._settings = Settings(self.broker)
         self._dispatcher = self._make_dispatcher(connections)
+        self._peers = self._make_peers()
         self._monitoring = Monitoring(
-            self.broker, self._dispatcher, clock, tasks, environment.fsyncs, environment.processes
+            self.broker,
+            self._dispatcher,
+            clock,
+            tasks,
+            environment.fsyncs,
+            environment.processes,
+            self._peers,
         )
         self._maintenance = self._make_maintenance()
         self._replicas = self._make_replicas(purgatory)
@@ -187,6 +196,14 @@ class Server:
             broker.requests,
             broker.gate,
         )
+
+    def _make_peers(self) -> PeerWatch:
+        node_id, environment = self._options.node_id, self._environment
+        listener_name = self._wanted_listeners()[0][0]
+        seams = PeerSeams(
+            node_id, environment.net, environment.tasks, environment.clock, environment.random
+        )
+        return PeerWatch(node_id, listener_name, seams)
 
     def _make_fetch_sessions(self, share: Share) -> FetchSessions:
         return FetchSessions(
@@ -239,6 +256,7 @@ class Server:
         self._maintenance.start()
         self._cleaner = self._maintenance.make_cleaner(self._environment.processes)
         self._cleaner.start()
+        self._peers.start(self._metadata.image)
         self._monitoring.serving(self._cleaner)
 
     async def _open(self) -> None:
@@ -338,6 +356,8 @@ class Server:
     ) -> None:
         log_changes(old, new, records)
         self._settings.follow(old, new)
+        if new.brokers is not old.brokers:
+            self._peers.follow(new)
         gone = await self._replicas.follow(old, new, records)
         if gone:
             self._coordinators.on_topics_deleted(gone)
@@ -381,6 +401,7 @@ class Server:
         """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
         self._close_listeners()
+        self._peers.stop()
         for connection in list(self._dispatcher.connections):
             connection.close()
         self._shortages.stop()

@@ -12,7 +12,7 @@ from pathlib import Path
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
-from lakelog.metadata.image import BrokerImage, MetadataImage
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.api_versions import ApiVersion
 from lakelog.replica.fetch_session import FetchSessions
@@ -108,12 +108,7 @@ class Broker:
         """Return every broker that has an address; this one as `self_for` does."""
         nodes = [self.self_for(connection)]
         for broker in self.image.brokers.values():
-            if broker.broker_id != self.node_id and broker.endpoints:
-                nodes.append(_other(broker, connection.session.listener_name))
+            endpoint = broker.endpoint(connection.session.listener_name)
+            if broker.broker_id != self.node_id and endpoint is not None:
+                nodes.append(Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return nodes
-
-
-def _other(broker: BrokerImage, listener_name: str) -> Node:
-    named = (end for end in broker.endpoints if end.name == listener_name)
-    endpoint = next(named, broker.endpoints[0])
-    return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack)

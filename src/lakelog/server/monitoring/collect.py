@@ -20,6 +20,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
+from lakelog.server.peers.watch import PeerWatch, Reach
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
@@ -40,6 +41,7 @@ def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
     yield from _single("ready", int(ready))
     yield from _requests(broker)
     yield from _connections(sources.dispatcher)
+    yield from _peers(sources.peers)
     yield from _waits(broker)
     yield from _topics(broker)
     yield from _groups(sources)
@@ -95,6 +97,12 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     yield from _single("request_memory_waiting", len(memory.waiting))
     yield from _single("waiting_requests_bytes", dispatcher.waiting.total)
     yield from _single("unread_responses_bytes", connections.unread.total)
+
+
+def _peers(peers: PeerWatch) -> Iterator[str]:
+    counts = peers.counts()
+    samples = [((reach.value,), counts[reach]) for reach in Reach]
+    yield from exposed(OVERVIEW["peers"], samples)
 
 
 def _waits(broker: Broker) -> Iterator[str]:

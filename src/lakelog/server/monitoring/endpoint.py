@@ -13,6 +13,7 @@ from lakelog.server.monitoring.loop_watch import LoopWatch
 from lakelog.server.monitoring.readiness import Check, Stage, checks
 from lakelog.server.monitoring.sources import Sources
 from lakelog.server.options import ListenError, parse_address
+from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
@@ -33,11 +34,12 @@ class Monitoring:
         tasks: Tasks,
         fsyncs: Durations,
         processes: Processes,
+        peers: PeerWatch,
     ) -> None:
         self.stage = Stage.STARTING
         self._broker = broker
         self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
-        self._sources = Sources(broker, dispatcher, self._loop, fsyncs, processes)
+        self._sources = Sources(broker, dispatcher, self._loop, fsyncs, processes, peers)
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:

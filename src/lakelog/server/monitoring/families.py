@@ -30,6 +30,13 @@ _OVERVIEW = (
     ("fetch_bytes_total", _C, "Bytes of record batches in Fetch responses.", ("topic",)),
     ("records_total", _C, "Records appended; `op` has no other value yet.", ("topic", "op")),
     ("connections", _G, "Open connections, by the clients' software name.", ("client_software",)),
+    (
+        "peers",
+        _G,
+        "Other brokers in the metadata, by the result of the last call: connected, unreachable, or "
+        "refused (another process has the address).",
+        ("state",),
+    ),
     ("connections_refused_total", _C, "Connections beyond a limit, closed at once.", ()),
     (
         "connections_closed_total",

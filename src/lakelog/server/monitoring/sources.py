@@ -9,6 +9,7 @@ from lakelog.runtime.api import Processes
 from lakelog.server.broker import Broker
 from lakelog.server.monitoring.lag import LagClock
 from lakelog.server.monitoring.loop_watch import LoopWatch
+from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
@@ -22,5 +23,6 @@ class Sources:
     loop: LoopWatch
     fsyncs: Durations
     processes: Processes
+    peers: PeerWatch
     cleaner: Cleaner | None = None
     lag_clock: LagClock = field(default_factory=LagClock)

@@ -1,0 +1,205 @@
+"""One outgoing connection to a broker: the socket and the timers of an `Exchange`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from lakelog import __version__
+from lakelog.base.endpoint import Endpoint
+from lakelog.dialogue.dialogue import Dialogue, Identity
+from lakelog.dialogue.errors import DialogueError
+from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
+from lakelog.server.peers.back_off import BackOff
+from lakelog.server.peers.exchange import DEFAULT_LIMITS, Call, Exchange, PeerLimits, State
+from lakelog.wire.schema import Message
+
+_RECEIVE_BYTES = 64 * 1024
+
+
+class PeerSeams:
+    """What every peer of a broker is made of."""
+
+    __slots__ = ("client_id", "clock", "net", "random", "tasks")
+
+    def __init__(self, node_id: int, net: Net, tasks: Tasks, clock: Clock, random: Random) -> None:
+        """node_id: that of the calling broker."""
+        self.client_id = f"broker-{node_id}"
+        self.net = net
+        self.tasks = tasks
+        self.clock = clock
+        self.random = random
+
+
+class Peer:
+    """A broker that this one calls. It is connected by the first request, and again when lost."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        endpoint: Endpoint,
+        seams: PeerSeams,
+        limits: PeerLimits = DEFAULT_LIMITS,
+    ) -> None:
+        """identity: the broker that has to answer at `endpoint`."""
+        self.node_id = identity.node_id
+        self.endpoint = endpoint
+        self._net, self._tasks, self._clock = seams.net, seams.tasks, seams.clock
+        self._exchange = Exchange(
+            f"broker {identity.node_id} at {endpoint.address}",
+            lambda: Dialogue(seams.client_id, __version__, identity),
+            BackOff(seams.random),
+            limits,
+        )
+        self._attempt: Any = None
+        """The task that connects."""
+        self._sock: Socket | None = None
+        self._is_blocked = False
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the peer has answered the greeting of the current connection."""
+        return self._exchange.state is State.OPEN
+
+    async def request(
+        self, message: Message, *, timeout_s: float, newest: int | None = None
+    ) -> Message:
+        """Return the response to `message`, sent in a version of at most `newest`.
+
+        Raises `PeerError`, whose type says whether the peer may have carried out the request, and
+        `WireError` for values that the version cannot carry.
+        """
+        future = self._tasks.future()
+        deadline = self._clock.monotonic() + timeout_s
+        call = Call(message, deadline, partial(_settle, future), newest)
+        self._exchange.submit(call)
+        self._advance()
+        try:
+            response: Message = await future
+        finally:
+            if future.cancelled():
+                self._exchange.withdraw(call)
+        return response
+
+    def close(self) -> None:
+        """Fail all requests and close the connection. May be called repeatedly."""
+        self._exchange.close()
+        self._stop_timer()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        self._disconnect()
+
+    # Driving the exchange
+
+    def _advance(self) -> None:
+        """Do whatever the exchange asks for now."""
+        exchange, now = self._exchange, self._clock.monotonic()
+        if exchange.wants_connection(now):
+            exchange.on_connecting(now)
+            name = f"peer {self.node_id}"
+            self._attempt = self._tasks.spawn(self._connect(), name=name)
+        if self._sock is not None:
+            self._send(self._sock)
+        self._set_timer()
+
+    async def _connect(self) -> None:
+        host, port, limit = self.endpoint.host, self.endpoint.port, self._exchange.limits
+        try:
+            sock = await self._net.connect(host, port, timeout_s=limit.connect_timeout_s)
+        except (OSError, UnicodeError) as error:  # a host name that DNS cannot have
+            self._exchange.on_lost(self._clock.monotonic(), _reason(error))
+        else:
+            self._sock = sock
+            self._exchange.on_connected()
+            self._net.on_readable(sock, self._on_readable)
+        self._advance()
+
+    def _on_readable(self) -> None:
+        assert self._sock is not None
+        try:
+            count = self._sock.recv_into(self._buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(_reason(error))
+            return
+        if not count:
+            self._lose("the broker closed the connection")
+            return
+        try:
+            self._exchange.on_received(self._buffer[:count])
+        except DialogueError as error:
+            self._lose(error)
+        else:
+            self._advance()
+
+    def _send(self, sock: Socket) -> None:
+        is_blocked = False
+        try:
+            while (head := self._exchange.head()) is not None:
+                self._exchange.on_sent(sock.send(head))
+        except (BlockingIOError, InterruptedError):
+            is_blocked = True
+        except OSError as error:
+            self._lose(_reason(error))
+            return
+        if is_blocked != self._is_blocked:
+            self._is_blocked = is_blocked
+            self._net.on_writable(sock, self._advance if is_blocked else None)
+
+    def _lose(self, reason: str | DialogueError) -> None:
+        self._disconnect()
+        self._exchange.on_lost(self._clock.monotonic(), reason)
+        self._set_timer()
+
+    def _disconnect(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._net.on_readable(sock, None)
+            self._net.on_writable(sock, None)
+            self._is_blocked = False
+            sock.close()
+
+    # Time
+
+    def _set_timer(self) -> None:
+        """Keep a timer that is not too late: most requests end long before their limits."""
+        wake_at = self._exchange.wake_at()
+        if wake_at is None:
+            self._stop_timer()
+        elif self._timer is None or wake_at < self._timer_at:
+            self._stop_timer()
+            self._timer_at = wake_at
+            delay_s = max(wake_at - self._clock.monotonic(), 0.0)
+            self._timer = self._tasks.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        reason = self._exchange.expire(self._clock.monotonic())
+        if reason is not None:
+            self._lose(reason)
+        self._advance()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _settle(future: Any, result: Message | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """Return the description of an error; numbers of errors differ between systems."""
+    if isinstance(error, TimeoutError):
+        return "no connection in time"
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,127 @@
+"""Calls every other registered broker regularly, so that operators see which cannot be reached.
+
+A log line appears when the answer changes, not at each call, and in a bounded number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from lakelog.dialogue.dialogue import Identity
+from lakelog.metadata.image import MetadataImage
+from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.server.event_log.peer_log import PeerLog
+from lakelog.server.peers.advertised import check_advertised
+from lakelog.server.peers.errors import PeerError, PeerRefusedError
+from lakelog.server.peers.peer import Peer, PeerSeams
+from lakelog.server.peers.pool import Peers
+
+PERIOD_S = 3.0
+"""Between calls of a broker that answers."""
+RETRY_S = 0.5
+"""After a failed call; the pauses between attempts to connect come on top."""
+PATIENCE_S = 3.0
+
+
+class Reach(Enum):
+    """The result of the last call of a peer."""
+
+    CONNECTED = "connected"
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    """Another process has the address."""
+
+
+class PeerWatch:
+    """The peers of this broker, from `start` to `stop`, and whether each can be reached."""
+
+    def __init__(self, node_id: int, listener_name: str, seams: PeerSeams) -> None:
+        self.peers = Peers(node_id, listener_name, seams)
+        self._node_id = node_id
+        self._seams = seams
+        self._log = PeerLog(seams.clock)
+        self._reach: dict[Peer, Reach] = {}
+        self._calls: dict[Peer, Any] = {}
+        """The task that calls each peer."""
+        self._check: Any = None
+        self._is_started = False
+
+    def start(self, image: MetadataImage) -> None:
+        """Call the other brokers from now on, and this one once at its advertised addresses."""
+        self._is_started = True
+        self.follow(image)
+        own = image.brokers.get(self._node_id)
+        if own is not None and own.endpoints and image.cluster_id is not None:
+            identity = Identity(image.cluster_id, self._node_id)
+            work = check_advertised(identity, own.endpoints, self._seams)
+            self._check = self._seams.tasks.spawn(work, name="advertised addresses")
+
+    def follow(self, image: MetadataImage) -> None:
+        """Adopt the registered brokers of an image."""
+        if not self._is_started:
+            return
+        self.peers.follow(image)
+        current = set(self.peers)
+        for peer in [each for each in self._calls if each not in current]:
+            self._calls.pop(peer).cancel()
+            self._reach.pop(peer, None)
+        for peer in self.peers:
+            if peer not in self._calls:
+                task = self._seams.tasks.spawn(self._call(peer), name=f"call {peer.node_id}")
+                self._calls[peer] = task
+
+    def stop(self) -> None:
+        """Close all connections to other brokers."""
+        self._is_started = False
+        for task in self._calls.values():
+            task.cancel()
+        if self._check is not None:
+            self._check.cancel()
+        self._calls.clear()
+        self._reach.clear()
+        self.peers.close()
+
+    def counts(self) -> Mapping[Reach, int]:
+        """Return the number of peers by the result of the last call, 0 included."""
+        return dict.fromkeys(Reach, 0) | Counter(self._reach.values())
+
+    async def _call(self, peer: Peer) -> None:
+        """Runs until cancelled."""
+        while True:
+            error: PeerError | None = None
+            try:
+                await peer.request(DescribeClusterRequest(), timeout_s=PATIENCE_S)
+            except PeerError as failure:
+                error = failure
+            self._note(peer, error)
+            await self._pause(PERIOD_S if error is None else RETRY_S)
+
+    async def _pause(self, delay_s: float) -> None:
+        over = self._seams.tasks.future()
+        timer = self._seams.tasks.call_later(delay_s, over.set_result, None)
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    def _note(self, peer: Peer, error: PeerError | None) -> None:
+        reach = _reach(error)
+        if self._reach.get(peer) is reach:
+            return
+        self._reach[peer] = reach
+        node_id, endpoint = peer.node_id, peer.endpoint
+        if error is None:
+            self._log.connected(node_id, endpoint)
+        elif reach is Reach.REFUSED:
+            self._log.refused(node_id, endpoint, error.message)
+        else:
+            self._log.unreachable(node_id, endpoint, error.message)
+
+
+def _reach(error: PeerError | None) -> Reach:
+    if error is None:
+        return Reach.CONNECTED
+    return Reach.REFUSED if isinstance(error, PeerRefusedError) else Reach.UNREACHABLE

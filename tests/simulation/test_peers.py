@@ -1,0 +1,275 @@
+"""Two brokers, one of which calls the other over a network that delays, cuts and resets.
+
+Each has a metadata log of its own, in which the other is registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.metadata.controller.brokers import plan_register_broker
+from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.server.peers.errors import (
+    PeerDisconnectedError,
+    PeerError,
+    PeerTimedOutError,
+    PeerUnreachableError,
+)
+from lakelog.server.peers.watch import PATIENCE_S, PERIOD_S, PeerWatch, Reach
+from lakelog.storage.folder.properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    encode_meta_properties,
+)
+from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
+from lakelog.testing.simulation.checkers.logged_errors import LoggedErrors
+from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.network.sockets import Address, SimulatedSocket
+from lakelog.testing.simulation.plan import Plan
+from lakelog.testing.simulation.world import World
+from lakelog.testing.sqlite_vfs import seed_sqlite
+
+T = TypeVar("T")
+
+CLUSTER = "a-cluster-of-two-brokers"
+SOON_S = PERIOD_S + 2 * PATIENCE_S + 8.0
+"""In which a change of the network or of a broker is noticed, with an attempt to connect."""
+LONG_S = 300.0
+QUIET = Plan(1.0, frozenset(), frozenset())
+
+
+class Neighbours(World):
+    """Brokers that know each other, without clients."""
+
+    def __init__(self, seed: int, plan: Plan, clusters: tuple[str, str]) -> None:
+        super().__init__(seed, plan, brokers=2)
+        self._clusters = clusters
+        self.first, self.second = self.brokers.hosts
+
+    async def start(self) -> None:
+        hosts = self.brokers.hosts
+        for host, cluster in zip(hosts, self._clusters, strict=True):
+            meta = MetaProperties(cluster, host.node_id, bytes(16))
+            host.disk.make_dirs(DATA)
+            host.disk.write_atomic(DATA / META_PROPERTIES, encode_meta_properties(meta))
+            assert await host.start()
+        for host, other in (hosts, reversed(hosts)):
+            await introduce(self, host, other)
+
+    async def suffer(self) -> None:
+        """Let faults happen, and end them."""
+        await self.nemesis.run()
+        self.network.restore_speed()
+        self.network.heal()
+        for host in self.brokers.hosts:
+            await host.bring_back()
+
+    def inside(self, host: BrokerHost, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` as a part of the broker's process."""
+        assert host.process is not None
+        return self.simulator.loop.create_task(work, context=host.process.context())
+
+
+Scenario = Callable[[Neighbours], Coroutine[Any, Any, None]]
+
+
+async def introduce(world: Neighbours, host: BrokerHost, other: BrokerHost) -> None:
+    """Register `other` in the metadata of `host`."""
+    assert host.server is not None
+    endpoints = (Endpoint("PLAINTEXT", *other.address),)
+    incarnation_id = bytes([other.node_id]) * 16
+    metadata = host.server.broker.metadata
+    await world.inside(
+        host,
+        metadata.submit(
+            lambda image: plan_register_broker(
+                image, other.node_id, incarnation_id, endpoints=endpoints
+            )
+        ),
+    )
+
+
+def run(
+    scenario: Scenario,
+    seed: int = 1,
+    plan: Plan = QUIET,
+    clusters: tuple[str, str] = (CLUSTER, CLUSTER),
+) -> None:
+    """Run a scenario. What a broker logs with a traceback is a violation."""
+    world = Neighbours(seed, plan, clusters)
+    loop, hosts = world.simulator.loop, world.brokers.hosts
+
+    async def live() -> None:
+        await world.start()
+        await scenario(world)
+
+    def on_step() -> None:
+        for host in hosts:
+            host.on_step()
+
+    seed_sqlite(seed)
+    with LoggedErrors(world.findings):
+        loop.on_step = on_step
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(asyncio.wait_for(live(), LONG_S))
+        finally:
+            for host in hosts:
+                host.kill()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            asyncio.set_event_loop(None)
+            loop.close()
+    assert world.findings.violations == []
+
+
+def watch_of(host: BrokerHost) -> PeerWatch:
+    assert host.server is not None
+    return host.server._peers
+
+
+async def becomes(host: BrokerHost, reach: Reach) -> None:
+    """Wait until `host` has found its peer to be so."""
+    async with asyncio.timeout(SOON_S):
+        while watch_of(host).counts()[reach] != 1:  # noqa: ASYNC110 - a count has no event
+            await asyncio.sleep(0.05)
+
+
+async def describe(world: Neighbours, timeout_s: float = PATIENCE_S) -> DescribeClusterResponse:
+    """Return the response of the second broker to the first."""
+    (peer,) = watch_of(world.first).peers
+    request = peer.request(DescribeClusterRequest(), timeout_s=timeout_s)
+    response = await world.inside(world.first, request)
+    assert isinstance(response, DescribeClusterResponse)
+    return response
+
+
+async def failure_of(world: Neighbours, timeout_s: float = PATIENCE_S) -> PeerError:
+    with pytest.raises(PeerError) as caught:
+        await describe(world, timeout_s)
+    return caught.value
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_broker_calls_another_one(seed: int) -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        await becomes(world.second, Reach.CONNECTED)
+        world.network.delay_s, world.network.partial_chance = (0.0, 0.1), 0.8
+        calls = [describe(world) for _ in range(20)]
+        for response in await asyncio.gather(*calls):
+            assert response.cluster_id == CLUSTER
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_killed_broker_is_called_again_when_it_is_back(power: bool) -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        world.second.kill(power=power)
+        await becomes(world.first, Reach.UNREACHABLE)
+        error = await failure_of(world)
+        assert isinstance(error, PeerUnreachableError)
+        assert not error.is_outcome_unknown
+        assert await world.second.start()
+        await becomes(world.first, Reach.CONNECTED)
+
+    run(scenario)
+
+
+def test_a_request_under_way_when_the_broker_dies_has_an_unknown_outcome() -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        world.network.delay_s = (0.5, 0.6)
+        call = asyncio.ensure_future(describe(world))
+        await asyncio.sleep(0.1)
+        world.second.kill()
+        with pytest.raises(PeerDisconnectedError) as caught:
+            await call
+        assert caught.value.is_outcome_unknown
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("source", [1, 2])
+def test_a_cut_in_one_direction_is_noticed_and_its_end_too(source: int) -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        world.network.cut(f"broker-{source}", f"broker-{3 - source}")
+        error = await failure_of(world, 1.0)
+        assert isinstance(error, PeerTimedOutError)
+        assert error.is_outcome_unknown
+        error = await failure_of(world, 1.0)
+        assert isinstance(error, PeerUnreachableError), "there is no new connection"
+        await becomes(world.first, Reach.UNREACHABLE)
+        world.network.heal()
+        await becomes(world.first, Reach.CONNECTED)
+
+    run(scenario)
+
+
+def test_a_broker_that_is_down_is_called_about_once_a_second() -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        world.second.kill()
+        await becomes(world.first, Reach.UNREACHABLE)
+        attempts: list[float] = []
+        connect = world.network.connect
+
+        async def counted(process: Process, address: Address) -> SimulatedSocket:
+            attempts.append(world.simulator.loop.time())
+            return await connect(process, address)
+
+        world.network.connect = counted  # type: ignore[method-assign]
+        end = world.simulator.loop.time() + 60.0
+        while world.simulator.loop.time() < end:  # a caller without a pause of its own
+            assert isinstance(await failure_of(world), PeerUnreachableError)
+        assert 45 <= len(attempts) <= 90
+        pauses = [after - before for before, after in itertools.pairwise(attempts)]
+        assert len({round(pause, 3) for pause in pauses}) > 10, "with jitter"
+
+    run(scenario)
+
+
+def test_a_broker_of_another_cluster_gets_no_request() -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.REFUSED)
+        assert world.second.server is not None
+        requests = world.second.server.broker.requests
+        requests.fold()
+        asked = [api for api, _ in requests.seen()]
+        assert asked == ["ApiVersions"]
+
+    run(scenario, clusters=(CLUSTER, "another-cluster-of-one"))
+
+
+def test_stopping_ends_the_connections_to_other_brokers() -> None:
+    async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        assert world.second.process is not None
+        before = len(world.second.process.sockets)
+        await world.first.stop()
+        await asyncio.sleep(1.0)
+        assert len(world.second.process.sockets) == before - 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_brokers_find_each_other_again_after_faults_of_all_kinds(seed: int) -> None:
+    faults = frozenset({"kill", "power", "reset", "slow network", "clock"})
+
+    async def scenario(world: Neighbours) -> None:
+        await world.suffer()
+        for host in world.brokers.hosts:
+            await becomes(host, Reach.CONNECTED)
+        assert world.brokers.starts > 3
+
+    run(scenario, seed, Plan(30.0, frozenset(), faults))

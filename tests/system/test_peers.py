@@ -1,0 +1,154 @@
+"""Two broker processes, one of which has the other in its metadata, on the real network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess, eventually
+from lakelog.base.endpoint import Endpoint
+from lakelog.metadata.controller.brokers import plan_cluster_id, plan_register_broker
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.posix import SystemClock, SystemRandom
+from lakelog.storage.folder.properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    encode_meta_properties,
+)
+
+CLUSTER = "two-brokers"
+ANSWERED = 'lakelog_request_duration_seconds_count{api="DescribeCluster"}'
+
+
+def join(data: Path, node_id: int, cluster_id: str) -> None:
+    """Make the folder of a broker of this cluster."""
+    data.mkdir()
+    meta = MetaProperties(cluster_id, node_id, bytes(16))
+    (data / META_PROPERTIES).write_bytes(encode_meta_properties(meta))
+
+
+def introduce(data: Path, other: BrokerProcess, node_id: int) -> None:
+    """Register `other` in the metadata of the broker that will own `data`."""
+
+    async def register() -> None:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        store = EmbeddedStore(data / METADATA_FILE, SystemClock())
+        log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
+        await log.open(create=True)
+        await log.submit(lambda image: plan_cluster_id(image, CLUSTER, CLUSTER))
+        endpoints = (Endpoint("PLAINTEXT", *other.address),)
+        await log.submit(
+            lambda image: plan_register_broker(image, node_id, bytes(16), endpoints=endpoints)
+        )
+        await log.close()
+        tasks.close()
+
+    asyncio.run(register())
+
+
+def events(broker: BrokerProcess, prefix: str = "peer_") -> list[str]:
+    """Return the events about peers, or others of the prefix, in order."""
+    lines = [json.loads(line) for line in broker.log().splitlines()]
+    return [line["event"] for line in lines if line["event"].startswith(prefix)]
+
+
+def metrics(broker: BrokerProcess) -> dict[str, float]:
+    """Return the samples of /metrics by name and labels."""
+    lines = [json.loads(line) for line in broker.log().splitlines()]
+    (ready,) = (line for line in lines if line["event"] == "http_ready")
+    with urllib.request.urlopen(f"http://{ready['address']}/metrics", timeout=60) as page:
+        samples = (line.decode().split() for line in page if not line.startswith(b"#"))
+        return {name: float(number) for *_, name, number in samples}
+
+
+def peers(broker: BrokerProcess) -> dict[str, float]:
+    """Return the states of the peers that /metrics shows."""
+    return {
+        name.partition('"')[2].partition('"')[0]: number
+        for name, number in metrics(broker).items()
+        if name.startswith("lakelog_peers{") and number
+    }
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[BrokerProcess]:
+    join(tmp_path / "second", 2, CLUSTER)
+    with BrokerProcess(tmp_path / "second", arguments=("--node-id", "2")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def first(tmp_path: Path, second: BrokerProcess) -> Iterator[BrokerProcess]:
+    join(tmp_path / "first", 1, CLUSTER)
+    introduce(tmp_path / "first", second, 2)
+    with BrokerProcess(tmp_path / "first", arguments=("--http", "127.0.0.1:0")) as broker:
+        yield broker
+
+
+def test_a_broker_follows_the_deaths_and_returns_of_another(
+    first: BrokerProcess, second: BrokerProcess
+) -> None:
+    eventually(lambda: events(first) == ["peer_connected"])
+    assert peers(first) == {"connected": 1.0}
+    second.kill()
+    eventually(lambda: events(first)[1:] == ["peer_unreachable"])
+    assert peers(first) == {"unreachable": 1.0}
+    second.restart()
+    eventually(lambda: events(first)[2:] == ["peer_connected"])
+    os.kill(second.pid, signal.SIGSTOP)
+    eventually(lambda: events(first)[3:] == ["peer_unreachable"])
+    os.kill(second.pid, signal.SIGCONT)
+    eventually(lambda: events(first)[4:] == ["peer_connected"])
+    first.stop()
+
+
+def test_a_broker_of_another_cluster_is_refused(
+    tmp_path: Path, first: BrokerProcess, second: BrokerProcess
+) -> None:
+    eventually(lambda: events(first) == ["peer_connected"])
+    second.kill()
+    with BrokerProcess(tmp_path / "stranger", second.port, arguments=("--node-id", "2")):
+        eventually(lambda: events(first)[-1] == "peer_refused")
+        assert peers(first) == {"refused": 1.0}
+        first.stop()
+
+
+def test_an_advertised_address_at_which_the_broker_answers_leaves_no_line(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    port = broker.port = broker._reserved_port()
+    broker.arguments = (
+        *("--advertise", f"PLAINTEXT=localhost:{port}"),
+        *("--http", "127.0.0.1:0"),
+    )
+    with broker:
+        eventually(lambda: metrics(broker).get(ANSWERED))
+        broker.stop()
+        assert events(broker, "advertised_") == []
+
+
+def test_an_advertised_address_without_a_listener_is_reported(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        arguments = ("--advertise", f"PLAINTEXT={address}")
+        with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+            eventually(lambda: events(broker, "advertised_") == ["advertised_address_unreachable"])
+            assert f"{address}: Connection refused" in broker.log()
+
+
+def test_an_advertised_address_of_another_broker_is_a_warning(
+    tmp_path: Path, second: BrokerProcess
+) -> None:
+    arguments = ("--advertise", f"PLAINTEXT={second.bootstrap}")
+    with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+        eventually(lambda: events(broker, "advertised_") == ["advertised_address_wrong"])
