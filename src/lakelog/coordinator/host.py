@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator.hosted import Encoded, Hosted
 from lakelog.coordinator.log_replay import replay_log
+from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
@@ -41,13 +42,23 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=Shard[Any])
 
 
+class TopicSizes(Protocol):
+    """The current topics of the broker's metadata."""
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of partitions, 0 if the topic does not exist."""
+        ...
+
+
 class ShardHost(Generic[S]):
     """The shards of one internal topic.
 
     Args:
         topic: name of the topic, for log messages.
         new_shard: returns an empty shard for a partition.
-        partition_for: returns the partition of a key: a group id or a transactional id.
+        topics: the current topics; the topic's partition count decides where a key belongs, because
+            the configuration may have changed since the topic was created.
+        partitions: number of partitions until the topic exists.
         empty_key_code: error code for a request with an empty key.
         batch_bytes_max: decisions share a batch up to this size; a larger decision has a batch of
             its own.
@@ -61,7 +72,8 @@ class ShardHost(Generic[S]):
         clock: Clock,
         tasks: Tasks,
         new_shard: Callable[[int], S],
-        partition_for: Callable[[str], int],
+        topics: TopicSizes,
+        partitions: int,
         *,
         empty_key_code: ErrorCode,
         batch_bytes_max: int,
@@ -72,7 +84,8 @@ class ShardHost(Generic[S]):
         self._clock = clock
         self._tasks = tasks
         self._new_shard = new_shard
-        self._partition_for = partition_for
+        self._topics = topics
+        self._partitions_default = partitions
         self._empty_key_code = empty_key_code
         self._batch_bytes_max = batch_bytes_max
         self._codec = codec
@@ -94,6 +107,11 @@ class ShardHost(Generic[S]):
         """Return the shards that have been replayed to their end."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.active]
 
+    def partition_for(self, key: str) -> int:
+        """Return the partition that stores `key`: a group id or a transactional id."""
+        count = self._topics.partition_count(self._topic) or self._partitions_default
+        return partition_for(key, count)
+
     def shard(self, partition: int) -> S:
         """Return the shard of a partition.
 
@@ -109,7 +127,7 @@ class ShardHost(Generic[S]):
         """
         if not key and not allows_empty:
             raise KafkaError(self._empty_key_code)
-        return self._active(self._partition_for(key)).shard
+        return self._active(self.partition_for(key)).shard
 
     def _active(self, partition: int) -> Hosted[S]:
         hosted = self._hosted.get(partition)
@@ -137,15 +155,15 @@ class ShardHost(Generic[S]):
             refuse(self._empty_key_code)
             return
         try:
-            self.decide(self._partition_for(key), decision)
+            self.decide(self.partition_for(key), decision)
         except KafkaError as error:
             refuse(coordinator_code(error.code))
 
     def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
         """Have the shard decide now, and write the decision. Raises as `shard` does."""
-        hosted = self._active(partition)
-        self._accept(hosted, decision(hosted.shard, self.now()))
-        self._arm(hosted)
+        hosted, now = self._active(partition), self.now()
+        self._accept(hosted, decision(hosted.shard, now))
+        self._arm(hosted, now)
 
     def now(self) -> Now:
         return Now(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
@@ -173,9 +191,10 @@ class ShardHost(Generic[S]):
         if hosted.dropped:
             return
         hosted.active = True
-        for result in hosted.shard.loaded(self.now()):
+        now = self.now()
+        for result in hosted.shard.loaded(now):
             self._accept(hosted, result)
-        self._arm(hosted)
+        self._arm(hosted, now)
 
     def unload(self, partition: int) -> None:
         """Stop at once, and answer all waiting requests `NOT_COORDINATOR`."""
@@ -251,7 +270,7 @@ class ShardHost(Generic[S]):
                         ),
                     )
                     self._not_committed(hosted, results, ErrorCode.UNKNOWN_SERVER_ERROR)
-                self._arm(hosted)
+                self._arm(hosted, self.now())
         finally:
             hosted.writing = False
             del self._writers[hosted.partition]
@@ -298,12 +317,13 @@ class ShardHost(Generic[S]):
             return
         assert offset > hosted.offset_last, "decisions are replayed in the order of the log"
         hosted.offset_last = offset
+        now = self.now()
         results.reverse()
         while results:
-            _replay_result(hosted.shard, results[-1])
+            _replay(hosted.shard, results[-1])
             result = results.pop()
             if result.committed is not None:
-                self._accept(hosted, result.committed(self.now()))
+                self._accept(hosted, result.committed(now))
 
     def _not_committed(
         self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode
@@ -322,8 +342,11 @@ class ShardHost(Generic[S]):
 
     # Timers
 
-    def _arm(self, hosted: Hosted[S]) -> None:
-        """Set the timer so that the shard is called no later than its next deadline."""
+    def _arm(self, hosted: Hosted[S], now: Now) -> None:
+        """Set the timer so that the shard is called no later than its next deadline.
+
+        `now` is a reading that the caller has just made.
+        """
         deadline = hosted.shard.deadlines.next()
         if deadline is None or hosted.dropped:
             return
@@ -331,7 +354,7 @@ class ShardHost(Generic[S]):
             if hosted.timer_ms <= deadline:
                 return
             hosted.timer.cancel()
-        delay_ms = max(deadline - self.now().tick_ms, 0)
+        delay_ms = max(deadline - now.tick_ms, 0)
         hosted.timer_ms = deadline
         hosted.timer = self._tasks.call_later(delay_ms / 1000, self._on_timer, hosted)
 
@@ -339,14 +362,16 @@ class ShardHost(Generic[S]):
         hosted.timer = None
         if hosted.dropped:
             return
+        now, deadlines = self.now(), hosted.shard.deadlines
         try:
-            for result in hosted.shard.advance(self.now()):
-                self._accept(hosted, result)
+            while not hosted.dropped and (key := deadlines.pop_due(now.tick_ms)) is not None:
+                for result in hosted.shard.on_due(now, key):
+                    self._accept(hosted, result)
         finally:
-            self._arm(hosted)
+            self._arm(hosted, now)
 
 
-def _replay_result(shard: Shard[Any], result: Result[Any]) -> None:
+def _replay(shard: Shard[Any], result: Result[Any]) -> None:
     if result.marker is not None:
         shard.replay_end(result.marker.producer_id, commit=result.marker.commit)
     for record in result.records:

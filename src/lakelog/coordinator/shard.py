@@ -66,7 +66,7 @@ class Shard(Protocol[R]):
 
     @property
     def deadlines(self) -> Deadlines[Any]:
-        """Times at which the host has to call `advance`."""
+        """Times at which the host has to call `on_due`, with their keys."""
         ...
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
@@ -100,8 +100,8 @@ class Shard(Protocol[R]):
         """Answer all waiting requests with `code`; the shard is not used afterwards."""
         ...
 
-    def advance(self, now: Now) -> list[Result[R]]:
-        """Return the decisions that are due."""
+    def on_due(self, now: Now, key: Any) -> Sequence[Result[R]]:
+        """Return the decisions for a deadline that has passed, and has been removed."""
         ...
 
 

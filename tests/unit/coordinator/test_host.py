@@ -234,7 +234,7 @@ async def test_a_record_that_cannot_be_encoded_fails_alone(setup: Setup) -> None
     assert await committed(setup) == {("orders", 0): 5, ("orders", 1): 8, ("orders", 2): 7}
 
 
-@pytest.mark.parametrize("step", ["_batch", "_replay_result"])
+@pytest.mark.parametrize("step", ["_batch", "_replay"])
 def test_the_shard_is_reloaded_after_a_memory_error(
     step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

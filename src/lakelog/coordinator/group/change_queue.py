@@ -31,6 +31,7 @@ class _Waiting(NamedTuple):
     decide: Decide
     refuse: Refuse
     exclusive: bool
+    timer: TimerKey | None
 
 
 class ChangeQueue:
@@ -43,15 +44,24 @@ class ChangeQueue:
         self._waiting: dict[str, deque[_Waiting]] = {}
 
     def enter(
-        self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, exclusive: bool
+        self,
+        now: Now,
+        group_id: str,
+        decide: Decide,
+        refuse: Refuse,
+        *,
+        exclusive: bool,
+        timer: TimerKey | None = None,
     ) -> Decision:
         """Decide now, or after the changes and requests before.
 
         Args:
             refuse: called with the code of a `KafkaError`, or when the shard is unloaded.
             exclusive: whether the decision may change a consumer group.
+            timer: the timer that is due, if the decision is about one. A timer that is set again
+                while its decision waits is no longer due, and the decision is dropped.
         """
-        waiting = _Waiting(decide, refuse, exclusive)
+        waiting = _Waiting(decide, refuse, exclusive, timer)
         if group_id in self._waiting or self._is_blocked(group_id, exclusive=exclusive):
             self._waiting.setdefault(group_id, deque()).append(waiting)
             return Result()
@@ -62,7 +72,9 @@ class ChangeQueue:
         queue = self._waiting.pop(group_id, None)
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
-            decisions.append(self._decide(now, group_id, queue.popleft()))
+            first = queue.popleft()
+            if first.timer is None or first.timer not in self._deadlines:
+                decisions.append(self._decide(now, group_id, first))
         if queue:
             self._waiting[group_id] = queue
         return decisions
@@ -109,7 +121,9 @@ class ChangeQueue:
             waiting.refuse(error.code)
             return Result()
         # The group was not blocked, so it is now only if the decision is a change.
-        return decision if group_id in self._changing else self.write(group_id, decision)
+        if not decision.records or group_id in self._changing:
+            return decision
+        return self.write(group_id, decision)
 
     def _is_blocked(self, group_id: str, *, exclusive: bool) -> bool:
         return group_id in self._changing or (exclusive and group_id in self._writing)

@@ -35,7 +35,6 @@ from lakelog.coordinator.group.refusal import (
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, TransactionMarker
 from lakelog.protocol.consumer_group_heartbeat import (
@@ -103,24 +102,20 @@ class GroupCoordinator:
             clock,
             tasks,
             lambda _: GroupShard(config, topics, random, overrides, self._limits, self.counts),
-            self.partition_for,
+            topics,
+            config.partitions,
             empty_key_code=ErrorCode.INVALID_GROUP_ID,
             batch_bytes_max=config.batch_bytes_max,
         )
         self._join_refused = join_refused
-        self._evictor = Evictor(self._host, self.partition_for)
+        self._evictor = Evictor(self._host)
         self.admin = GroupAdmin(self._host, self._submit, tasks, config.consumer)
 
     # Ownership
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition whose leader coordinates the group.
-
-        The topic's partition count decides: if the configuration has changed since the topic was
-        created, the groups must still be found.
-        """
-        count = self._topics.partition_count(GROUP_TOPIC) or self._config.partitions
-        return partition_for(group_id, count)
+        """Return the partition whose leader coordinates the group."""
+        return self._host.partition_for(group_id)
 
     @property
     def partitions(self) -> list[int]:

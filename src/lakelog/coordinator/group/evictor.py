@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from lakelog.coordinator.group.offsets.newcomers import in_order_of_eviction
@@ -16,11 +15,10 @@ _PAUSE_MS = 1000
 
 
 class Evictor:
-    """`partition_for` returns the partition of a group id."""
+    """Searches the groups of all loaded partitions."""
 
-    def __init__(self, host: ShardHost[GroupShard], partition_for: Callable[[str], int]) -> None:
+    def __init__(self, host: ShardHost[GroupShard]) -> None:
         self._host = host
-        self._partition_for = partition_for
         self._next_search_ms = 0
 
     def evict(self, keep: str, groups: int, size: int) -> None:
@@ -40,7 +38,7 @@ class Evictor:
         for _, group_id in in_order_of_eviction(found, now.wall_ms):
             if chosen >= groups and size <= 0:
                 break
-            partition = self._partition_for(group_id)
+            partition = self._host.partition_for(group_id)
             state = self._host.shard(partition).state
             if group_id != keep and state.is_deserted(group_id):
                 chosen += 1

@@ -139,31 +139,24 @@ class GroupShard:
         self._changes.unloaded(code)
         self.state.close()
 
-    def advance(self, now: Now) -> list[Decision]:
-        results: list[Decision] = []
-        while (key := self.state.deadlines.pop_due(now.tick_ms)) is not None:
-            if key.kind is TimerKind.EXPIRY:
-                results += self._cleanup.expire(now)
-            elif key.kind is TimerKind.QUEUE:
-                results += self._changes.resume(now, key.group_id)
-            else:
-                results.append(self._on_timer_in_turn(now, key))
-        return results
+    def on_due(self, now: Now, key: TimerKey) -> list[Decision]:
+        if key.kind is TimerKind.EXPIRY:
+            return self._cleanup.expire(now)
+        if key.kind is TimerKind.QUEUE:
+            return self._changes.resume(now, key.group_id)
+        decide = partial(self._on_timer, key=key)
+        exclusive = key.group_id in self._consumer_groups
+        decision = self._changes.enter(
+            now, key.group_id, decide, lambda _: None, exclusive=exclusive, timer=key
+        )
+        return [decision]
 
-    def _on_timer_in_turn(self, now: Now, key: TimerKey) -> Decision:
-        def due(now: Now) -> Decision:
-            if key in self.state.deadlines:
-                return Result()  # set again while this waited
-            if (consumer := self._consumer_groups.get(key.group_id)) is not None:
-                return self.state.consumers.on_timer(now, consumer, key)
-            if (group := self.state.classic.get(key.group_id)) is not None:
-                return self._on_timer(now, group, key)
+    def _on_timer(self, now: Now, key: TimerKey) -> Decision:
+        if (consumer := self._consumer_groups.get(key.group_id)) is not None:
+            return self.state.consumers.on_timer(now, consumer, key)
+        group = self.state.classic.get(key.group_id)
+        if group is None:
             return Result()
-
-        exclusive = self._consumer_groups.get(key.group_id) is not None
-        return self._changes.enter(now, key.group_id, due, lambda _: None, exclusive=exclusive)
-
-    def _on_timer(self, now: Now, group: ClassicGroup, key: TimerKey) -> Decision:
         if key.kind is TimerKind.JOIN:
             return self._rebalancer.on_join_time_up(now, group)
         if key.kind is TimerKind.SYNC:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
-from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.partitioning import partition_for
+from lakelog.coordinator.host import ShardHost, TopicSizes
 from lakelog.coordinator.replies import settle
 from lakelog.coordinator.shard import PartitionLog, Reply
 from lakelog.coordinator.shared_count import SharedCount
@@ -48,14 +46,6 @@ _BUMPING_END_SINCE = 5
 PartitionCodes = dict[TopicPartition, ErrorCode]
 
 
-class Topics(Protocol):
-    """The current topics of the broker's metadata."""
-
-    def partition_count(self, name: str) -> int:
-        """Return the number of partitions, 0 if the topic does not exist."""
-        ...
-
-
 class TransactionCoordinator:
     """The coordinator of the transactional ids in the loaded partitions.
 
@@ -77,7 +67,7 @@ class TransactionCoordinator:
         clock: Clock,
         tasks: Tasks,
         log: PartitionLog,
-        topics: Topics,
+        topics: TopicSizes,
         markers: MarkerWriter,
         *,
         new_producer_id: Callable[[], Awaitable[int]],
@@ -108,7 +98,8 @@ class TransactionCoordinator:
                 memory,
                 forgotten_epochs_end=forgotten_epochs_end(),
             ),
-            self.partition_for,
+            topics,
+            config.partitions,
             empty_key_code=ErrorCode.INVALID_REQUEST,
             batch_bytes_max=config.batch_bytes_max,
         )
@@ -118,12 +109,8 @@ class TransactionCoordinator:
     # Ownership
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition whose leader coordinates the id.
-
-        The topic's partition count decides, not the configuration.
-        """
-        count = self._topics.partition_count(TRANSACTION_TOPIC) or self._config.partitions
-        return partition_for(transactional_id, count)
+        """Return the partition whose leader coordinates the id."""
+        return self._host.partition_for(transactional_id)
 
     @property
     def partitions(self) -> list[int]:

@@ -95,15 +95,11 @@ class TransactionShard:
         self._ids.count.close()
         self._ids.account.close()
 
-    def advance(self, now: Now) -> list[Decision]:
-        results: list[Decision] = []
-        while (key := self._ids.deadlines.pop_due(now.tick_ms)) is not None:
-            if key.kind is TimerKind.EXPIRY:
-                self._schedule_expiry(now)
-                results += self._expire(now)
-            else:
-                results.append(self._time_out(now, key.transactional_id))
-        return results
+    def on_due(self, now: Now, key: TimerKey) -> list[Decision]:
+        if key.kind is TimerKind.EXPIRY:
+            self._schedule_expiry(now)
+            return self._expire(now)
+        return [self._time_out(now, key.transactional_id)]
 
     # Time
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction import coordinator, producers
+from lakelog.coordinator import host
+from lakelog.coordinator.transaction import producers
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import EPOCH_LAST, TransactionVersion
 from transaction_setup import BUMPING, CLASSIC, Producer, Setup, in_virtual_time, run
@@ -281,7 +282,7 @@ def test_an_end_is_decided_once_and_its_partition_is_computed_once(
     async def scenario(setup: Setup) -> None:
         producer = await setup.ready()
         await setup.add(producer, version=BUMPING)
-        note(coordinator, "partition_for")
+        note(host, "partition_for")
         note(producers, "ended")
         assert (await setup.end(producer, commit=True, version=BUMPING)).code == NONE
         while setup.coordinator._markers._running:  # noqa: ASYNC110
