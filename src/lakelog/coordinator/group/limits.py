@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakelog.base.memory_budget import Share
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.memory_budget import Account, Share
 from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
@@ -88,3 +89,59 @@ class GroupLimits:
 
     def _make_room(self, group_id: str) -> None:
         self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
+
+
+class ShardLimits:
+    """The limits of one broker, applied to the groups of one shard.
+
+    Args:
+        account: the shard's memory.
+        has_offsets: returns whether a group has offsets, also of open transactions. Such a group
+            is exempt from the limits of new groups.
+    """
+
+    def __init__(
+        self, limits: GroupLimits, account: Account[str], has_offsets: Callable[[str], bool]
+    ) -> None:
+        self._limits = limits
+        self._account = account
+        self._has_offsets = has_offsets
+
+    def has_room_for_group(self, group_id: str) -> bool:
+        """Return whether the group may have its first member.
+
+        At the limit, the coordinator begins to evict newcomers, and checks soon for expired offsets
+        and empty groups, in all partitions.
+        """
+        limits = self._limits
+        return (
+            not limits.is_full_of_groups
+            or self._has_offsets(group_id)
+            or limits.make_room_for_group(group_id)
+        )
+
+    def has_memory(self, group_id: str, more: int) -> bool:
+        """Return whether a group may take `more` bytes; begin to evict newcomers if not."""
+        if self._account.may_grow(group_id, more):
+            return True
+        within_share = self._account.of(group_id) + more <= self._limits.memory.owner_max
+        return within_share and self._limits.has_memory(group_id, more)
+
+    def check_offsets(self, group_id: str, more: int, *, exists: bool) -> None:
+        """Check that a group may have offsets that take `more` bytes.
+
+        Args:
+            exists: whether the group has or had members.
+
+        Raises `KafkaError(POLICY_VIOLATION)` for a new group if there are too many groups, and
+        `KafkaError(INVALID_COMMIT_OFFSET_SIZE)` if there is too little memory.
+        """
+        if (
+            self._limits.is_full_of_offsets
+            and not exists
+            and not self._has_offsets(group_id)
+            and not self._limits.make_room_for_offsets(group_id)
+        ):
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
+        if not self.has_memory(group_id, more):
+            raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, NO_MEMORY)

@@ -44,7 +44,7 @@ class Queries:
         if self._state.consumer(group_id) is not None:
             return group_not_found(group_id, version, is_consumer=True)
         group = self._state.classic.get(group_id)
-        if group is not None and self._state.is_unused(group):
+        if group is not None and self._state.classic.is_unused(group):
             group = None
         described = describe_group(group_id, group, group_id in self._state.offsets)
         return described if described is not None else group_not_found(group_id, version)
@@ -72,7 +72,7 @@ class Queries:
         """Yield the groups that match the filter."""
         groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)
         for group_id, group in self._state.classic.items():
-            if not self._state.is_unused(group):
+            if not self._state.classic.is_unused(group):
                 groups[group_id] = group
         groups |= self._state.consumers.by_id
         for group_id, any_group in groups.items():

@@ -30,7 +30,7 @@ from lakelog.coordinator.group.consumer.offset_access import (
     commit_partitions,
 )
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, GroupLimits
+from lakelog.coordinator.group.limits import GroupLimits
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
 from lakelog.coordinator.group.offsets.table import tombstones
@@ -84,14 +84,14 @@ class GroupShard:
         self._changes = state.changes
         self._joins = Joins(
             config,
+            state.classic,
             state.rebalancer,
             state.pending,
+            state.room,
             random,
             self.join,
-            state.forget_if_unused,
-            state.has_memory,
         )
-        self._syncs = Syncs(state.rebalancer, state.has_memory)
+        self._syncs = Syncs(state.rebalancer, state.room)
         self._leaves = Leaves(state.rebalancer, state.pending)
         self._heartbeats = ConsumerHeartbeats(state.consumers, random)
         self._classic_members = ClassicMembers(state.consumers, topics, random)
@@ -119,7 +119,7 @@ class GroupShard:
         """Begin to serve, and start new sessions: while loading, members could send no
         heartbeat."""
         results: list[Decision] = []
-        for group_id, value in self.state.stored.items():
+        for group_id, value in self.state.classic.stored.items():
             group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)
             for member in group.members.values():
                 self._rebalancer.renew_session(now, group, member)
@@ -167,7 +167,7 @@ class GroupShard:
             return Result()
         self.state.pending.remove(group, key.member_id)
         decision = self._rebalancer.pending_left(now, group)
-        self.state.forget_if_unused(group)
+        self.state.classic.forget_if_unused(group)
         return decision
 
     def submit(
@@ -197,18 +197,7 @@ class GroupShard:
             return self._join_instead(consumer, join)
         if consumer is not None:
             return self._classic_members.join(now, consumer, join)
-        group = self.state.classic.get(join.group_id)
-        if group is None and join.member_id:
-            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
-        is_new = group is None or self.state.pending.is_unjoined(group)
-        if is_new and not self.state.has_room_for_group(join.group_id):
-            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
-        if group is None:
-            group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
-        decision = self._joins.join(now, group, join)
-        if not group.members:
-            self.state.forget_if_unused(group)
-        return decision
+        return self._joins.join(now, join)
 
     def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
         """Delete a consumer group without members, then join a classic group with its name."""
@@ -254,7 +243,7 @@ class GroupShard:
             reply(leave_response(unknown_members(members), version))
             return Result()
         decision, responses = self._leaves.leave(now, group, members)
-        self.state.forget_if_unused(group)
+        self.state.classic.forget_if_unused(group)
 
         def committed(_: Now) -> None:
             reply(leave_response(responses, version))
@@ -279,7 +268,7 @@ class GroupShard:
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
         self._check_commit(group, request, version)
-        self.state.check_room_for_offsets(request.group_id, self.state.offsets.growth(records))
+        self._check_room(request.group_id, self.state.offsets.growth(records))
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             self._rebalancer.renew_session(now, group, member)
 
@@ -290,6 +279,10 @@ class GroupShard:
             refuse(code)
 
         return Result(records, committed, failed)
+
+    def _check_room(self, group_id: str, more: int) -> None:
+        exists = self.state.any_group(group_id) is not None
+        self.state.room.check_offsets(group_id, more, exists=exists)
 
     def _check_commit(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
@@ -329,7 +322,7 @@ class GroupShard:
         )
         self._check_txn_commit(request, version)
         more = sum(pending_offset_bytes(*record) for record in records)
-        self.state.check_room_for_offsets(request.group_id, more)
+        self._check_room(request.group_id, more)
 
         def committed(_: Now) -> None:
             reply(as_txn_response(topics))

@@ -17,7 +17,7 @@ delay), KIP-345 (static members), KIP-394 (member ids), and the behaviour of Apa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -26,7 +26,6 @@ from lakelog.coordinator.group.classic.member import (
     Member,
     Protocols,
     member_record,
-    select_protocol,
     stored_member,
 )
 from lakelog.coordinator.group.memory import GROUP_BYTES
@@ -132,6 +131,26 @@ class ClassicGroup:
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = wall_ms
+
+    def elect_leader(self) -> bool:
+        """Return whether any member has joined; replace a leader that has not joined."""
+        joined = [member for member in self.members.values() if member.join_reply is not None]
+        if not joined:
+            return False
+        if all(member.member_id != self.leader_id for member in joined):
+            self.leader_id = joined[0].member_id
+        return True
+
+    def begin_generation(self, wall_ms: int) -> None:
+        """Begin a generation with the present members, at a time in milliseconds since the epoch.
+
+        It waits for their SyncGroup; without members it is Empty.
+        """
+        self.generation += 1
+        self.pending_syncs = set(self.members)
+        self.protocol = self.selected_protocol()
+        waits = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
+        self.transition(waits, wall_ms)
 
     # Members
 
@@ -307,3 +326,14 @@ class ClassicGroup:
                 ],
             ),
         )
+
+
+def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
+    """Return the assignor that most members prefer among those that all support.
+
+    On a tie, return the first one named; None if there is no common assignor. `choices` holds each
+    member's assignors in its order of preference.
+    """
+    common = set(choices[0]).intersection(*choices[1:]) if choices else set()
+    votes = Counter(next(name for name in names if name in common) for names in choices if common)
+    return max(votes, key=lambda name: votes[name], default=None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.groups import ClassicGroups
 from lakelog.coordinator.group.classic.member import (
     JoinReply,
     Member,
@@ -24,6 +25,7 @@ from lakelog.coordinator.group.classic.member import (
 from lakelog.coordinator.group.classic.pending_members import PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits
 from lakelog.coordinator.group.records.codec import Decision
 from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.coordinator.group.subscription_size import check_subscriptions
@@ -123,30 +125,42 @@ class Joins:
 
     Args:
         again: decides a request again from the start.
-        unused: called with a group that has lost a pending member id and may be unused now.
-        has_memory: returns whether a group may take this many more bytes.
     """
 
     def __init__(
         self,
         config: GroupConfig,
+        groups: ClassicGroups,
         rebalancer: Rebalancer,
         pending: PendingMembers,
+        room: ShardLimits,
         random: Random,
         again: Callable[[Now, Join], Decision],
-        unused: Callable[[ClassicGroup], None],
-        has_memory: Callable[[str, int], bool],
     ) -> None:
         self._config = config
+        self._groups = groups
         self._rebalancer = rebalancer
         self._pending = pending
+        self._room = room
         self._random = random
         self._again = again
-        self._unused = unused
-        self._has_memory = has_memory
 
-    def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        """Decide one request."""
+    def join(self, now: Now, join: Join) -> Decision:
+        """Decide one request; its group may not exist yet."""
+        group = self._groups.get(join.group_id)
+        if group is None and join.member_id:
+            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
+        is_new = group is None or self._pending.is_unjoined(group)
+        if is_new and not self._room.has_room_for_group(join.group_id):
+            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
+        # A new group is one of the shard's groups from its first member or pending id on.
+        group = ClassicGroup(join.group_id) if group is None else group
+        decision = self._decide(now, group, join)
+        if not group.members:
+            self._groups.forget_if_unused(group)
+        return decision
+
+    def _decide(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         reason = self._lacks_room(group, join)
         if reason:
             waited_for = self._pending.remove(group, join.member_id)
@@ -183,8 +197,12 @@ class Joins:
             )
         except KafkaError as error:
             return error.message
-        before = 0 if member is None else protocols_bytes(member.protocols)
-        if not self._has_memory(join.group_id, protocols_bytes(join.protocols) - before):
+        more = protocols_bytes(join.protocols)
+        if member is not None:
+            more -= protocols_bytes(member.protocols)
+        elif group.account is None:
+            more += group.memory
+        if not self._room.has_memory(join.group_id, more):
             return _NO_MEMORY
         return ""
 
@@ -209,12 +227,14 @@ class Joins:
             return self._take_over(now, group, join, group.members[current], member_id)
         if join.version < _MEMBER_ID_REQUIRED_SINCE:
             return self._add(now, group, join, member_id)
+        if group.account is None:
+            self._groups[group.group_id] = group
         loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
         join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if loser is None:
             return Result()
         decision = self._rebalancer.pending_left(now, loser)
-        self._unused(loser)
+        self._groups.forget_if_unused(loser)
         return decision
 
     def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
@@ -249,13 +269,14 @@ class Joins:
             join_reply=join.reply,
         )
         if not group.members:
-            self._pending.joined(group)
             group.protocol_type = join.protocol_type
         group.member_added = True
         group.add(member)
-        timeout_ms = self._config.new_member_join_timeout_ms
-        self._rebalancer.end_session_at(group, member, now.tick_ms + timeout_ms)
-        return self._rebalancer.prepare_or_complete(now, group)
+        if group.account is None:
+            self._groups[group.group_id] = group
+        elif len(group.members) == 1:
+            self._pending.joined(group)
+        return self._rebalancer.add_new(now, group, member)
 
     def _update(self, group: ClassicGroup, member: Member, join: Join) -> None:
         """Park the reply of a member, and update its subscription.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakelog.base.memory_budget import text_bytes
@@ -85,17 +84,6 @@ class Member:
         if reply is not None:
             reply(response)
         return reply is not None
-
-
-def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
-    """Return the assignor that most members prefer among those that all support.
-
-    On a tie, return the first one named; None if there is no common assignor. `choices` holds each
-    member's assignors in its order of preference.
-    """
-    common = set(choices[0]).intersection(*choices[1:]) if choices else set()
-    votes = Counter(next(name for name in names if name in common) for names in choices if common)
-    return max(votes, key=lambda name: votes[name], default=None)
 
 
 def member_record(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:

@@ -34,17 +34,21 @@ class Rebalancer:
 
     def renew_session(self, now: Now, group: ClassicGroup, member: Member) -> None:
         """Begin a member's session timeout again."""
-        self.end_session_at(group, member, now.tick_ms + member.session_timeout_ms)
-
-    def end_session_at(self, group: ClassicGroup, member: Member, tick_ms: int) -> None:
-        """Set the end of a member's session, on the monotonic clock."""
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
-        self._deadlines.set(key, tick_ms)
+        self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
 
     def move_session(self, now: Now, group: ClassicGroup, old: Member, new: Member) -> None:
         """Replace the session of a static member's former id."""
         self._deadlines.cancel(TimerKey(TimerKind.SESSION, group.group_id, old.member_id))
         self.renew_session(now, group, new)
+
+    def add_new(self, now: Now, group: ClassicGroup, member: Member) -> Decision:
+        """Have a new member wait for the next generation, but not longer than its first session."""
+        decision = self.prepare_or_complete(now, group)
+        if member.is_new:
+            key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+            self._deadlines.set(key, now.tick_ms + self._config.new_member_join_timeout_ms)
+        return decision
 
     def prepare_or_complete(self, now: Now, group: ClassicGroup) -> Decision:
         """Begin a rebalance, or complete the one in progress if all members have joined."""
@@ -52,29 +56,33 @@ class Rebalancer:
             return self.prepare(now, group)
         if group.previous_state is GroupState.EMPTY or not group.all_joined:
             return Result()
-        return self.complete_join(now, group)
+        return self._complete_early(now, group)
 
     def prepare(self, now: Now, group: ClassicGroup) -> Decision:
         """Begin a rebalance, from any state but PreparingRebalance.
 
         A group that was empty waits for more members (`group.initial.rebalance.delay.ms`).
         """
+        if group.state is GroupState.EMPTY:
+            return self._prepare_first(now, group)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._deadlines.cancel(TimerKey(TimerKind.SYNC, group.group_id))
-        was_empty = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, now.wall_ms)
-        if not was_empty:
-            if group.all_joined:
-                return self.complete_join(now, group)
-            self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
-            return Result()
+        if group.all_joined:
+            return self._complete(now, group)
+        self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
+        return Result()
+
+    def _prepare_first(self, now: Now, group: ClassicGroup) -> Decision:
+        group.transition(GroupState.PREPARING_REBALANCE, now.wall_ms)
         delay_ms = self._config.initial_rebalance_delay_ms
         if delay_ms == 0:
-            return self.complete_join(now, group)
+            return self._complete(now, group)
         group.member_added = False
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        self._end_join_at(group, now.tick_ms + delay_ms)
+        key = TimerKey(TimerKind.JOIN, group.group_id)
+        self._deadlines.set(key, now.tick_ms + delay_ms)
         return Result()
 
     def on_join_time_up(self, now: Now, group: ClassicGroup) -> Decision:
@@ -87,36 +95,39 @@ class Rebalancer:
         left_ms = group.initial_delay_left_ms
         initial = group.previous_state is GroupState.EMPTY
         if not (initial and group.member_added and left_ms):
-            return self.complete_join(now, group)
+            return self._complete(now, group)
         delay_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
         group.member_added = False
         group.initial_delay_left_ms = left_ms - delay_ms
         self._end_join_at(group, now.tick_ms + delay_ms)
         return Result()
 
-    def complete_join(self, now: Now, group: ClassicGroup) -> Decision:
-        """Begin a new generation with the members that have joined, and with static members."""
-        assert group.state is GroupState.PREPARING_REBALANCE
+    def _complete_early(self, now: Now, group: ClassicGroup) -> Decision:
         self._deadlines.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+        return self._complete(now, group)
+
+    def _complete(self, now: Now, group: ClassicGroup) -> Decision:
+        """Begin a new generation with the members that have joined, and with static members.
+
+        The timer of the join phase is not set any more.
+        """
+        assert group.state is GroupState.PREPARING_REBALANCE
         for member in list(group.members.values()):
             if member.join_reply is None and member.instance_id is None:
                 self._expire(group, member)
-        if group.members and not _elect_leader(group):
+        if group.members and not group.elect_leader():
             self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
             return Result()
-        group.generation += 1
-        group.pending_syncs = set(group.members)
-        group.protocol = group.selected_protocol()
+        group.begin_generation(now.wall_ms)
         if not group.members:
-            group.transition(GroupState.EMPTY, now.wall_ms)
             return Result([group.record({})])
-        group.transition(GroupState.COMPLETING_REBALANCE, now.wall_ms)
+        sync_key = TimerKey(TimerKind.SYNC, group.group_id)
+        self._deadlines.set(sync_key, now.tick_ms + group.rebalance_timeout_ms)
         for member in group.members.values():
             member.is_new = False
-            self.renew_session(now, group, member)
+            key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+            self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
             member.answer_join(group.join_response(member.member_id))
-        key = TimerKey(TimerKind.SYNC, group.group_id)
-        self._deadlines.set(key, now.tick_ms + group.rebalance_timeout_ms)
         return Result()
 
     def on_sync_time_up(self, now: Now, group: ClassicGroup) -> Decision:
@@ -157,7 +168,7 @@ class Rebalancer:
     def pending_left(self, now: Now, group: ClassicGroup) -> Decision:
         """Complete the join phase if it has waited only for pending members that are gone."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
-            return self.complete_join(now, group)
+            return self._complete_early(now, group)
         return Result()
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
@@ -186,13 +197,3 @@ class Rebalancer:
 
     def _end_join_at(self, group: ClassicGroup, tick_ms: int) -> None:
         self._deadlines.set(TimerKey(TimerKind.JOIN, group.group_id), tick_ms)
-
-
-def _elect_leader(group: ClassicGroup) -> bool:
-    """Return whether any member has joined; a leader that has not joined is replaced."""
-    joined = [member for member in group.members.values() if member.join_reply is not None]
-    if not joined:
-        return False
-    if all(member.member_id != group.leader_id for member in joined):
-        group.leader_id = joined[0].member_id
-    return True

@@ -6,12 +6,11 @@ gets it, so a restarted coordinator knows the assignment that members have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member, SyncReply
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.limits import ShardLimits
 from lakelog.coordinator.group.records.codec import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
@@ -21,10 +20,9 @@ from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 class Syncs:
     """Decisions about SyncGroup and Heartbeat requests."""
 
-    def __init__(self, rebalancer: Rebalancer, has_memory: Callable[[str, int], bool]) -> None:
-        """`has_memory` returns whether a group may take this many more bytes."""
+    def __init__(self, rebalancer: Rebalancer, room: ShardLimits) -> None:
         self._rebalancer = rebalancer
-        self._has_memory = has_memory
+        self._room = room
 
     def sync(
         self, now: Now, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply
@@ -60,7 +58,7 @@ class Syncs:
         }
         more = sum(map(len, assignments.values()))
         more -= sum(len(member.assignment) for member in group.members.values())
-        if not self._has_memory(group.group_id, more):
+        if not self._room.has_memory(group.group_id, more):
             return self._refuse_assignment(now, group)
 
         def awaited() -> bool:

@@ -31,7 +31,7 @@ from lakelog.coordinator.group.consumer.migration import (
 )
 from lakelog.coordinator.group.consumer.rebalance import ConsumerRebalancer
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS
+from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS, ShardLimits
 from lakelog.coordinator.group.records.codec import Decision
 from lakelog.coordinator.group.records.consumer import ConsumerGroupMetadataKey, ConsumerGroupRecord
 from lakelog.coordinator.group.subscription_size import check_subscriptions
@@ -66,8 +66,7 @@ class ConsumerGroups:
         classic: ClassicGroups,
         classic_rebalancer: Rebalancer,
         pending: PendingMembers,
-        has_room: Callable[[str], bool],
-        has_memory: Callable[[str, int], bool],
+        room: ShardLimits,
         account: Account[str],
         group_count: ShardCount,
         counts: GroupCounts,
@@ -82,8 +81,7 @@ class ConsumerGroups:
         self._classic = classic
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
-        self._has_room = has_room
-        self._has_memory = has_memory
+        self._room = room
         self._account = account
         self._group_count = group_count
         self._counts = counts
@@ -162,7 +160,7 @@ class ConsumerGroups:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
         is_new = classic is None or self._pending.is_unjoined(classic)
-        if is_new and not self._has_room(group_id):
+        if is_new and not self._room.has_room_for_group(group_id):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
             return Draft(ConsumerGroup(group_id))
@@ -212,7 +210,7 @@ class ConsumerGroups:
         is."""
         retired = 0 if draft.retires is None else draft.retires.memory
         more = draft.group.memory - draft.live.memory - retired
-        if not self._has_memory(draft.group_id, more):
+        if not self._room.has_memory(draft.group_id, more):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
 
     def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:

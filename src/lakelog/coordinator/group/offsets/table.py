@@ -81,6 +81,10 @@ class OffsetTable:
         for record in self.pending.end(producer_id, commit=commit):
             self._apply(record)
 
+    def knows(self, group_id: str) -> bool:
+        """Return whether a group has offsets, including those of open transactions."""
+        return group_id in self._groups or group_id in self.pending
+
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._groups
 

@@ -37,7 +37,9 @@ class Cleanup:
         """Return the decisions that delete expired offsets and empty groups."""
         self.schedule(now)
         state = self._state
-        group_ids = state.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
+        group_ids = (
+            state.classic.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
+        )
         decisions = [self._expire_in_turn(now, group_id) for group_id in sorted(group_ids)]
         return [decision for decision in decisions if decision.records]
 
@@ -59,7 +61,7 @@ class Cleanup:
         left = sum(map(len, offsets.values())) - len(expired)
         if left or not _is_idle(group):
             return state.changes.change(group_id, Result(records))
-        if group_id in state.stored or group_id in state.consumers.by_id:
+        if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
 
         def committed(_: Now) -> None:

@@ -36,7 +36,7 @@ class Evictions:
             return Result()
         group = state.any_group(group_id)
         records = all_offsets(state.offsets, group_id)
-        if group_id in state.stored or group_id in state.consumers.by_id:
+        if group_id in state.classic.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
         state.begin_eviction(group_id)
 

@@ -8,8 +8,8 @@ import pytest
 from coordinator_members import GROUP, form, heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic.group import select_protocol
 from lakelog.coordinator.group.classic.join import Join
-from lakelog.coordinator.group.classic.member import select_protocol
 from lakelog.coordinator.group.classic.pending_members import PENDING_BYTES_MAX, PENDING_MAX
 from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.protocol.join_group import (
@@ -320,7 +320,7 @@ async def test_an_abandoned_first_rebalance_leaves_an_empty_group(setup: Setup) 
     await asyncio.sleep(11)
     group = setup.coordinator._host.shard(0).state.classic[GROUP]
     assert (group.state, group.generation) == ("Empty", joined.generation_id + 1)
-    assert setup.coordinator._host.shard(0).state.stored[GROUP].members == []
+    assert setup.coordinator._host.shard(0).state.classic.stored[GROUP].members == []
 
 
 @in_virtual_time()

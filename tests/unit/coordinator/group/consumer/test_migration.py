@@ -138,7 +138,7 @@ async def test_a_consumer_that_joins_a_classic_group_upgrades_it(setup: Setup) -
     group = group_of(setup)
     assert {each.member_epoch for each in group.classic_members()} == {generation}
     assert partitions(*old) == list(range(8)), "they keep their partitions until they rejoin"
-    assert setup.coordinator._host.shard(0).state.stored == {}
+    assert setup.coordinator._host.shard(0).state.classic.stored == {}
     await converge(*old, new)
     assert partitions(*old, new) == list(range(8))
     assert sorted(map(len, (partitions(each) for each in (*old, new)))) == [2, 3, 3]
