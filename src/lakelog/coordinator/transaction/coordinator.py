@@ -26,7 +26,11 @@ from lakelog.coordinator.transaction.markers import (
     MarkerWriter,
 )
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
-from lakelog.coordinator.transaction.producer_reply import ProducerReply, settle_end
+from lakelog.coordinator.transaction.producer_reply import (
+    ProducerReply,
+    settle_end,
+    settle_partitions,
+)
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
@@ -223,9 +227,7 @@ class TransactionCoordinator:
             future.set_result(self._verified(transactional_id, producer, wanted))
             return future
 
-        def reply(code: ErrorCode) -> None:
-            settle(future, dict.fromkeys(wanted, code))
-
+        reply = partial(settle_partitions, future, wanted)
         self._add(transactional_id, producer, wanted, TransactionVersion.BUMPING, reply)
         return future
 

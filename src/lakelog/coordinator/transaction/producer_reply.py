@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.replies import settle
+from lakelog.coordinator.transaction.state import TopicPartition
 from lakelog.protocol.end_txn import EndTxnResponse
 
 _FENCED_SINCE = 2
@@ -29,6 +31,11 @@ def settle_end(future: Any, version: int, reply: ProducerReply) -> None:
             producer_epoch=reply.producer_epoch,
         ),
     )
+
+
+def settle_partitions(future: Any, partitions: Iterable[TopicPartition], code: ErrorCode) -> None:
+    """Answer a verification with one code for all partitions, unless its caller has gone away."""
+    settle(future, dict.fromkeys(partitions, code))
 
 
 def fenced_code(code: ErrorCode, version: int) -> ErrorCode:

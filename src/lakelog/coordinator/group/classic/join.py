@@ -59,6 +59,8 @@ class Join:
     protocols: Protocols
     subscription_bytes: int
     """Size of the subscription, as of `Member`."""
+    protocols_bytes: int
+    """Memory of the protocols."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     version: int
@@ -89,6 +91,7 @@ class Join:
             protocol_type=request.protocol_type,
             protocols=protocols,
             subscription_bytes=protocols_size(protocols) + len(request.group_instance_id or ""),
+            protocols_bytes=protocols_bytes(protocols),
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             version=version,
@@ -197,7 +200,7 @@ class Joins:
             )
         except KafkaError as error:
             return error.message
-        more = protocols_bytes(join.protocols)
+        more = join.protocols_bytes
         if member is not None:
             more -= protocols_bytes(member.protocols)
         elif group.account is None:

@@ -121,13 +121,13 @@ class Rebalancer:
         group.begin_generation(now.wall_ms)
         if not group.members:
             return Result([group.record({})])
-        sync_key = TimerKey(TimerKind.SYNC, group.group_id)
-        self._deadlines.set(sync_key, now.tick_ms + group.rebalance_timeout_ms)
+        sync_ms = now.tick_ms + group.rebalance_timeout_ms
         for member in group.members.values():
             member.is_new = False
+            member.answer_join(group.join_response(member.member_id))
             key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
             self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
-            member.answer_join(group.join_response(member.member_id))
+        self._deadlines.set(TimerKey(TimerKind.SYNC, group.group_id), sync_ms)
         return Result()
 
     def on_sync_time_up(self, now: Now, group: ClassicGroup) -> Decision:
