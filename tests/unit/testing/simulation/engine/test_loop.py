@@ -1,4 +1,4 @@
-"""Virtual time, and processes that end without a word."""
+"""Virtual time: jumps to timers, equal seeds, and the order of callbacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import random
 import pytest
 
 from lakelog.testing.simulation.engine.loop import SimulatedLoop, Stuck
-from lakelog.testing.simulation.engine.process import Process
 
 
 def run_twice(seed: int) -> list[tuple[float, str]]:
@@ -35,36 +34,29 @@ def test_an_hour_takes_no_time_and_each_seed_is_itself() -> None:
     assert first != run_twice(2)
 
 
-def test_a_loop_that_nothing_can_wake_says_so() -> None:
+def test_without_random_numbers_callbacks_take_no_time() -> None:
+    loop = SimulatedLoop(None)
+    loop.run_until_complete(asyncio.sleep(5))
+    loop.run_until_complete(asyncio.sleep(7))
+    assert loop.time() == 12
+    loop.close()
+
+
+def test_ready_callbacks_run_in_the_order_of_call_soon() -> None:
+    loop = SimulatedLoop(random.Random(1))
+    seen: list[int] = []
+    for number in range(5):
+        loop.call_soon(seen.append, number)
+    loop.run_until_complete(asyncio.sleep(0))
+    assert seen == [0, 1, 2, 3, 4]
+    loop.close()
+
+
+def test_a_loop_that_nothing_can_wake_raises_stuck() -> None:
     loop = SimulatedLoop(random.Random(1))
     with pytest.raises(Stuck):
         loop.run_until_complete(loop.create_future())
     loop.close()
-
-
-def test_a_dead_process_does_not_run_and_does_not_clean_up() -> None:
-    loop = SimulatedLoop(random.Random(1))
-    seen: list[str] = []
-
-    async def live() -> None:
-        try:
-            loop.call_later(5.0, seen.append, "a timer of it")
-            await asyncio.sleep(2.0)
-            seen.append("it continues")
-        except asyncio.CancelledError:
-            seen.append("it was cancelled")
-
-    async def main() -> None:
-        process = Process("host")
-        loop.create_task(live(), context=process.context())
-        await asyncio.sleep(1.0)
-        process.kill()
-        process.close_coroutines()
-        await asyncio.sleep(10.0)
-
-    loop.run_until_complete(main())
-    loop.close()
-    assert seen == []
 
 
 def test_timeouts_that_were_cancelled_are_swept() -> None:
