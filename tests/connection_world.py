@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits
@@ -15,6 +16,7 @@ from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import RequestTurns
+from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
@@ -302,6 +304,7 @@ def connect(
     sink = sink or Sink()
     connection = Connection(
         world,
+        Session(world, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
         sink,
         world,  # type: ignore[arg-type]
         world,  # type: ignore[arg-type]
@@ -312,7 +315,6 @@ def connect(
             unread or SharedLimit(Share(0), ClosingLog(ManualClock()), ""),
             turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
         ),
-        listener_name="PLAINTEXT",
     )
     connection.open()
     return world, sink, connection

@@ -20,12 +20,14 @@ from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
+from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.requests.quotas import NoQuotas
 from lakelog.wire.framing import decode_response, encode_request
 
 PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18
@@ -108,7 +110,7 @@ class Broker:
             ConnectionRegistry(clock, self.tasks, MemoryBudget(memory_max, unread_max=unread_max)),
             self.tasks,
             self.requests,
-            Gate(),
+            Gate(AllowEveryone(), NoQuotas()),
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.controller.topics import NewTopic, TopicReference, plan_delete_topics
 from lakelog.protocol.api import api_for
 from lakelog.replica.partition import Partition
@@ -24,6 +25,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
@@ -292,12 +294,12 @@ class MemoryBroker:
         socket, registry = MemorySocket(), self._server._dispatcher.connections
         connection = Connection(
             socket,
+            Session(socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
             ClosedSink(),
             self._net,
             self.disk,
             self.tasks,
             registry.limits(1 << 20),
-            listener_name="PLAINTEXT",
         )
         return connection, socket
 

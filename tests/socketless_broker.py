@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
@@ -22,7 +23,9 @@ from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
+from lakelog.server.auth.principal import Principal
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.framing import encode_request
@@ -130,6 +133,7 @@ class SocketlessBroker:
         config = BrokerConfig(values)
         self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.data = data
+        self.principal: Principal | None = None
         self.repeats = repeats
 
     async def start(self) -> None:
@@ -156,20 +160,28 @@ class SocketlessBroker:
         self.take_answer()
 
     def connect(self) -> FakeSocket:
-        """Use a new connection from now on; return its socket."""
+        """Use a new connection from now on, as `principal` if set; return its socket."""
         self.socket = FakeSocket()
         connections = self.dispatcher.connections
         self.connection = Connection(
             self.socket,
+            self._session(),
             self.dispatcher,
             self.socket,
             self.disk,
             self.tasks,
             connections.limits(1 << 20),
-            listener_name="PLAINTEXT",
         )
         self.connection.open()
         return self.socket
+
+    def _session(self) -> Session:
+        if self.principal is None:
+            return Session(self.socket, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        session = Session(self.socket, "SASL", SecurityProtocol.SASL_PLAINTEXT)
+        session.authentication.begin()
+        session.authentication.succeed(self.principal)
+        return session
 
     def ask(self, frames: bytes) -> bytes:
         """The bytes that come back for requests that arrive together."""

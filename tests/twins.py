@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api import api_for
+from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.server.connections.connection import Connection
@@ -172,12 +172,12 @@ class Client:
 def decoded_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Connection]]:
     """The connections of the requests that were decoded, one each."""
     seen: list[Connection] = []
-    decode = dispatch._decode
+    read_header = dispatch._read_header
 
-    def spy(route: Any, version: int, connection: Connection, *rest: Any) -> Any:
+    def spy(api: Api, version: int, connection: Connection, *rest: Any) -> Any:
         seen.append(connection)
-        return decode(route, version, connection, *rest)
+        return read_header(api, version, connection, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "_decode", spy)
+        patch.setattr(dispatch, "_read_header", spy)
         yield seen

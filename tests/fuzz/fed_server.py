@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
@@ -17,6 +18,7 @@ from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
@@ -91,12 +93,12 @@ class FedServer:
         connections = self.dispatcher.connections
         connection = Connection(
             sock,
+            Session(sock, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
             self.dispatcher,
             self._net,
             self._disk,
             self._tasks,
             connections.limits(FRAME_SIZE_MAX),
-            listener_name="PLAINTEXT",
         )
         connections.add(connection)
         connection.open()

@@ -1,11 +1,26 @@
-"""Listener addresses as Kafka's `listeners` writes them: NAME://HOST:PORT."""
+"""Listener addresses as Kafka's `listeners` writes them, NAME://HOST:PORT, and their protocols."""
 
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import NamedTuple
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9._-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]*)):([0-9]{1,5})")
+
+
+class SecurityProtocol(Enum):
+    """Whether a listener encrypts (SSL) and authenticates clients (SASL), by Kafka's names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether a client must authenticate with SASL before its first request."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Endpoint(NamedTuple):

@@ -31,6 +31,7 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.appends.slow_batches import SlowBatches
+from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.cluster.topics import Topics
@@ -49,6 +50,7 @@ from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.requests.quotas import NoQuotas
 from lakelog.server.routes import advertised_apis, newer_api_versions, routes
 from lakelog.server.settings import Settings
 from lakelog.server.upkeep.maintenance import Maintenance
@@ -134,7 +136,7 @@ class Server:
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),
-            gate=Gate(),
+            gate=Gate(AllowEveryone(), NoQuotas()),
             advertised_apis=advertised_apis(),
         )
         self._settings = Settings(self.broker)

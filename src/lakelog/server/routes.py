@@ -13,6 +13,7 @@ from lakelog.server import handlers
 from lakelog.server.broker import Broker
 from lakelog.server.handlers import api_versions
 from lakelog.server.requests.dispatch import Handler, Route
+from lakelog.server.requests.refusals import refuse
 from lakelog.server.served_api import ServedApi
 
 
@@ -40,6 +41,7 @@ def routes(broker: Broker) -> dict[int, Route]:
             versions=each.served_versions,
             in_place=each.in_place,
             learn=None if each.learn is None else partial(each.learn, broker),
+            refuse=refuse if each.refuse is None else partial(each.refuse, broker),
             counts_errors=each.counts_errors,
         )
         for each in served_apis()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersion
 from lakelog.server.broker import Broker
@@ -32,6 +33,8 @@ class ServedApi(Generic[R]):
         in_place: the handler is done with the request's buffers when it returns, so the request is
             decoded as views of the receive buffer; otherwise from a copy.
         learn: makes the connection's next repeat of its last one and a request just handled.
+        refuse: answers a request that the gate refuses; by default its error is the `error_code` of
+            the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
         versions: the served versions, such as "0-4"; by default all that the protocol declares.
@@ -45,6 +48,7 @@ class ServedApi(Generic[R]):
     missing: str = ""
     in_place: bool = False
     learn: Callable[[Broker, Repeat | None, Context, R], Repeat | None] | None = None
+    refuse: Callable[[Broker, Context, R, ErrorCode], Any] | None = None
     counts_errors: bool = False
     versions: str | None = None
     advertised: str | None = None

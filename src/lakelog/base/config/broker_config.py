@@ -18,7 +18,7 @@ from lakelog.base.config.keys.inert import INERT_KEYS
 from lakelog.base.config.keys.own import OWN_KEYS
 from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.endpoint import Endpoint, parse_endpoint
+from lakelog.base.endpoint import Endpoint, SecurityProtocol, parse_endpoint
 
 BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
     HONOURED_KEYS, TRANSACTION_KEYS, OWN_KEYS, REFUSED_KEYS, INERT_KEYS
@@ -39,6 +39,8 @@ IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Prefixes of keys in migrated files that have no effect."""
+
+_PLAINTEXT = SecurityProtocol.PLAINTEXT.name
 
 _DEFAULTS: Mapping[str, ConfigValue] = {
     name: key.default_value for name, key in BROKER_CONFIGS.items()
@@ -177,16 +179,27 @@ class BrokerConfig:
         self._check_plaintext()
         LogConfig.from_values({}, self)
 
+    def security_protocol(self, listener_name: str) -> SecurityProtocol:
+        """Return the protocol of a listener; PLAINTEXT if it is not one of `listeners`."""
+        return SecurityProtocol(self._protocols().get(listener_name, _PLAINTEXT))
+
+    def _protocols(self) -> dict[str, str]:
+        """Return the name of the protocol of each of `listeners`."""
+        protocols = {endpoint.name: _PLAINTEXT for endpoint in self.listeners}
+        value = self.get("listener.security.protocol.map")
+        for entry in value if isinstance(value, tuple) else ():
+            name, _, protocol = entry.partition(":")
+            if name.strip().upper() in protocols:
+                protocols[name.strip().upper()] = protocol.strip().upper()
+        return protocols
+
     def _check_plaintext(self) -> None:
         """Raise `ConfigError` if a listener is mapped to another protocol than PLAINTEXT."""
-        text = self.get("listener.security.protocol.map")
-        names = {endpoint.name for endpoint in self.listeners}
-        for entry in text if isinstance(text, tuple) else ():
-            name, _, protocol = entry.partition(":")
-            if name.strip().upper() in names and protocol.strip().upper() != "PLAINTEXT":
+        for name, protocol in self._protocols().items():
+            if protocol != _PLAINTEXT:
                 raise ConfigError(
                     "listener.security.protocol.map",
-                    entry,
+                    f"{name}:{protocol}",
                     "only PLAINTEXT listeners are supported",
                 )
 

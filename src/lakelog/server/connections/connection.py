@@ -42,8 +42,8 @@ class Connection:
     """One client's connection, made of parts; `sink` decides.
 
     `received` holds requests, `responses` sends responses, `session` describes the client.
-    `admitted` is the generation of the gate that admitted it (`requests.gate`); `repeat` and
-    `sampling` are what its requests so far have taught.
+    `repeat` and `sampling` are what its requests so far have taught; `admitted` is the generation
+    of the gate in which `repeat` was learned (`requests.gate`).
     """
 
     __slots__ = (
@@ -77,16 +77,15 @@ class Connection:
     def __init__(
         self,
         sock: Socket,
+        session: Session,
         sink: RequestSink[Connection],
         net: Net,
         disk: Disk,
         tasks: Tasks,
         limits: Limits,
-        *,
-        listener_name: str,
     ) -> None:
-        """Raises `OSError` if the peer is gone already."""
-        self.session = Session(sock, listener_name)
+        self.session = session
+        session.authentication.on_change = self._forget
         self.received = ReceiveBuffer(limits.memory)
         self.responses = SendQueue(self, sock, net, disk, tasks, limits.turns.sending)
         self._sock = sock
@@ -240,8 +239,16 @@ class Connection:
         self._yielded = self._stalled = False
         self._go_on()
 
+    def mute(self, duration_s: float) -> None:
+        """Handle none of the client's requests for `duration_s`. Responses are sent meanwhile."""
+        assert not self._yielded, "a connection that handles a request does not wait for a turn"
+        self._stalled = self._yielded = True
+        self._tasks.call_later(duration_s, self._take_turn)
+
     def _must_wait(self, api_key: int) -> bool:
         """Return whether the next request must wait: for its turn, or until replies are read."""
+        if self._yielded:
+            return True
         pending, unsent = self._pending, self.responses.unsent
         if not pending and unsent <= _UNSENT_MAX:
             self._stalled = False
@@ -325,6 +332,10 @@ class Connection:
             self._handle()
         self._resume_reading()
 
+    def _forget(self) -> None:
+        """The client has become another, or is no longer authenticated."""
+        self.repeat = None
+
     # Closing
 
     def _on_gone(self) -> None:
@@ -349,6 +360,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        self.session.authentication.on_change = None
         self._set_reading(False)
         self.responses.pause()
         self._sock.close()

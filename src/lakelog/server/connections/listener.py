@@ -12,6 +12,7 @@ from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
+from lakelog.server.connections.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Acceptor:
         self._connections_max = connections_max
         frame_size_max = config().get_int("socket.request.max.bytes")
         self._limits = connections.limits(frame_size_max)
+        self._security_protocol = config().security_protocol(name)
         self._refused = 0
         self._closed = False
 
@@ -97,12 +99,12 @@ class Acceptor:
         try:
             connection = Connection(
                 sock,
+                Session(sock, self.name, self._security_protocol),
                 self._sink,
                 self._net,
                 self._disk,
                 self._tasks,
                 self._limits,
-                listener_name=self.name,
             )
         except OSError:
             sock.close()

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.runtime.api import Socket
+from lakelog.server.auth.authentication import Authentication
 
 
 class Session:
-    """One client, from its connect to its disconnect. Clients are not authenticated.
+    """One client, from its connect to its disconnect.
 
     `listener_name` is the listener that accepted the client: it chooses the addresses that the
-    client is given.
+    client is given. Its security protocol decides whether the client must authenticate.
     """
 
-    __slots__ = ("client_software", "listener_name", "local", "peer")
+    __slots__ = (
+        "authentication",
+        "client_software",
+        "listener_name",
+        "local",
+        "peer",
+        "security_protocol",
+    )
 
-    def __init__(self, sock: Socket, listener_name: str) -> None:
+    def __init__(
+        self, sock: Socket, listener_name: str, security_protocol: SecurityProtocol
+    ) -> None:
         """Raises `OSError` if the client is gone."""
         self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.authentication = Authentication(is_required=security_protocol.has_sasl)
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""

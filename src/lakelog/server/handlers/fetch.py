@@ -13,13 +13,16 @@ have that record, the response has the diverging offset at once, and no records 
 
 from __future__ import annotations
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.server.broker import Broker
+from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.fetches.pending import PendingFetch
 from lakelog.server.repeats.fetch import learn
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
+
+_CODE_SINCE = 7
 
 
 def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
@@ -27,8 +30,7 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
     try:
         plan = broker.fetch_sessions.begin(request, context.version, now)
     except KafkaError as error:
-        broker.requests.errors["Fetch", error.code] += 1
-        return FetchResponse(error_code=error.code)
+        return refuse(broker, context, request, error.code)
     fetch = PendingFetch(broker, context, request, plan)
     waits = request.max_wait_ms > 0 and plan.targets
     fetch.deadline = now + request.max_wait_ms / 1000 if waits else 0.0
@@ -39,6 +41,19 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
     return response
 
 
+def refuse(
+    broker: Broker, context: Context, request: FetchRequest, code: ErrorCode
+) -> FetchResponse:
+    """Answer with the code alone.
+
+    Raises `ProtocolViolation` before version 7, in which a response without partitions has no code.
+    """
+    if context.version < _CODE_SINCE:
+        raise ProtocolViolation(f"Fetch v{context.version} is refused with {code.name}")
+    broker.requests.errors["Fetch", code] += 1
+    return FetchResponse(error_code=code)
+
+
 API = ServedApi(
     FetchRequest,
     handle,
@@ -46,5 +61,6 @@ API = ServedApi(
     missing="Followers: no preferred replica.",
     in_place=True,
     learn=learn,
+    refuse=refuse,
     counts_errors=True,
 )

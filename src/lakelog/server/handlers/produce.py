@@ -55,6 +55,13 @@ def handle(
     return _verify_first(broker, context, request, check)
 
 
+def refuse(
+    broker: Broker, context: Context, request: ProduceRequest, code: ErrorCode
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
+    """Answer each partition with the code; without acknowledgements the connection is closed."""
+    return _produce(broker, context, request, None, KafkaError(code))
+
+
 API = ServedApi(
     ProduceRequest,
     handle,
@@ -62,6 +69,7 @@ API = ServedApi(
     missing="Versions 0 to 2 are advertised for old librdkafka but close the connection.",
     in_place=True,
     learn=learn,
+    refuse=refuse,
     counts_errors=True,
     advertised="0-13",
 )

@@ -31,6 +31,7 @@ class Context(Reply):
         "begun",
         "client_id",
         "size_bytes",
+        "throttle_ms",
         "version",
         "waiting_bytes",
     )
@@ -60,6 +61,8 @@ class Context(Reply):
         self.client_id = client_id or ""
         self.waiting_bytes = 0
         """Bytes that the share of waiting requests counts for this one (`WaitingRequests`)."""
+        self.throttle_ms = 0
+        """Time for which the connection is muted after this request."""
 
     @property
     def client_host(self) -> str:
@@ -73,6 +76,8 @@ class Context(Reply):
         if response is None:
             self.complete([])
             return
+        if self.throttle_ms:
+            response.throttle_time_ms = self.throttle_ms
         try:
             parts = encode_response(self.api, self.version, self._correlation_id, response)
         except Exception as error:  # noqa: BLE001 - no memory is one, too

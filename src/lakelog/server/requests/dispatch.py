@@ -14,6 +14,7 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any
 
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
 from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
@@ -23,8 +24,9 @@ from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import UNIT_S
 from lakelog.server.requests.context import DEFERRED, Context
-from lakelog.server.requests.gate import Gate
+from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict
 from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.requests.refusals import refuse
 from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -41,6 +43,7 @@ _KEY_AND_VERSION = Struct(">hh")
 
 Handler = Callable[[Context, Any], Any]
 Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
+Refuser = Callable[[Context, Any, ErrorCode], Any]
 
 
 def _note_nowhere(_: float) -> None:
@@ -55,6 +58,7 @@ class Route:
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
         learn: makes the connection's next repeat of its last one and a request just handled.
+        refuse: answers a request that the gate refuses, like a handler; see `refusals`.
         counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
 
@@ -67,6 +71,7 @@ class Route:
         "max_version",
         "min_version",
         "note",
+        "refuse",
     )
 
     def __init__(
@@ -77,6 +82,7 @@ class Route:
         versions: Versions | None = None,
         in_place: bool = False,
         learn: Learner | None = None,
+        refuse: Refuser = refuse,
         counts_errors: bool = False,
     ) -> None:
         self.api = api
@@ -84,6 +90,7 @@ class Route:
         self.handler = handler
         self.in_place = in_place
         self.learn = learn
+        self.refuse = refuse
         self.counts_errors = counts_errors
         served = versions or api.versions
         self.min_version = served.lowest
@@ -136,7 +143,7 @@ class Dispatcher:
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         if connection.admitted != self._gate.generation:
-            self._gate.admit(connection)
+            self._gate.renew(connection)
         repeat = connection.repeat
         if repeat is not None:
             try:
@@ -163,27 +170,39 @@ class Dispatcher:
     ) -> None:
         """Decode and handle a request that repeats no earlier one; it was taken up at `begin`."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
-        route = self._routes.get(key)
-        if route is None:
-            raise ProtocolViolation(f"API key {key} is not served")
-        if not route.min_version <= version <= route.max_version:
-            if key != _API_VERSIONS:
-                raise ProtocolViolation(
-                    f"{route.api.name} version {version} is not served "
-                    f"({route.min_version} to {route.max_version} are)"
-                )
-            self._answer_newer_api_versions(connection, route, view, start, end)
-            return
+        route = self._route(key, version)
+        size = end - start
         try:
-            context, request = _decode(route, version, connection, view, start, end)
+            context, body = _read_header(route.api, version, connection, view, start, end)
+            verdict = self._gate.admit(context, size)
+            if isinstance(verdict, Close):
+                raise ProtocolViolation(verdict.reason)
+            if not route.min_version <= version <= route.max_version:
+                self._answer_unknown_api_versions(context)
+                return
+            request = _decode(route, version, view, body, end)
+        except ProtocolViolation:
+            raise
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
         except Exception as error:
             raise self._bug(route.api, connection, error) from error
-        self._run(route, context, request)
-        self._note(route, context, request, begin, end - start)
-        if route.learn is not None:
+        self._run(route, context, request, verdict)
+        self._note(route, context, request, begin, size)
+        if isinstance(verdict, Admitted) and route.learn is not None:
             self._learn(route.learn, context, request)
+
+    def _route(self, key: int, version: int) -> Route:
+        """Return the route of a request; ApiVersions is answered in unknown versions, too."""
+        route = self._routes.get(key)
+        if route is None:
+            raise ProtocolViolation(f"API key {key} is not served")
+        if not route.min_version <= version <= route.max_version and key != _API_VERSIONS:
+            raise ProtocolViolation(
+                f"{route.api.name} version {version} is not served "
+                f"({route.min_version} to {route.max_version} are)"
+            )
+        return route
 
     def _learn(self, learn: Learner, context: Context, request: Message) -> None:
         connection = context.connection
@@ -229,29 +248,30 @@ class Dispatcher:
             self._requests.count_errors(route.api, response)
         context.reply(response)
 
-    def _answer_newer_api_versions(
-        self, connection: Connection, route: Route, view: memoryview, start: int, end: int
-    ) -> None:
+    def _answer_unknown_api_versions(self, context: Context) -> None:
         """The body is of an unknown version: it is not read, and the response is a version 0."""
-        try:
-            correlation_id, client_id, _ = decode_request_header(view, start, end, flexible=True)
-        except WireError as error:
-            raise ProtocolViolation(f"{route.api.name}: {error}") from error
-        context = Context(connection, route.api, 0, correlation_id, client_id)
-        connection.expect(context)
+        context.version = 0
+        context.connection.expect(context)
         context.reply(self._unsupported_api_versions(context, None))
 
-    def _run(self, route: Route, context: Context, request: Message) -> None:
-        context.connection.expect(context)
+    def _run(self, route: Route, context: Context, request: Message, verdict: Verdict) -> None:
+        connection = context.connection
+        connection.expect(context)
         try:
-            response = route.handler(context, request)
+            if isinstance(verdict, Refused):
+                response = route.refuse(context, request, verdict.code)
+            else:
+                if isinstance(verdict, Metered) and verdict.throttle_ms:
+                    context.throttle_ms = verdict.throttle_ms
+                    connection.mute(verdict.throttle_ms / 1000)
+                response = route.handler(context, request)
             if isinstance(response, Message) or response is None:
                 self._reply(route, context, response)
                 return
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise self._bug(route.api, context.connection, error) from error
+            raise self._bug(route.api, connection, error) from error
         if isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
         elif type(response) is CoroutineType:
@@ -301,16 +321,20 @@ class Dispatcher:
         return ProtocolViolation(f"{api.name} failed: {error!r}")
 
 
-def _decode(
-    route: Route, version: int, connection: Connection, view: memoryview, start: int, end: int
-) -> tuple[Context, Message]:
-    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
-    them after a Metadata request for all topics."""
-    api = route.api
-    if not route.in_place:
-        view, start, end = memoryview(bytes(view[start:end])), 0, end - start
+def _read_header(
+    api: Api, version: int, connection: Connection, view: memoryview, start: int, end: int
+) -> tuple[Context, int]:
+    """Return the request without its message, and the start of the message."""
     correlation_id, client_id, body = decode_request_header(
         view, start, end, flexible=version >= api.flexible_from
     )
-    request, _ = decode_prefix(api.request, view, version, body, end)
-    return Context(connection, api, version, correlation_id, client_id), request
+    return Context(connection, api, version, correlation_id, client_id), body
+
+
+def _decode(route: Route, version: int, view: memoryview, start: int, end: int) -> Message:
+    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
+    them after a Metadata request for all topics."""
+    if not route.in_place:
+        view, start, end = memoryview(bytes(view[start:end])), 0, end - start
+    request, _ = decode_prefix(route.api.request, view, version, start, end)
+    return request

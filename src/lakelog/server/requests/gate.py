@@ -1,40 +1,95 @@
-"""The gate before every answer: a connection passes it before any of its requests is answered.
+"""The gate before every answer. It decides on each request that is decoded.
 
-`Dispatcher.on_request` is the only way in, and it compares the connection's `admitted` with the
-gate's `generation` before it looks at what the connection has learned. So a request that repeats an
-earlier one is subject to the same decision as a request that is decoded.
+`Dispatcher.on_request` is the only way in. A connection learns from an `ADMITTED` request, and
+answers those that repeat it without asking `admit` again, at the cost of one comparison. It forgets
+when the gate's `generation` or its client's authentication changes, so that its next request is
+decoded and passes `admit`.
 
-Until the generation changes, a connection may keep everything that its admission rests on: a
-learned request holds its partition and limits of the configuration, and does not look them up
-again. Hence code that changes the role of a partition (its leader, its epoch, its settings, whether
-it is online) or the broker's configuration calls `revoke` in the same turn of the loop. A waiting
-request was admitted when it was received; its partitions are looked up again when it is answered.
+Hence code that changes the role of a partition (its leader, its epoch, its settings, whether it is
+online), the broker's configuration, a quota or an authorization calls `revoke` in the same turn of
+the loop. A waiting request was admitted when it was received; its partitions are looked up again
+when it is answered.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from lakelog.base.errors import ErrorCode
+from lakelog.server.auth.authorizer import Authorizer
 from lakelog.server.connections.connection import Connection
+from lakelog.server.requests.context import Context
+from lakelog.server.requests.quotas import Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request is handled, and requests that repeat it need not be admitted again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """The request is handled and was charged to a quota; each request that repeats it must be.
+
+    After it the connection is muted for `throttle_ms`, which the response states (KIP-219).
+    """
+
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request is answered with `code`."""
+
+    code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The connection is closed without an answer."""
+
+    reason: str
+
+
+Verdict = Admitted | Metered | Refused | Close
+
+ADMITTED = Admitted()
 
 
 class Gate:
-    """One for a broker. Clients are not authenticated and have no quotas, so it admits them all."""
+    """One for a broker."""
 
-    __slots__ = ("generation",)
+    __slots__ = ("authorizer", "generation", "quotas")
 
-    def __init__(self) -> None:
+    def __init__(self, authorizer: Authorizer, quotas: Quotas) -> None:
+        self.authorizer = authorizer
+        self.quotas = quotas
         self.generation = 1
         """Higher than the `admitted` of a new connection."""
 
-    def admit(self, connection: Connection) -> None:
-        """Admit a connection, which forgets what it has learned, until `revoke`.
+    def admit(self, context: Context, size_bytes: int) -> Verdict:
+        """Return what becomes of a request of `size_bytes`, of which only the header was decoded.
 
-        Raises `ProtocolViolation` to have the connection closed.
+        An API that the state of the client's authentication does not allow closes the connection,
+        as in Kafka.
         """
+        api, authentication = context.api, context.connection.session.authentication
+        if not authentication.allows(api.key):
+            return Close(f"{api.name} in the state {authentication.state.name} of authentication")
+        principal = authentication.principal
+        code = self.authorizer.authorize(principal, api)
+        if code:
+            return Refused(code)
+        throttle_ms = self.quotas.charge(principal, context.client_id, api, size_bytes)
+        return ADMITTED if throttle_ms is None else Metered(throttle_ms)
+
+    def renew(self, connection: Connection) -> None:
+        """Have a connection forget what it has learned; what it learns now holds until `revoke`."""
         connection.repeat = None
         connection.admitted = self.generation
 
     def release(self, connection: Connection) -> None:
-        """Drop what a connection has learned if its admission was revoked.
+        """Drop what a connection has learned if that was revoked.
 
         Otherwise an idle connection would keep a deleted partition in memory.
         """
@@ -42,5 +97,5 @@ class Gate:
             connection.repeat = None
 
     def revoke(self) -> None:
-        """Have every connection admitted again before its next request is answered."""
+        """Have every connection forget what it has learned before its next request is answered."""
         self.generation += 1

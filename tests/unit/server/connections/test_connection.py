@@ -20,6 +20,7 @@ from connection_world import (
 )
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
+from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
@@ -29,6 +30,9 @@ from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.server.requests.gate import Gate
+from lakelog.server.requests.quotas import NoQuotas
+
+RELEASE = Gate(AllowEveryone(), NoQuotas()).release
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -297,7 +301,12 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock, Gate().release)
+    sweep = ConnectionSweep(
+        registry_of(clock, slow, steady),
+        lambda: config,
+        clock,
+        RELEASE,
+    )
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -326,7 +335,7 @@ def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool
     clock = FakeClock()
     registry = registry_of(clock, *(c for _, _, c in slow), good, memory=memory)
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
+    sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
     for world, _, connection in slow:
         connection.last_active = clock.now
         world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
@@ -355,7 +364,10 @@ def test_a_fast_large_request_is_not_closed_for_waiting_ones() -> None:
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
     sweep = ConnectionSweep(
-        registry_of(clock, large, other, memory=memory), lambda: config, clock, Gate().release
+        registry_of(clock, large, other, memory=memory),
+        lambda: config,
+        clock,
+        RELEASE,
     )
     large.last_active = other.last_active = clock.now
     large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
@@ -381,7 +393,7 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     crowd = [connect(memory=memory) for _ in range(64)]
     good_world, sink, good = connect(memory=memory)
     registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
-    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
+    sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
     for size in (60_000, 10_000):
         for world, _, connection in crowd:
             connection.last_active = clock.now
@@ -432,7 +444,10 @@ def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
     sweep = ConnectionSweep(
-        registry_of(clock, connection, slow), lambda: config, clock, Gate().release
+        registry_of(clock, connection, slow),
+        lambda: config,
+        clock,
+        RELEASE,
     )
     world.room = slow_world.room = 0
     for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
@@ -454,7 +469,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
     (_, _, silent), (_, _, waits) = connect(), connect()
     registry = registry_of(clock, silent, waits)
-    sweep = ConnectionSweep(registry, lambda: config, clock, Gate().release)
+    sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
     for connection in (silent, waits):
         connection.last_active = clock.now
     waits.expect(Reply(waits, pipelined=False))

@@ -11,11 +11,13 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
+from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.requests.quotas import NoQuotas
 from storage_kit import ManualClock
 
 
@@ -55,7 +57,7 @@ class ArrivingSockets:
             ConnectionRegistry(clock, tasks, MemoryBudget(0)),
             tasks,
             RequestMetrics(clock),
-            Gate(),
+            Gate(AllowEveryone(), NoQuotas()),
         )
         arriving_sockets: Any = self
         self.acceptor = Acceptor(

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from connection_world import FakeWorld
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.server.connections.session import Session
 
 
 def test_a_session_names_its_client_by_host_and_port() -> None:
-    session = Session(FakeWorld(), "PLAINTEXT")
+    session = Session(FakeWorld(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
     assert session.peer_name == "127.0.0.1:9092"
     assert (session.listener_name, session.client_software) == ("PLAINTEXT", "")
 
@@ -18,4 +19,4 @@ def test_a_client_that_is_gone_has_no_session() -> None:
             raise OSError("not connected")
 
     with pytest.raises(OSError, match="not connected"):
-        Session(Gone(), "PLAINTEXT")
+        Session(Gone(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)

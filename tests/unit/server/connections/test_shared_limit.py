@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from connection_world import FakeWorld
+from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
@@ -16,7 +17,7 @@ class Held:
     """A connection as a limit knows it; its bytes outlive it."""
 
     def __init__(self) -> None:
-        self.session = Session(FakeWorld(), "PLAINTEXT")
+        self.session = Session(FakeWorld(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
         self.closed = False
 
     def close(self) -> None:

@@ -1,9 +1,10 @@
-"""Every way to answer a Produce or a Fetch passes the gate, and a change is known at once."""
+"""Every way to answer a Produce or a Fetch passes the gate, with each of its verdicts."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import pytest
 
 import lakelog.server
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api import api_for
+from lakelog.protocol.api import Api, api_for
+from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.fetch import FetchResponse
 from lakelog.protocol.incremental_alter_configs import (
@@ -23,10 +25,12 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from lakelog.protocol.metadata import MetadataRequest
+from lakelog.protocol.produce import ProduceResponse
+from lakelog.protocol.registry import APIS
 from lakelog.records.compression import Codec
-from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.requests.gate import Gate
+from lakelog.server.auth.authentication import Authentication
+from lakelog.server.auth.principal import Principal
 from lakelog.wire.framing import decode_response
 from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch
@@ -339,23 +343,163 @@ def test_the_ways_are_all_there_are() -> None:
     assert {way.answers for way in WAYS.values()} >= _answering_functions()
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_nothing_is_answered_that_the_gate_does_not_admit(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(gate: Gate, connection: Connection) -> None:
-        raise ProtocolViolation("not admitted")
+class Refusing:
+    """An authorizer that allows nothing."""
 
+    def authorize(self, principal: Principal, api: Api) -> ErrorCode:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class Throttling:
+    """Quotas that each request exceeds."""
+
+    def __init__(self, throttle_ms: int) -> None:
+        self.throttle_ms = throttle_ms
+        self.charged: list[tuple[str, str, str, int]] = []
+
+    def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int:
+        self.charged.append((str(principal), client_id, api.name, size_bytes))
+        return self.throttle_ms
+
+
+def responses(request: bytes, answer: bytes) -> list[Any]:
+    """The messages in an answer to requests that are like this one."""
+    _, key, version = struct.unpack_from(">ihh", request)
+    found = []
+    while answer:
+        end = 4 + struct.unpack_from(">i", answer)[0]
+        found.append(decode_response(APIS[key], version, answer[4:end])[1])
+        answer = answer[end:]
+    return found
+
+
+def codes(message: Any) -> list[int]:
+    """The code of a Fetch response, or that of each partition of a Produce response."""
+    if isinstance(message, FetchResponse):
+        assert message.responses == []
+        return [message.error_code]
+    assert isinstance(message, ProduceResponse)
+    return [each.error_code for topic in message.responses for each in topic.partition_responses]
+
+
+def _ends(setup: GateSetup) -> list[int]:
+    return [setup.partition(topic).log.log_end_offset for topic in TOPICS]
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_refusal_answers_with_its_code_and_does_nothing(tmp_path: Path, name: str) -> None:
     async def scenario(setup: GateSetup) -> None:
         request = WAYS[name].prepare(setup)
-        ends = [setup.partition(topic).log.log_end_offset for topic in TOPICS]
+        ends = _ends(setup)
+        gate = setup.broker.server.broker.gate
+        gate.authorizer = Refusing()
+        gate.revoke()
         setup.broker.take_answer()
-        monkeypatch.setattr(Gate, "admit", refuse)
-        setup.broker.server.broker.gate.revoke()
-        setup.broker.ask(request)
+        answered = responses(request, setup.broker.ask(request))
+        refused = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        count = 5 if name.endswith("a run") else 1
+        assert [codes(message) for message in answered] == [refused] * count
+        assert ends == _ends(setup)
+        assert setup.broker.connection.repeat is None, "a refusal teaches nothing"
+        assert not setup.broker.connection.closed
+
+    run(tmp_path / "data", scenario)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_an_expired_session_is_closed_without_an_answer(tmp_path: Path, name: str) -> None:
+    async def scenario(setup: GateSetup) -> None:
+        setup.broker.principal = Principal("User", "alice")
+        setup.broker.connect()
+        request = WAYS[name].prepare(setup)
+        ends = _ends(setup)
+        setup.broker.take_answer()
+        setup.broker.connection.session.authentication.expire()
+        assert not setup.broker.ask(request)
         assert setup.broker.connection.closed
-        assert not setup.broker.take_answer()
-        assert ends == [setup.partition(topic).log.log_end_offset for topic in TOPICS]
+        assert ends == _ends(setup)
+
+    run(tmp_path / "data", scenario)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_each_request_of_a_client_with_a_quota_is_charged_to_it(tmp_path: Path, name: str) -> None:
+    async def scenario(setup: GateSetup) -> None:
+        request = WAYS[name].prepare(setup)
+        gate, quotas = setup.broker.server.broker.gate, Throttling(40)
+        gate.quotas = quotas
+        gate.revoke()
+        way = Way(lambda setup: request, WAYS[name].answers, WAYS[name].then)
+        _, is_decoded = await answer(setup, way)
+        assert is_decoded
+        first = responses(request, setup.broker.take_answer())[0]
+        assert first.throttle_time_ms == 40
+        assert setup.broker.connection.repeat is None
+        api = "Fetch" if name.startswith("fetch") else "Produce"
+        size = struct.unpack_from(">i", request)[0]
+        assert ("User:ANONYMOUS", "test", api, size) in quotas.charged
+
+    run(tmp_path / "data", scenario)
+
+
+def test_a_throttled_client_is_answered_and_then_muted(tmp_path: Path) -> None:
+    async def scenario(setup: GateSetup) -> None:
+        gate, quotas = setup.broker.server.broker.gate, Throttling(50)
+        gate.quotas = quotas
+        request, socket = setup.fetch(), setup.broker.socket
+        assert len(responses(request, setup.broker.ask(request * 2))) == 1
+        assert len(quotas.charged) == 1
+        assert not setup.broker.ask(request), "it may send, and waits"
+        quotas.throttle_ms = 0
+        socket.was_sent.clear()
+        await asyncio.wait_for(socket.was_sent.wait(), 20)
+        assert len(responses(request, setup.broker.take_answer())) == 2
+        assert len(responses(request, setup.broker.ask(request))) == 1, "within its quota again"
+
+    run(tmp_path / "data", scenario)
+
+
+def test_a_client_that_has_to_authenticate_may_only_negotiate(tmp_path: Path) -> None:
+    async def scenario(setup: GateSetup) -> None:
+        def connect() -> Authentication:
+            setup.broker.connect()
+            session = setup.broker.connection.session
+            session.authentication = Authentication(is_required=True)
+            return session.authentication
+
+        negotiation = request_frame(ApiVersionsRequest(), 0)
+        metadata = request_frame(MetadataRequest(topics=None), 4)
+        connect()
+        assert setup.broker.ask(negotiation)
+        assert not setup.broker.ask(metadata)
+        assert setup.broker.connection.closed
+        connect().begin()
+        assert not setup.broker.ask(negotiation)
+        assert setup.broker.connection.closed
+        authentication = connect()
+        authentication.begin()
+        authentication.succeed(Principal("User", "alice"))
+        assert setup.broker.ask(negotiation)
+        assert setup.broker.ask(metadata)
+
+    run(tmp_path / "data", scenario)
+
+
+def test_an_unknown_version_of_api_versions_passes_the_gate_too(tmp_path: Path) -> None:
+    async def scenario(setup: GateSetup) -> None:
+        newer = bytearray(request_frame(ApiVersionsRequest(), 4))
+        newer[6:8] = struct.pack(">h", 99)
+        negative = bytearray(request_frame(ApiVersionsRequest(), 0))
+        negative[6:8] = struct.pack(">h", -1)
+        for unknown in (newer, negative):
+            answer = setup.broker.ask(bytes(unknown))
+            (response,) = responses(request_frame(ApiVersionsRequest(), 0), answer)
+            assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        session = setup.broker.connection.session
+        session.authentication = Authentication(is_required=True)
+        session.authentication.begin()
+        assert not setup.broker.ask(bytes(newer))
+        assert setup.broker.connection.closed
 
     run(tmp_path / "data", scenario)
 
@@ -389,12 +533,36 @@ async def _take_offline(setup: GateSetup) -> None:
     setup.partition("plain").take_offline("planted")
 
 
+async def _authenticate_again(setup: GateSetup) -> None:
+    authentication = setup.broker.connection.session.authentication
+    authentication.begin()
+    authentication.succeed(authentication.principal)
+
+
+async def _give_a_quota(setup: GateSetup) -> None:
+    gate = setup.broker.server.broker.gate
+    gate.quotas = Throttling(0)
+    gate.revoke()
+
+
 @pytest.mark.parametrize("name", ["produce, known", "fetch, known"])
-@pytest.mark.parametrize("change", [_change_broker, _change_topic, _delete_topic, _take_offline])
+@pytest.mark.parametrize(
+    "change",
+    [
+        _change_broker,
+        _change_topic,
+        _delete_topic,
+        _take_offline,
+        _authenticate_again,
+        _give_a_quota,
+    ],
+)
 def test_a_learned_request_does_not_outlive_a_change(
     tmp_path: Path, change: Callable[[GateSetup], Awaitable[None]], name: str
 ) -> None:
     async def scenario(setup: GateSetup) -> None:
+        setup.broker.principal = Principal("User", "alice")
+        setup.broker.connect()
         frames = WAYS[name].prepare(setup)
         assert not _is_decoded(setup, frames)
         await change(setup)

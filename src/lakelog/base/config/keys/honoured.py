@@ -31,13 +31,13 @@ from lakelog.base.config.keys.topics import (
     VERIFY_NONE,
     VERIFY_SAMPLED,
 )
-from lakelog.base.endpoint import parse_endpoint
+from lakelog.base.endpoint import SecurityProtocol, parse_endpoint
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 _INT_MAX = (1 << 31) - 1
 _ROLES = {"broker", "controller"}
-_PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_PROTECTED = {protocol.name for protocol in SecurityProtocol} - {"PLAINTEXT"}
 
 
 def _are_endpoints(value: ConfigValue) -> bool:

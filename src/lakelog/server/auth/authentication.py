@@ -1,0 +1,95 @@
+"""The state of a client's authentication, and the APIs that each state allows.
+
+```
+NOT_REQUIRED                                   a listener without SASL; there are no transitions
+
+           begin                  succeed                  expire
+HANDSHAKE --------> AUTHENTICATING --------> AUTHENTICATED --------> EXPIRED
+                          ^                        | begin              | begin
+                          +------------------------+--------------------+
+```
+`begin` is SaslHandshake, `succeed` the last SaslAuthenticate, and `expire` the end of the lifetime
+that `connections.max.reauth.ms` gives a session (KIP-368). An attempt that fails closes the
+connection, so there is no state for it.
+
+Every transition calls `on_change`: what a connection has learned as one principal must not be used
+as another, nor after the session has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.server.auth.principal import ANONYMOUS, Principal
+
+_SASL_HANDSHAKE = 17
+_API_VERSIONS = 18
+_SASL_AUTHENTICATE = 36
+
+
+class State(Enum):
+    """A state of authentication; see the diagram above."""
+
+    NOT_REQUIRED = auto()
+    HANDSHAKE = auto()
+    AUTHENTICATING = auto()
+    AUTHENTICATED = auto()
+    EXPIRED = auto()
+
+
+_ALLOWED = {
+    State.HANDSHAKE: frozenset({_API_VERSIONS, _SASL_HANDSHAKE}),
+    State.AUTHENTICATING: frozenset({_SASL_AUTHENTICATE}),
+    State.EXPIRED: frozenset({_SASL_HANDSHAKE}),
+}
+"""Keys of the allowed APIs, as in Kafka's `SaslServerAuthenticator`; other states allow all."""
+
+
+class Authentication:
+    """The state of one connection, and its principal."""
+
+    __slots__ = ("_is_known", "on_change", "principal", "state")
+
+    def __init__(self, *, is_required: bool) -> None:
+        self.state = State.HANDSHAKE if is_required else State.NOT_REQUIRED
+        self.principal = ANONYMOUS
+        self._is_known = False
+        self.on_change: Callable[[], object] | None = None
+        """Called after each transition."""
+
+    def allows(self, api_key: int) -> bool:
+        """Return whether the state allows requests of this API."""
+        allowed = _ALLOWED.get(self.state)
+        return allowed is None or api_key in allowed
+
+    def begin(self) -> None:
+        """Begin the first authentication, or another one of an authenticated client."""
+        assert self.state in (State.HANDSHAKE, State.AUTHENTICATED, State.EXPIRED), self.state
+        self._change(State.AUTHENTICATING)
+
+    def succeed(self, principal: Principal) -> None:
+        """Accept the client as `principal`.
+
+        Raises `KafkaError` (SASL_AUTHENTICATION_FAILED) if it was authenticated as another one
+        before (KIP-368); the caller then closes the connection.
+        """
+        assert self.state is State.AUTHENTICATING, self.state
+        if self._is_known and principal != self.principal:
+            raise KafkaError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+                f"{self.principal} cannot become {principal} on the same connection",
+            )
+        self.principal, self._is_known = principal, True
+        self._change(State.AUTHENTICATED)
+
+    def expire(self) -> None:
+        """End the session's lifetime, unless the client is already authenticating again."""
+        if self.state is State.AUTHENTICATED:
+            self._change(State.EXPIRED)
+
+    def _change(self, state: State) -> None:
+        self.state = state
+        if self.on_change is not None:
+            self.on_change()
