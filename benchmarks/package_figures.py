@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mirrored_tests import has_behaviour, mirror_of
+
 FUNCTION_LINES_MAX = 40
 FILE_LINES_MAX = 400
 _ERRORS = re.compile(r"\b[Rr]ais(?:e|es|ed|ing)\b|\b\w+Error\b")
@@ -26,12 +28,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class PackageFigures:
     """Counts over the modules of a package.
 
-    A module is mirrored if `src/lakelog/a/b.py` has a `tests/unit/a/test_b.py`; `__init__` modules
-    are not counted. A function is public if no part of its qualified name begins with `_`.
+    A function is public if no part of its qualified name begins with `_`.
     """
 
     modules: int
+    """Modules with behaviour (`mirrored_tests`), except `__init__` modules."""
     mirrored: int
+    """Those of them that have a unit test of their name."""
     functions: int
     assertions: int
     long_functions: int
@@ -66,10 +69,14 @@ def package_figures(package: Path, project: Path) -> PackageFigures:
     functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)]
     public = [function for tree in trees for function in _public_functions(tree)]
     docstrings = [text for text in map(ast.get_docstring, public) if text]
-    modules = [path for path in paths if path.name != "__init__.py"]
+    modules = [
+        path
+        for path, tree in zip(paths, trees, strict=True)
+        if path.name != "__init__.py" and has_behaviour(tree)
+    ]
     return PackageFigures(
         modules=len(modules),
-        mirrored=sum(_mirror(path, project).exists() for path in modules),
+        mirrored=sum(mirror_of(path, project).exists() for path in modules),
         functions=len(functions),
         assertions=sum(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree)),
         long_functions=sum(_lines(function) > FUNCTION_LINES_MAX for function in functions),
@@ -95,11 +102,6 @@ def large_parts(source: Path) -> list[tuple[str, int]]:
             if isinstance(node, Function) and _lines(node) > FUNCTION_LINES_MAX:
                 found.append((f"{name}: {node.name}", _lines(node)))
     return sorted(found, key=lambda part: (-part[1], part[0]))
-
-
-def _mirror(module: Path, project: Path) -> Path:
-    place = module.relative_to(project / "src").parent.parts[1:]
-    return project.joinpath("tests", "unit", *place, f"test_{module.name}")
 
 
 def _public_functions(node: ast.AST) -> Iterator[Function]:
