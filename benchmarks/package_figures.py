@@ -34,7 +34,7 @@ class PackageFigures:
     modules: int
     """Modules with behaviour (`mirrored_tests`), except `__init__` modules."""
     mirrored: int
-    """Those of them that have a unit test of their name."""
+    """Modules with behaviour that have a unit test of their name."""
     functions: int
     assertions: int
     long_functions: int

@@ -168,7 +168,7 @@ def test_read_committed_ends_before_an_open_transaction(world: MemoryBroker) -> 
     ] == [(7, 1)]
 
 
-def test_a_session_lists_only_what_has_changed(world: MemoryBroker) -> None:
+def test_a_session_lists_changed_partitions_only(world: MemoryBroker) -> None:
     world.create("orders", 2)
     world.append("orders")
     opened: FetchResponse = world.ask(handle, request(1, 0, session=(0, 0)), 12)

@@ -28,7 +28,7 @@ def test_a_member_lives_while_it_sends_heartbeats(coordinators: MemoryBroker, ve
     assert beat(coordinators, *member, version) == E.UNKNOWN_MEMBER_ID
 
 
-def test_members_are_told_of_a_rebalance(coordinators: MemoryBroker) -> None:
+def test_a_heartbeat_reports_a_rebalance(coordinators: MemoryBroker) -> None:
     joined = join_and_sync(coordinators)
     given = coordinators.ask(join_group.handle, join_request(), 9)
     coordinators.start(join_group.handle, join_request(given.member_id), 9)

@@ -26,7 +26,7 @@ def request(
     )
 
 
-def test_members_get_what_the_leader_has_assigned(coordinators: MemoryBroker) -> None:
+def test_members_get_the_assignments_of_the_leader(coordinators: MemoryBroker) -> None:
     first = join(coordinators)
     given = coordinators.ask(join_group.handle, join_request(), 9)
     joining = coordinators.start(join_group.handle, join_request(given.member_id), 9)
