@@ -119,6 +119,7 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record, inclusive, also if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -138,14 +139,17 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction (KIP-98)."""
         return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
+        """Whether the batch contains markers instead of records of a client (KIP-98)."""
         return self.attributes & CONTROL != 0
 
     @property
     def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is the time (ms) from which tombstones go (KIP-534)."""
         return self.attributes & DELETE_HORIZON != 0
 
     @property
@@ -201,6 +205,7 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     view = memoryview(buf)
     position = 0
     while len(view) - position >= HEADER_SIZE:
+        # A valid length is at least that of a header, so the position rises in each round.
         header = read_header(view, position)
         end = position + header.size
         if end > len(view):
@@ -212,7 +217,11 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def patch_offset_and_epoch(
     buf: bytearray | memoryview, offset: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Set base offset and leader epoch of the batch at `offset`, which have no checksum."""
+    """Set base offset and leader epoch of the batch at byte `offset`.
+
+    The checksum does not cover them.
+    """
+    assert base_offset >= 0 and leader_epoch >= -1, "the log assigns both"
     _OFFSET.pack_into(buf, offset, base_offset)
     _EPOCH.pack_into(buf, offset + 12, leader_epoch)
 
@@ -220,7 +229,11 @@ def patch_offset_and_epoch(
 def set_append_time(
     buf: bytearray | memoryview, offset: int, header: BatchHeader, now_ms: int
 ) -> None:
-    """Change the batch, its checksum and `header` to LogAppendTime at `now_ms`."""
+    """Change the batch, its checksum and `header` to LogAppendTime (KIP-32).
+
+    now_ms: milliseconds since the epoch, for all records of the batch.
+    """
+    assert now_ms >= 0, "a negative timestamp stands for a missing one"
     header.attributes |= LOG_APPEND_TIME
     header.max_timestamp = now_ms
     _MAX_TIMESTAMP.pack_into(buf, offset + 35, now_ms)
@@ -228,12 +241,13 @@ def set_append_time(
 
 
 def clear_append_time(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
-    """Change the batch, its checksum and `header` to CreateTime."""
+    """Change the batch, its checksum and `header` to CreateTime (KIP-32)."""
     header.attributes &= ~LOG_APPEND_TIME
     _seal(buf, offset, header)
 
 
 def _seal(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
+    assert offset + header.size <= len(buf), "a checksum over a part of a batch is wrong"
     _CRC_AND_ATTRIBUTES.pack_into(buf, offset + 17, 0, header.attributes)
     header.crc = crc32c(memoryview(buf)[offset + _CRC_START : offset + header.size])
     _CRC.pack_into(buf, offset + 17, header.crc)

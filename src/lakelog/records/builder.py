@@ -43,7 +43,7 @@ class BatchBuilder:
         self.count = 0
         """The number of records."""
         self.size_estimate = HEADER_SIZE
-        """An estimate of the uncompressed size of the batch in bytes."""
+        """The size of the batch in bytes, without compression."""
 
     def append(
         self,
@@ -54,7 +54,8 @@ class BatchBuilder:
     ) -> int:
         """Add a record and return its offset delta. `timestamp` is in ms since the Unix epoch.
 
-        Key and value are copied.
+        Key and value are copied. Raises `TypeError` for a value that is not a buffer; the batch
+        then keeps the records before it.
         """
         count = self.count
         if count == 0:
@@ -92,7 +93,7 @@ class BatchBuilder:
                             b"\0",
                         )
                     )
-            except IndexError:
+            except IndexError:  # a number is beyond the table, which is rare
                 body = _encode(delta, count, key, value, headers)
         size = len(body)
         length = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
@@ -151,9 +152,14 @@ class BatchBuilder:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> bytearray:
-        """Return the batch with its checksum. There must be at least one record."""
+        """Return the batch with its checksum; there must be at least one record.
+
+        producer_id, producer_epoch, base_sequence: -1 for a producer that is not idempotent
+        (KIP-98). base_offset, leader_epoch: set by the broker when it appends the batch.
+        """
         assert self.count > 0, "a batch has at least one record"
         content = b"".join(self._parts)
+        assert HEADER_SIZE + len(content) == self.size_estimate, "sizes are added up correctly"
         if self._codec:
             content = compress(self._codec, content)
         attributes = self._codec | is_transactional * TRANSACTIONAL | is_control * CONTROL

@@ -66,7 +66,10 @@ _GROWTH = 8
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """Return the compressed form of `data`, as it follows the header of a batch."""
+    """Return the compressed form of `data`, as it follows the header of a batch.
+
+    Raises `ValueError` for a number that is not a `Codec`.
+    """
     return _COMPRESS[Codec(codec)](data)
 
 
@@ -80,7 +83,9 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
         work = _DECOMPRESS[codec]
     except KeyError:
         raise CorruptRecord(f"compression codec {codec} does not exist") from None
-    return work(data, max_bytes)
+    content = work(data, max_bytes)
+    assert len(content) <= max_bytes, "a decompression bomb costs at most the limit"
+    return content
 
 
 def _identity(data: Buffer) -> bytes:
@@ -113,6 +118,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
             raise _too_large(max_bytes)
         if not stream.eof:
             raise CorruptRecord("gzip: the stream is cut off")
+        # RFC 1952 allows several members one after the other, and Java's reader joins them.
         rest = stream.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -153,6 +159,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
     if not block:
         raise CorruptRecord("snappy: an empty block")
     try:
+        # The block declares its size, so check it before allocating the output.
         size = int(cramjam.snappy.decompress_raw_len(block))
         if size > max_bytes:
             raise _too_large(max_bytes)

@@ -39,7 +39,8 @@ class EndTransactionMarker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp: int
 ) -> bytearray:
-    """Return the control batch of a marker with the timestamp `timestamp` (ms)."""
+    """Return the control batch of a marker with the timestamp `timestamp` (ms) (KIP-98)."""
+    assert producer_id >= 0 and producer_epoch >= 0, "only a producer with an id has transactions"
     builder = BatchBuilder()
     kind = COMMIT if marker.commit else ABORT
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)

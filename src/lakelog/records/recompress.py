@@ -22,6 +22,7 @@ def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -
     The caller must have checked the checksum of `batch`, because the new checksum also matches
     damaged records. Raises `CorruptRecord`.
     """
+    assert codec & ~CODEC_MASK == 0, "a codec fits into its bits of the attributes"
     content = compress(codec, record_bytes(batch, header, max_bytes))
     changed = bytearray(HEADER_SIZE)
     HEADER.pack_into(

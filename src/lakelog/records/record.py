@@ -60,15 +60,18 @@ def read_records(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes:
-    """Return the decompressed bytes after the header, after checks of the record count.
+    """Return the decompressed bytes after the header, at most `max_bytes`.
 
-    Raises `CorruptRecord` and `RecordsTooLarge`.
+    Raises `CorruptRecord`, also for an impossible record count, and `RecordsTooLarge`.
     """
     return bytes(record_view(batch, header, max_bytes))
 
 
 def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | memoryview:
-    """Like `record_bytes`, without a copy if the batch is not compressed."""
+    """Return the bytes of `record_bytes`, without a copy if the batch is not compressed.
+
+    Raises `CorruptRecord` and `RecordsTooLarge` as `record_bytes`.
+    """
     if header.magic != MAGIC:
         raise CorruptRecord(f"magic {header.magic} is not supported")
     if len(batch) != header.size:
@@ -78,6 +81,7 @@ def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | m
         data = decompress(header.codec, data, max_bytes)
     elif len(data) > max_bytes:
         raise CorruptRecord(f"{len(data)} bytes of records, more than {max_bytes}")
+    # Callers allocate a list for the declared count, so it must be possible.
     count = header.records_count
     if not 0 <= count <= len(data) // MIN_RECORD_SIZE:
         raise CorruptRecord(f"{count} records cannot fit into {len(data)} bytes")

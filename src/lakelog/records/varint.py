@@ -35,10 +35,11 @@ def _two_bytes() -> tuple[bytes, ...]:
 
 VARINTS = tuple(_encode(value) for value in range(64)) + _two_bytes()
 """The encodings of small numbers, from 0 on."""
+assert len(VARINTS) == _TABLE_SIZE
 
 
 def encode_varint(value: int) -> bytes:
-    """Return the encoding of `value`, which must fit in 64 bits."""
+    """Return the encoding of `value`, which must fit in 64 bits: 1 to 10 bytes."""
     return VARINTS[value] if 0 <= value < _TABLE_SIZE else _encode(value)
 
 
@@ -60,7 +61,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _read_long(data: bytes, position: int) -> tuple[int, int]:
     rest = shift = 0
-    while shift <= _MAX_SHIFT:
+    while shift <= _MAX_SHIFT:  # bounded, so that a long run of 0x80 bytes costs little
         byte = data[position]
         position += 1
         rest |= (byte & 0x7F) << shift

@@ -39,6 +39,7 @@ def verifying(
     At most `records_max` records and as many headers are verified; further headers are skipped.
     Raises `CorruptRecord`.
     """
+    assert records_max > 0, "a batch without verified records has no extremes"
     try:
         return (yield from _walk(bytes(data), header, records_max))
     except IndexError:

@@ -35,23 +35,27 @@ class Source:
         self._known: dict[tuple[str, int], str] = {}
 
     def add(self, *lines: str) -> None:
+        """Add lines at the current depth of blocks."""
         indent = "    " * self._depth
         self._lines.extend(indent + line for line in lines)
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
         """Lines that are added inside form the body of `opening`."""
+        assert opening.endswith(":"), opening
         self.add(opening)
         self._depth += 1
         yield
         self._depth -= 1
 
     def variable(self, prefix: str) -> str:
+        """Return a new name, so that nested structs do not overwrite each other's variables."""
         self._variables += 1
         return f"{prefix}{self._variables}"
 
     def constant(self, prefix: str, value: object) -> str:
         """Return a name for `value`, the same name for the same object."""
+        # `names` keeps each value alive, so no other object can get its id.
         key = (prefix, id(value))
         if key not in self._known:
             self._known[key] = f"{prefix}_{len(self.names)}"
@@ -74,6 +78,9 @@ class Source:
         return name
 
     def compile(self, signature: str, label: str) -> Callable[..., Any]:
+        """Return the function; `label` names it in tracebacks."""
+        assert self._depth == 1, "every block is closed"
+        assert signature.replace(", ", "").isidentifier(), "the source contains no data"
         text = "\n".join([f"def codec({signature}):", *self._lines])
         exec(compile(text, f"<{label}>", "exec"), self.names)
         function: Callable[..., Any] = self.names["codec"]
@@ -81,10 +88,15 @@ class Source:
 
 
 def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Field], list[Field]]:
-    """Return the untagged and the tagged fields of a version, each in their encoded order."""
+    """Return the untagged and the tagged fields of a version, each in their encoded order (KIP-482).
+
+    In a version that is not flexible, a field with a tag is an untagged field.
+    """
     present = [field for field in fields if version in field.versions]
     plain = [field for field in present if field.tag is None or not flexible]
     tagged = [field for field in present if field.tag is not None and flexible]
+    tags = [field.tag for field in tagged]
+    assert len(set(tags)) == len(tags), "a tag names one field"
     return plain, sorted(tagged, key=lambda field: field.tag or 0)
 
 

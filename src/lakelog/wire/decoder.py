@@ -34,7 +34,11 @@ from lakelog.wire.shapes import Field
 
 
 def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
-    """Return `(view, end, budget) -> (message, position)` for a class and one of its versions."""
+    """Return `(view, end, budget) -> (message, position)` for a class and one of its versions.
+
+    The function raises `WireError`, `struct.error`, `IndexError` and `UnicodeDecodeError`.
+    """
+    assert version in message.__versions__
     writer = _Writer(version, version in message.__flexible__)
     writer.source.add("position = 0")
     result = writer.struct(message)
@@ -65,6 +69,7 @@ class _Writer:
         )
 
     def flush(self) -> None:
+        """Generate one read of the pending run. Any other read must be preceded by it."""
         if not self.run:
             return
         run, self.run = self.run, []
@@ -194,6 +199,7 @@ class _Writer:
 
     def _items(self, items: str, field: Field, count: str) -> None:
         size = smallest_size(field, self.version, self.flexible)
+        assert size > 0, "an element without bytes would let a count of any size pass"
         self.source.add(f"budget -= {count}")
         with self.source.block(f"if {count} * {size} > end - position or budget < 0:"):
             self.source.add(f"refuse_count({field.name!r}, {count})")
@@ -246,6 +252,7 @@ class _Writer:
                     f"{last} = {tag}",
                     f"{stop} = position + {size}",
                 )
+                # Each known field ends with `continue`, so an unknown tag reaches the end.
                 for field in tagged:
                     with self.source.block(f"if {tag} == {field.tag}:"):
                         self._tagged_field(f"{target}.{field.name}", field, stop)

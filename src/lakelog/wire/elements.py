@@ -13,7 +13,10 @@ _Plan = tuple[tuple[str, bool], ...]
 
 
 def count_elements(message: Struct) -> int:
-    """Return the number of elements of all arrays together, as the decoder counts them."""
+    """Return the number of elements of all arrays together, as the decoder counts them.
+
+    The limits are `MAX_REQUEST_ELEMENTS` and `MAX_RESPONSE_ELEMENTS`; see docs/limits.md.
+    """
     count = 0
     for name, has_arrays in _plan(type(message)):
         value = getattr(message, name)

@@ -25,7 +25,12 @@ _NO_TAGS = b"\x00"
 
 
 def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
-    """Return `message -> [bytearray, records, bytearray, ...]` for a class and a version."""
+    """Return `message -> [bytearray, records, bytearray, ...]` for a class and a version.
+
+    The function raises `WireError`, `struct.error`, `AttributeError`, `TypeError` and `ValueError`
+    for values that the version cannot contain.
+    """
+    assert version in message.__versions__
     writer = _Writer(version, version in message.__flexible__)
     writer.source.add("parts = []", "out = bytearray()")
     writer.struct("message", message)

@@ -62,7 +62,9 @@ def cut_text(text: str) -> bytes:
     if len(content) <= MAX_STRING_BYTES:
         return content
     kept = content[: MAX_STRING_BYTES - len(_ELLIPSIS)].decode(errors="ignore")
-    return kept.encode() + _ELLIPSIS
+    cut = kept.encode() + _ELLIPSIS
+    assert len(cut) <= MAX_STRING_BYTES
+    return cut
 
 
 def fixed_size(type_name: str) -> int:
@@ -71,13 +73,14 @@ def fixed_size(type_name: str) -> int:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Return the encoding of a value below 2^32."""
+    """Return the encoding of a value from 0 to 2^32 - 1: 1 to 5 bytes (KIP-482)."""
     if value < 128:
         return SHORT_UVARINTS[value]
     if value < 1 << 14:
         return _TWO_BYTES(value & 127 | 128, value >> 7)
     if value < 1 << 21:
         return _THREE_BYTES(value & 127 | 128, value >> 7 & 127 | 128, value >> 14)
+    assert value < 1 << 32, "a longer number is rejected by every reader"
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

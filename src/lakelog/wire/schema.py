@@ -51,6 +51,7 @@ class _StructType(type):
         fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
         body = {key: value for key, value in namespace.items() if key not in fields}
         for key, field in fields.items():
+            assert not field.name, f"{field.name} is used twice: a field belongs to one class"
             field.name = key
         body["__slots__"] = tuple(fields)
         if fields:
@@ -92,6 +93,7 @@ class Message(Struct):
     def __init_subclass__(cls, *, versions: str, flexible: str = "none") -> None:
         cls.__versions__ = parse(versions)
         cls.__flexible__ = parse(flexible)
+        assert cls.__versions__.highest >= cls.__versions__.lowest, "a message has a version"
         cls.__decoders__ = {}
         cls.__encoders__ = {}
 
@@ -101,41 +103,49 @@ def _fixed(type_name: str, versions: str, tag: int | None, default: Any) -> Any:
 
 
 def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> bool:
+    """Declare a boolean of one byte."""
     result: bool = _fixed("bool", versions, tag, default)
     return result
 
 
 def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare a signed integer of 1 byte."""
     result: int = _fixed("int8", versions, tag, default)
     return result
 
 
 def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare a signed integer of 2 bytes."""
     result: int = _fixed("int16", versions, tag, default)
     return result
 
 
 def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare an unsigned integer of 2 bytes."""
     result: int = _fixed("uint16", versions, tag, default)
     return result
 
 
 def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare a signed integer of 4 bytes."""
     result: int = _fixed("int32", versions, tag, default)
     return result
 
 
 def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare an unsigned integer of 4 bytes."""
     result: int = _fixed("uint32", versions, tag, default)
     return result
 
 
 def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    """Declare a signed integer of 8 bytes."""
     result: int = _fixed("int64", versions, tag, default)
     return result
 
 
 def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> float:
+    """Declare an IEEE 754 number of 8 bytes."""
     result: float = _fixed("float64", versions, tag, default)
     return result
 

@@ -16,6 +16,7 @@ class Versions:
     __slots__ = ("highest", "lowest")
 
     def __init__(self, lowest: int, highest: int) -> None:
+        assert lowest >= 0 and highest >= lowest - 1, (lowest, highest)
         self.lowest = lowest
         self.highest = highest
 
@@ -35,7 +36,10 @@ class Versions:
 
 @cache
 def parse(text: str) -> Versions:
-    """Return the range of `"3+"`, `"0-12"`, `"4"` or `"none"`."""
+    """Return the range of `"3+"`, `"0-12"`, `"4"` or `"none"`, Kafka's syntax of versions.
+
+    Raises `ValueError` for any other text.
+    """
     if text == "none":
         return Versions(0, -1)
     if text.endswith("+"):
@@ -69,6 +73,8 @@ class Field:
         is_array: bool = False,
         is_cut: bool = False,
     ) -> None:
+        assert tag is None or tag >= 0, "KIP-482: a tag is an unsigned number"
+        assert not is_cut or type_name == "string", "only a text can be shortened"
         self.name = ""
         self.type_name = type_name
         self.versions = versions

@@ -24,6 +24,8 @@ class Template:
         layout, fields = _split(bytes(zeros), bytes(ones), holes)
         struct = Struct(">" + layout)
         self.size = struct.size
+        """Size of each encoding in bytes."""
+        assert self.size == len(zeros) and len(fields) == 2 * len(holes) + 1
         self._layout = layout
         self._fields: list[Any] = fields
         self._packs: dict[int, Callable[..., bytes]] = {}
@@ -32,13 +34,19 @@ class Template:
         self._unpack_from = struct.unpack_from
 
     def pack(self, *values: int) -> bytes:
-        """Return the encoding with `values` in its holes."""
+        """Return the encoding with `values` in its holes, one for each.
+
+        Raises `struct.error` for a value that is out of its hole's range.
+        """
         fields = self._fields[:]
         fields[1::2] = values
         return self._pack(*fields)
 
     def pack_rows(self, count: int, *columns: Sequence[int]) -> bytes:
-        """Return `count` encodings one after the other; each column has the values of one hole."""
+        """Return `count` encodings one after the other; each column has the values of one hole.
+
+        Raises `struct.error` as `pack`, and `ValueError` for a column of another length.
+        """
         pack = self._packs.get(count)
         if pack is None:
             pack = self._packs[count] = Struct(">" + self._layout * count).pack
@@ -61,6 +69,7 @@ def _split(zeros: bytes, ones: bytes, holes: str) -> tuple[str, list[Any]]:
     size = len(zeros)
     if len(ones) != size:
         raise ValueError(f"encodings of {size} and {len(ones)} bytes")
+    # 0 and -1 differ in all bits, so the bytes of a hole, and no others, become 0xff.
     differs = (int.from_bytes(zeros, "big") ^ int.from_bytes(ones, "big")).to_bytes(size, "big")
     layout: list[str] = []
     fields: list[Any] = []
