@@ -90,6 +90,7 @@ class Connection(Closeable):
 
     @property
     def is_open(self) -> bool:
+        """Whether requests can be sent."""
         return self._open
 
     @property
@@ -107,9 +108,11 @@ class Connection(Closeable):
 
     @property
     def in_flight(self) -> int:
+        """Number of requests without a response yet."""
         return self._dialogue.in_flight
 
     def fileno(self) -> int:
+        """The socket's file descriptor, for a selector."""
         return self._sock.fileno()
 
     def request(

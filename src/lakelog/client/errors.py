@@ -43,6 +43,7 @@ class UnreachableError(ClientError):
 
     @property
     def retriable(self) -> bool:
+        """True: no request was sent, so a retry repeats nothing."""
         return True
 
 
@@ -55,6 +56,7 @@ class ConnectionLostError(ClientError):
 
     @property
     def retriable(self) -> bool:
+        """False: the broker may have handled requests that have no response."""
         return False
 
 

@@ -28,6 +28,7 @@ class Broker:
 
     @property
     def address(self) -> Address:
+        """Host and port."""
         return self.host, self.port
 
 
@@ -54,6 +55,7 @@ class Topic:
 
     @property
     def has_id(self) -> bool:
+        """Whether the broker reported a topic id (KIP-516)."""
         return self.topic_id != ZERO_UUID
 
 

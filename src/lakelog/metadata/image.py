@@ -54,6 +54,7 @@ class TopicImage:
     partitions: HashTrieMap[int, PartitionImage]
 
     def partition(self, partition: int) -> PartitionImage | None:
+        """Return a partition by its index, or `None`."""
         return self.partitions.get(partition)
 
     def __len__(self) -> int:
@@ -113,10 +114,12 @@ class MetadataImage(NamedTuple):
         return self.topics_by_id.values()
 
     def topic(self, name: str) -> TopicImage | None:
+        """Return a topic by its name, or `None`."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics_by_id[topic_id]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """Return a topic by its id (KIP-516), or `None`."""
         return self.topics_by_id.get(topic_id)
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:

@@ -144,6 +144,7 @@ class Log:
 
     @property
     def folder(self) -> Path:
+        """The log's directory."""
         return self.segments.folder
 
     @property

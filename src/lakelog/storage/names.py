@@ -37,10 +37,12 @@ _NAME_MAX = 255
 
 
 def file_name(offset: int, suffix: str) -> str:
+    """Return a segment file's name: the offset in 20 digits and the suffix, as in Kafka."""
     return f"{offset:020d}{suffix}"
 
 
 def cut_name(base_offset: int, position: int) -> str:
+    """Return the name of a file with bytes that recovery truncated at a position (bytes)."""
     return f"{base_offset:020d}.{position}{CUT}"
 
 
@@ -51,6 +53,7 @@ def offset_of(name: str) -> int | None:
 
 
 def dir_name(topic: str, partition: int) -> str:
+    """Return the name of a log's directory, as in Kafka."""
     return f"{topic}-{partition}"
 
 

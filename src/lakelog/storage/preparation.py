@@ -26,7 +26,9 @@ class Preparation(Protocol):
     failure: OSError | None
 
     @property
-    def key(self) -> Hashable: ...
+    def key(self) -> Hashable:
+        """Equal for jobs that do the same work."""
+        ...
 
     def run(self) -> None:
         """Do the work; blocks and may be in a thread. Never raises."""

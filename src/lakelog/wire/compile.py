@@ -88,7 +88,7 @@ class Source:
 
 
 def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Field], list[Field]]:
-    """Return the untagged and the tagged fields of a version, each in their encoded order (KIP-482).
+    """Return the untagged and the tagged fields of a version, in encoded order (KIP-482).
 
     In a version that is not flexible, a field with a tag is an untagged field.
     """

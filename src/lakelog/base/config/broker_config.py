@@ -108,21 +108,25 @@ class BrokerConfig:
         return self._values[name] if name in self._values else _DEFAULTS[name]
 
     def get_int(self, name: str) -> int:
+        """Return an integer value. Raises `KeyError` for an unknown key."""
         value = self.get(name)
         assert isinstance(value, int)
         return value
 
     def get_float(self, name: str) -> float:
+        """Return a number. Raises `KeyError` for an unknown key."""
         value = self.get(name)
         assert isinstance(value, float | int)
         return float(value)
 
     def get_bool(self, name: str) -> bool:
+        """Return a boolean value. Raises `KeyError` for an unknown key."""
         value = self.get(name)
         assert isinstance(value, bool)
         return value
 
     def get_str(self, name: str) -> str:
+        """Return a text. Raises `KeyError` for an unknown key."""
         value = self.get(name)
         assert isinstance(value, str)
         return value
@@ -133,6 +137,7 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
+        """This broker's id: `node.id`, or the older `broker.id`."""
         older = self.get_int("broker.id")
         return older if older >= 0 and not self.is_set("node.id") else self.get_int("node.id")
 
@@ -144,6 +149,7 @@ class BrokerConfig:
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
+        """The addresses to listen on (`listeners`)."""
         return self._endpoints("listeners")
 
     @property

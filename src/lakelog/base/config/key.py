@@ -97,6 +97,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
+        """Whether the value is a secret, which is never shown."""
         return self.type is ConfigType.PASSWORD
 
     @property
@@ -106,6 +107,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def default_value(self) -> ConfigValue:
+        """The default, parsed."""
         return None if self.default is None else self._parse(self.default)
 
     def parse(self, text: str) -> ConfigValue:
@@ -138,24 +140,30 @@ def key_table(*groups: tuple[ConfigKey, ...]) -> Mapping[str, ConfigKey]:
 
 
 def at_least(low: int) -> Validator:
+    """Return a check for numbers from `low` on."""
     return Validator(lambda value: _is_number(value, low, math.inf), f"{low} or more")
 
 
 def between(low: float, high: float) -> Validator:
+    """Return a check for numbers from `low` to `high`, inclusive."""
     return Validator(lambda value: _is_number(value, low, high), f"{low} to {high}")
 
 
 def between_or(low: int, high: int, other: int) -> Validator:
+    """Return a check for numbers from `low` to `high`, inclusive, or `other`."""
     return Validator(
         lambda value: value == other or _is_number(value, low, high), f"{low} to {high}, or {other}"
     )
 
 
 def one_of(*choices: str) -> Validator:
+    """Return a check for one of the choices."""
     return Validator(lambda value: value in choices, ", ".join(choices))
 
 
 def list_of(*choices: str) -> Validator:
+    """Return a check for a list of the choices."""
+
     def accepts(value: ConfigValue) -> bool:
         return isinstance(value, tuple) and set(value) <= set(choices)
 

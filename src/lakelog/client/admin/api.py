@@ -54,24 +54,28 @@ class Admin(Closeable):
 
     @cached_property
     def topics(self) -> Topics:
+        """Operations on topics."""
         from lakelog.client.admin.topics import Topics
 
         return Topics(self._cluster)
 
     @cached_property
     def configs(self) -> Configs:
+        """Operations on settings."""
         from lakelog.client.admin.configs import Configs
 
         return Configs(self._cluster)
 
     @cached_property
     def groups(self) -> Groups:
+        """Operations on groups and their offsets."""
         from lakelog.client.admin.groups import Groups
 
         return Groups(self._cluster)
 
     @cached_property
     def transactions(self) -> Transactions:
+        """Operations on transactions and producers."""
         from lakelog.client.admin.transactions import Transactions
 
         return Transactions(self._cluster)

@@ -73,6 +73,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
+        """Whether the value is the default, not set for this resource."""
         return self.source is ConfigSource.DEFAULT
 
 

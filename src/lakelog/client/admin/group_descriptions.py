@@ -47,6 +47,7 @@ class Group:
 
 
 def classic_group(row: DescribedGroup) -> Group:
+    """Return the group in a row of a DescribeGroups response."""
     is_consumer = row.protocol_type == CONSUMER_PROTOCOL
     members = [_classic_member(member, is_consumer=is_consumer) for member in row.members]
     return Group(
@@ -72,6 +73,7 @@ def _classic_member(row: DescribedGroupMember, *, is_consumer: bool) -> GroupMem
 
 
 def consumer_group(row: DescribedConsumerGroup) -> Group:
+    """Return the group in a row of a ConsumerGroupDescribe response (KIP-848)."""
     return Group(
         group_id=row.group_id,
         state=row.group_state,

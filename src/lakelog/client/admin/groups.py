@@ -42,6 +42,7 @@ class Lag:
 
     @property
     def records(self) -> int:
+        """Number of records after the committed offset."""
         return max(self.end - self.committed, 0)
 
 

@@ -155,6 +155,7 @@ class Consumer(Closeable):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that the consumer reads now."""
         return frozenset(self._positions)
 
     @property

@@ -70,10 +70,12 @@ class GroupSession:
 
     @property
     def membership(self) -> Membership:
+        """The member's current id, generation and leader."""
         return self._member.membership
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions assigned to this member."""
         return self._member.assigned
 
     def join(self, patience_s: float) -> frozenset[TopicPartition]:

@@ -117,6 +117,7 @@ class GroupMember:
         return frozenset[str]().union(*(member.topics for member in self._members or []))
 
     def join(self) -> JoinGroupRequest:
+        """Return the request that joins the group."""
         subscription = ConsumerProtocolSubscription(
             topics=self.topics, owned_partitions=_to_wire(self.assigned)
         )
@@ -192,6 +193,7 @@ class GroupMember:
         return Step.GO_ON
 
     def heartbeat(self) -> HeartbeatRequest:
+        """Return the request that renews the member's session."""
         return HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,

@@ -66,6 +66,7 @@ class Position:
 
     @property
     def has_records(self) -> bool:
+        """Whether fetched records have not been returned yet."""
         return bool(self._batches or self._records)
 
     @property

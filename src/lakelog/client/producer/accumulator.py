@@ -48,9 +48,11 @@ class Accumulator:
 
     @property
     def is_idle(self) -> bool:
+        """Whether no record waits for its acknowledgement."""
         return not self._busy
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """Return the queue of a partition; create it if necessary."""
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queues[topic, partition] = PartitionQueue(topic, partition)

@@ -110,6 +110,7 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
+        """Whether the partition has no batch."""
         return self.open is None and not self.waiting and not self.in_flight
 
     @property

@@ -56,10 +56,12 @@ class Link:
         """The end of the present throttling by the broker (KIP-219)."""
 
     def fileno(self) -> int:
+        """The socket's file descriptor, for a selector."""
         return self._connection.fileno()
 
     @property
     def in_flight(self) -> int:
+        """Number of requests without a response yet."""
         return len(self._sent)
 
     @property

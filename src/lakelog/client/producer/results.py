@@ -47,15 +47,18 @@ class BatchResult:
         self._event = threading.Event()
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
+        """Settle the batch: its base offset, and the time of its append (ms) or -1."""
         self.base_offset = base_offset
         self.append_time_ms = append_time_ms
         self._finish()
 
     def fail(self, error: ClientError) -> None:
+        """Settle the batch with an error."""
         self.error = error
         self._finish()
 
     def wait(self, timeout_s: float | None) -> bool:
+        """Wait until the batch is settled; return false after a timeout in seconds."""
         return self._event.wait(timeout_s)
 
     def _finish(self) -> None:

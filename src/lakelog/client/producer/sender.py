@@ -79,6 +79,7 @@ class Sender:
         """The error that stopped the producer."""
 
     def start(self) -> None:
+        """Start the thread that sends batches."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -47,12 +47,14 @@ class CompactionJob:
     """Of reads and writes together; 0 is no limit."""
 
     def encode(self) -> bytes:
+        """Return the job as one line of JSON, for a helper process."""
         values = asdict(self)
         values["folder"] = str(self.folder)
         return json.dumps(values).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> CompactionJob:
+        """Return the job in a line of `encode`."""
         values: dict[str, Any] = json.loads(line)
         values["folder"] = Path(values["folder"])
         for name in ("segments", "later"):
@@ -116,6 +118,7 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def encode_answer(answer: Answer) -> bytes:
+    """Return an answer of the helper as one line of JSON."""
     name = next(name for name, kind in _KINDS.items() if isinstance(answer, kind))
     return json.dumps({"kind": name, "answer": asdict(answer)}).encode()
 

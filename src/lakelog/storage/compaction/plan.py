@@ -44,11 +44,13 @@ class CleanableLog:
 
     @property
     def ratio(self) -> float:
+        """The share of dirty bytes in the log, 0 to 1 (`min.cleanable.dirty.ratio`)."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
+        """Whether the log has to be compacted now."""
         if self.is_overdue and self.cleanable_bytes:
             return True
         return self.ratio > self.log.config.min_cleanable_dirty_ratio

@@ -76,6 +76,7 @@ def _row(key: TopicPartition, known: KnownLog) -> bytes:
 
 
 def encode_known_logs(logs: KnownLogs) -> bytes:
+    """Return the content of the file, with its checksum; see docs/formats/data-folder.md."""
     return KnownLogsFile().encode(logs)
 
 

@@ -93,6 +93,7 @@ class Ownership:
             self._disk.sync_dir(self.path)
 
     def release(self) -> None:
+        """Release the lock of the folder, if it is held."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

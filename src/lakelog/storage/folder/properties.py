@@ -30,6 +30,7 @@ class MetaProperties(NamedTuple):
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """Return the content of `meta.properties`, Kafka's format and a checksum in a comment."""
     body = (
         "version=1\n"
         f"cluster.id={meta.cluster_id}\n"
@@ -63,6 +64,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """Return the content of `partition.metadata`, in Kafka's format (KIP-516)."""
     return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 

@@ -45,10 +45,12 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first record, inclusive."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
+        """The sequence of the first record; it wraps from 2^31 - 1 to 0 (KIP-98)."""
         return self.last_sequence - self.offset_delta & SEQUENCE_MAX
 
 

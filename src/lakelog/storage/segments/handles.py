@@ -165,6 +165,7 @@ class LogSlice:
         return LogSlice(self._handle, position, size)
 
     def release(self) -> None:
+        """Give up the slice; its file may then be closed."""
         handle = self._handle
         handle.readers -= 1
         assert handle.readers >= 0

@@ -27,6 +27,7 @@ class KnownBatches:
         self._older: dict[int, Place] = {}
 
     def note(self, base_offset: int, place: Place) -> None:
+        """Remember the place of the batch with this base offset."""
         newer = self._newer
         if len(newer) >= _GENERATION_MAX:
             self._older = newer
@@ -34,9 +35,11 @@ class KnownBatches:
         newer[base_offset] = place
 
     def find(self, base_offset: int) -> Place | None:
+        """Return the place of the batch, or `None` if it is not known."""
         return self._newer.get(base_offset) or self._older.get(base_offset)
 
     def forget(self, base_offset: int) -> None:
+        """Forget the batch with this base offset, if it is known."""
         self._newer.pop(base_offset, None)
         self._older.pop(base_offset, None)
 

@@ -149,6 +149,7 @@ class Segment:
         return IndexFiles(self.disk, self.folder, self.base_offset)
 
     def path(self, suffix: str) -> Path:
+        """Return the path of the segment's file with this suffix."""
         return self.folder / file_name(self.base_offset, suffix)
 
     def open(self) -> Handle:

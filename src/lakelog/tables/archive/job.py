@@ -39,6 +39,7 @@ class ArchiveJob:
 
     @property
     def address(self) -> TableAddress:
+        """The address of the table."""
         return TableAddress(self.catalog, self.identifier, self.uuid)
 
     @property
@@ -49,10 +50,12 @@ class ArchiveJob:
         )
 
     def to_json(self) -> str:
+        """Return the job as text, for Spark options."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ArchiveJob:
+        """Return the job in a text of `to_json`."""
         value = json.loads(text)
         namespace, name = value.pop("identifier")
         extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}

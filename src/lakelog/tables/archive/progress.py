@@ -78,6 +78,7 @@ class Progress:
         }
 
     def to_text(self) -> str:
+        """Return the value of the table's property; see docs/spark.md."""
         partitions = {str(partition): extent for partition, extent in sorted(self.extents.items())}
         value = {"version": _VERSION, "partitions": partitions}
         return json.dumps({**value, "query_id": self.query_id, "batch": self.batch})
@@ -111,6 +112,7 @@ def _extents(value: Any) -> dict[int, Extent]:
 
 
 def property_name(topic_id: str) -> str:
+    """Return the name of the table's property with the progress of a topic."""
     return _PREFIX + topic_id
 
 

@@ -43,6 +43,7 @@ class StreamOffset:
     epochs: Epochs = field(default_factory=dict)
 
     def epoch_of(self, key: TopicPartition) -> int | None:
+        """Return the leader epoch of a partition's offset, or `None` if it is unknown (KIP-320)."""
         return self.epochs.get(key[0], {}).get(key[1])
 
     def is_of(self, topic: str, topic_id: str) -> bool:

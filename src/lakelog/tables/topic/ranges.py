@@ -26,6 +26,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
+        """Number of offsets, including gaps."""
         return self.end - self.start
 
     def __str__(self) -> str:
