@@ -37,6 +37,7 @@ from storage_kit import (
     make_batch,
     read_batches,
     read_records,
+    sole_leader,
 )
 
 OPERATIONS = (
@@ -276,8 +277,8 @@ class Workload:
     # Steps
 
     def _lead(self, log: Log) -> None:
-        self._partition = Partition(log, self._epoch, lambda _: None)
-        self._partition.become_leader(self._epoch)
+        self._partition = Partition(log, sole_leader(self._epoch), lambda _: None)
+        self._partition.assume(sole_leader(self._epoch))
 
     @property
     def _log(self) -> Log:

@@ -325,7 +325,7 @@ class MemoryBroker:
         self.pass_time(0.001)
 
     def partition(self, topic: str, index: int = 0) -> Partition:
-        return self.broker.partitions.find(topic, index)
+        return self.broker.partitions.leader(topic, index)
 
     def append(self, topic: str, index: int = 0, *, count: int = 1, **of_batch: Any) -> int:
         """Append a batch of `make_batch`; return its base offset."""

@@ -12,6 +12,7 @@ from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import EndTransactionMarker
 from lakelog.records.record import Record, decode_records
+from lakelog.replica.role import Role
 from lakelog.runtime.api import Disk
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.indexes.txn_index import AbortedTransaction
@@ -36,6 +37,11 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self.now_ms / 1000
+
+
+def sole_leader(leader_epoch: int) -> Role:
+    """The role of a broker that is the only replica."""
+    return Role(leader_epoch, leader_id=1, is_leader=True, isr_size=1)
 
 
 def make_batch(

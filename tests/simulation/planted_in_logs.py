@@ -9,6 +9,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage import retention
 from lakelog.storage.compaction import clean, records
@@ -80,11 +81,14 @@ def _watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a start keeps the leader epoch", Law.EPOCH_RISES, "plain", faults=("stop",))
 def _epoch_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def become_leader(self: Partition, leader_epoch: int) -> None:
-        self.leader_epoch = max(self.log.leader_epochs.latest, 0)
-        self.log.assign_epoch(self.leader_epoch)
+    assume = Partition.assume
 
-    monkeypatch.setattr(Partition, "become_leader", become_leader)
+    def assume_known(self: Partition, role: Role) -> None:
+        known = max(self.log.leader_epochs.latest, 0)
+        self.leader_epoch = known
+        assume(self, role._replace(leader_epoch=known))
+
+    monkeypatch.setattr(Partition, "assume", assume_known)
 
 
 @bug("cut to the checkpointed high watermark", Law.KEPT, "plain", faults=("kill",))
@@ -224,11 +228,11 @@ def _newest_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a fetch is answered from another partition", Law.WRITTEN, "idempotent")
 def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    become_leader, read = Partition.become_leader, Partition.read
+    assume, read = Partition.assume, Partition.read
     first: dict[str, Partition] = {}
 
-    def noting(self: Partition, leader_epoch: int) -> None:
-        become_leader(self, leader_epoch)
+    def noting(self: Partition, role: Role) -> None:
+        assume(self, role)
         if self.index == 0:
             first[self.topic] = self
 
@@ -237,7 +241,7 @@ def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
         is_there = other.log.log_start_offset <= offset < other.watermark.offset
         return read(other if is_there else self, offset, max_bytes, **named)
 
-    monkeypatch.setattr(Partition, "become_leader", noting)
+    monkeypatch.setattr(Partition, "assume", noting)
     monkeypatch.setattr(Partition, "read", confused)
 
 

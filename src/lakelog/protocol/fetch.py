@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.protocol.api import Api
+from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -96,13 +97,6 @@ class EpochEndOffset(Struct):
     end_offset: int = int64(default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
-    """The current leader of the partition; -1 when it is unknown."""
-
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class SnapshotId(Struct):
     """The snapshot to load instead; only metadata partitions of KRaft have them."""
 
@@ -142,15 +136,6 @@ class FetchableTopicResponse(Struct):
     topic: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Struct):
-    """The address of a broker in `current_leader`."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class FetchResponse(Message, versions="4-18", flexible="12+"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.protocol.api import Api
+from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -60,13 +61,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: str | None = error_text(default=None)
 
 
-class LeaderIdAndEpoch(Struct):
-    """The current leader of the partition; -1 when it is unknown."""
-
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class PartitionProduceResponse(Struct):
     """The result for one partition."""
 
@@ -88,15 +82,6 @@ class TopicProduceResponse(Struct):
     name: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-class NodeEndpoint(Struct):
-    """The address of a broker in `current_leader`."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ProduceResponse(Message, versions="3-13", flexible="9+"):

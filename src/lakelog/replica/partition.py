@@ -1,4 +1,4 @@
-"""One partition as this broker holds it: a log, a leader epoch and the high watermark.
+"""One partition as this broker holds it: a log, a role at one leader epoch, the high watermark.
 
 A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
 (`watermark.py`), and `read_committed` consumers up to the last stable offset. `availability.py`
@@ -18,6 +18,7 @@ from lakelog.base.shortage import no_space
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.availability import Availability
 from lakelog.replica.recompressed import recompressed
+from lakelog.replica.role import NotLeaderError, Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
 from lakelog.storage.errors import CorruptLog
@@ -34,9 +35,10 @@ from lakelog.storage.validation.batches import Origin
 
 
 class Partition:
-    """A leader's partition: appends, reads and deletions.
+    """A replica. Only the leader appends, reads and deletes for clients.
 
-    Methods that use the log raise `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION for a deleted topic,
+    Methods for clients raise `NotLeaderError` if another broker leads the partition. Methods that
+    use the log raise `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION for a deleted topic,
     KAFKA_STORAGE_ERROR for a partition that is offline or goes offline in the call, and
     `OutOfRoomError` for a shortage of space or file descriptors. Other errors are named by the
     methods.
@@ -53,6 +55,8 @@ class Partition:
         "key",
         "leader_epoch",
         "log",
+        "role",
+        "serves",
         "topic",
         "topic_id",
         "watermark",
@@ -62,33 +66,40 @@ class Partition:
     def __init__(
         self,
         log: Log,
-        leader_epoch: int,
+        role: Role,
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object] = lambda partition: None,
         note_shortage: Callable[[OSError], object] = lambda error: None,
         gate: SpaceGate | None = None,
+        committed: int = 0,
     ) -> None:
         """
-        leader_epoch: of this broker; `become_leader` assigns it to the log.
+        role: of this broker; `assume` changes it, and adopts the first one.
         flush_soon: called when a segment was closed, and for every append that only a flush
             commits. The owner flushes and then calls `note_flush`.
-        settled: called when a flush has committed waiting records, or a failure has lost them.
+        settled: called when waiting records are committed, or will not be by this leader.
         note_shortage: called with each error for which `is_shortage` is true.
         gate: while it is shut, nothing is appended.
+        committed: the high watermark of the last checkpoint.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
         self.key = (log.topic_id, log.partition)
         self.log = log
-        self.leader_epoch = leader_epoch
+        self.role = role
+        self.leader_epoch = role.leader_epoch
+        self.serves = role.is_leader
+        """Whether this broker leads the partition and its log can be used."""
         self.flushed_ms = 0
         """Time of the last flush for `flush.ms`, milliseconds since the epoch."""
         self._flush_soon = flush_soon
         self._settled = settled
         self._gate = gate or SpaceGate()
-        self._availability = Availability(log, lambda: settled(self), note_shortage)
-        self.watermark = HighWatermark(log)
+        self._availability = Availability(log, self._on_offline, note_shortage)
+        self.watermark = HighWatermark(log, committed)
+        self.watermark.use_role(role)
+        self.watermark.advance()
         self.written = Written(log)
         self.fetched_bytes = 0
         """Bytes of records sent to consumers."""
@@ -123,7 +134,7 @@ class Partition:
 
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""
-        if self.watermark.advance():
+        if self.watermark.advance() or self.watermark.by_flush:
             self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -158,7 +169,7 @@ class Partition:
         would block the loop, and `NotReady`, with nothing done, if a thread must first load the
         indexes of the active segment.
         """
-        self._availability.check()
+        self.check_leader()
         log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
@@ -201,7 +212,7 @@ class Partition:
         watermark = self.watermark
         if watermark.by_flush:
             self.note_flush()
-            if watermark.offset < log.log_end_offset:
+            if watermark.written < log.log_end_offset:
                 self._flush_soon(self)
         else:
             watermark.advance()
@@ -217,8 +228,7 @@ class Partition:
         The batches after the returned ones are left to `append`; see `Log.append_run`. After a
         `KafkaError` no batch was appended.
         """
-        availability = self._availability
-        if availability.is_retired or availability.offline_reason or self._gate.is_shut:
+        if not self.serves or self._gate.is_shut:
             return []
         log = self.log
         try:
@@ -248,7 +258,7 @@ class Partition:
 
         Raises `KafkaError` (INVALID_PRODUCER_EPOCH) for an older epoch.
         """
-        self._availability.check()
+        self.check_leader()
         return self.log.producers.start_verification(
             producer_id,
             producer_epoch,
@@ -272,7 +282,7 @@ class Partition:
         Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, and
         TRANSACTION_COORDINATOR_FENCED for an older coordinator; `NotReady` as `append`.
         """
-        self._availability.check()
+        self.check_leader()
         before = self.written.all_bytes
         try:
             self._gate.check()
@@ -291,11 +301,31 @@ class Partition:
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
-    def become_leader(self, leader_epoch: int) -> None:
-        """Begin a leader epoch at the log end offset (KIP-101)."""
-        assert leader_epoch >= self.leader_epoch, "a leader epoch never falls"
-        self.leader_epoch = leader_epoch
-        self.log.assign_epoch(leader_epoch)
+    def assume(self, role: Role) -> None:
+        """Lead or follow from now on, in the leader epoch of `role`.
+
+        The epoch of a leader begins at the log end offset (KIP-101). Operations of an earlier epoch
+        fail: appends that wait to be committed, and verifications of transactions (KIP-890).
+        """
+        assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
+        is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
+        self.role = role
+        self.leader_epoch = role.leader_epoch
+        self._update_serves()
+        if role.is_leader:
+            self.log.assign_epoch(role.leader_epoch)
+        if is_new:
+            self.log.producers.verifications.void()
+        self.watermark.use_role(role)
+        if self.watermark.advance() or is_new:
+            self._settled(self)
+
+    def _update_serves(self) -> None:
+        self.serves = self.role.is_leader and self.is_online
+
+    def _on_offline(self) -> None:
+        self._update_serves()
+        self._settled(self)
 
     def read(
         self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
@@ -308,7 +338,7 @@ class Partition:
         Raises `KafkaError`: OFFSET_OUT_OF_RANGE, and CORRUPT_MESSAGE for damaged batches. Raises
         `NotReady` if batches must be checked first, or if the search would wait for the device.
         """
-        self._availability.check()
+        self.check_leader()
         if end is None:
             end = self.watermark.offset
         try:
@@ -351,7 +381,7 @@ class Partition:
         generator, which `SlowBatches.found` runs step by step. It returns `None` if there is no
         such record below the high watermark. Its steps raise `KafkaError` as `read`.
         """
-        self._availability.check()
+        self.check_leader()
         log = self.log
         try:
             found = yield from log.search_time(timestamp_ms)
@@ -366,7 +396,7 @@ class Partition:
         POLICY_VIOLATION for a topic with `cleanup.policy=compact` alone. The state of producers
         stays (KAFKA-7190).
         """
-        self._availability.check()
+        self.check_leader()
         log = self.log
         if log.config.cleanup_policy == {"compact"}:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic go by key")
@@ -397,28 +427,31 @@ class Partition:
 
         (-1, -1) if the log has no such epoch (KIP-279).
         """
-        self._availability.check()
+        self.check_leader()
         return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
 
     def check_min_insync(self) -> None:
-        """Check `min.insync.replicas` for `acks=all`; the leader is the only in-sync replica.
+        """Check `min.insync.replicas` for `acks=all`.
 
         Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
         """
-        if self.log.config.min_insync_replicas > 1:
+        if self.role.isr_size < self.log.config.min_insync_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:
         """Stop serving the partition, because its topic was deleted or the broker is stopping."""
         self._availability.is_retired = True
+        self._update_serves()
 
     def take_offline(self, reason: str) -> None:
         """Stop serving the partition until a restart, which recovers the log from disk."""
         self._availability.take_offline(reason)
 
-    def check_online(self) -> None:
-        """Raise `KafkaError` unless the partition is online."""
-        self._availability.check()
+    def check_leader(self) -> None:
+        """Raise `KafkaError` unless the partition is online, `NotLeaderError` unless it is led."""
+        if not self.serves:
+            self._availability.check()
+            raise NotLeaderError(self.role.leader_id, self.role.leader_epoch)
 
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """Return the error for a failure of the log; unless it is transient, go offline."""

@@ -8,17 +8,28 @@ UNKNOWN_TOPIC_ID.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lakelog.base.config.keys.topics import LONG_MAX
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import NotLeaderError, Role
+
+
+def _nowhere(topic: str | bytes, index: int) -> Role | None:
+    return None
 
 
 class Partitions:
-    """Partitions by topic name or id, and the reasons for which others are offline."""
+    """Partitions by topic name or id, and the reasons for which others are offline.
 
-    def __init__(self) -> None:
+    Args:
+        elsewhere: returns this broker's role in an existing partition that other brokers hold, or
+            None for a partition that does not exist.
+    """
+
+    def __init__(self, elsewhere: Callable[[str | bytes, int], Role | None] = _nowhere) -> None:
+        self._elsewhere = elsewhere
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
         self._all: dict[Partition, None] = {}
         self.flushed_by_age: dict[Partition, None] = {}
@@ -35,21 +46,27 @@ class Partitions:
         return len(self._all)
 
     def get(self, topic: str | bytes, index: int) -> Partition | None:
-        """Return the partition, or `None` if this broker has no usable log of it."""
+        """Return the replica in either role, or `None` if this broker has no usable log of it."""
         return self._by_key.get((topic, index))
 
-    def find(self, topic: str | bytes, index: int) -> Partition:
-        """Return the partition.
+    def leader(self, topic: str | bytes, index: int) -> Partition:
+        """Return the partition if this broker leads it.
 
-        Raises `KafkaError`: KAFKA_STORAGE_ERROR if its log cannot be used, UNKNOWN_TOPIC_ID for an
-        unknown id, otherwise UNKNOWN_TOPIC_OR_PARTITION.
+        Raises `NotLeaderError` if another broker does. Raises `KafkaError`: KAFKA_STORAGE_ERROR if
+        its log cannot be used, UNKNOWN_TOPIC_ID for an unknown id, otherwise
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         partition = self._by_key.get((topic, index))
         if partition is not None:
+            if not partition.serves:
+                partition.check_leader()
             return partition
         reason = self._offline.get((topic, index))
         if reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        role = self._elsewhere(topic, index)
+        if role is not None:
+            raise NotLeaderError(role.leader_id, role.leader_epoch)
         if isinstance(topic, str) or self._known[topic]:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)

@@ -30,6 +30,7 @@ from lakelog.metadata.records import Record
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.role import Role
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.broker import Broker
@@ -99,7 +100,7 @@ class Server:
         self._metadata = MetadataLog(
             environment.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )
-        self._partitions = Partitions()
+        self._partitions = Partitions(self._role_elsewhere)
         self._acceptors: list[Acceptor] = []
         purgatory, checks = Purgatory(clock, tasks), StoredChecks(tasks)
         topics = self._make_topics(shortages)
@@ -153,6 +154,15 @@ class Server:
         )
         self._maintenance = self._make_maintenance()
         self._replicas = self._make_replicas(purgatory)
+
+    def _role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
+        """Return this broker's role in a partition that other brokers hold, for `Partitions`."""
+        image = self._metadata.image
+        found = image.topic(topic) if isinstance(topic, str) else image.topic_by_id(topic)
+        partition = found.partition(index) if found is not None else None
+        if partition is None or self._options.node_id in partition.replicas:
+            return None
+        return Role.in_image(partition, self._options.node_id)
 
     def _make_shortages(self) -> Shortages:
         environment = self._environment

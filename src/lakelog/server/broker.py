@@ -5,7 +5,7 @@ It decides nothing and does no I/O; `app` builds it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.api_versions import ApiVersion
+from lakelog.protocol.leader import LeaderIdAndEpoch, NodeEndpoint
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
@@ -112,3 +113,16 @@ class Broker:
             if broker.broker_id != self.node_id and endpoint is not None:
                 nodes.append(Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return nodes
+
+    def endpoints_of(
+        self, connection: Connection, leaders: Iterable[LeaderIdAndEpoch]
+    ) -> list[NodeEndpoint]:
+        """Return the addresses of the known leaders, for a response of a broker that is not one."""
+        wanted = {leader.leader_id for leader in leaders if leader.leader_id >= 0}
+        if not wanted:
+            return []
+        return [
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in self.nodes_for(connection)
+            if node.node_id in wanted
+        ]

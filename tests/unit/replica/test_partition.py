@@ -18,7 +18,16 @@ from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, at_once, make_batch, read_batches
+from storage_kit import (
+    DATA,
+    NOW,
+    TOPIC_ID,
+    ManualClock,
+    at_once,
+    make_batch,
+    read_batches,
+    sole_leader,
+)
 
 
 def open_partition(
@@ -29,8 +38,8 @@ def open_partition(
     directory.open(None, 1)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
-    partition = Partition(log, 5, events.append)
-    partition.become_leader(5)
+    partition = Partition(log, sole_leader(5), events.append)
+    partition.assume(sole_leader(5))
     return partition
 
 
@@ -55,7 +64,7 @@ def test_a_reader_of_another_log_gets_the_offset_of_divergence() -> None:
     """KIP-595: epoch 5 has the offsets to 4, epoch 8 those from there to 6."""
     partition = open_partition()
     partition.append(make_batch(4), NOW)
-    partition.become_leader(8)
+    partition.assume(sole_leader(8))
     partition.append(make_batch(2), NOW)
 
     check_divergence(partition, 4, 5)
@@ -356,7 +365,7 @@ def test_a_marker_that_the_disk_refuses_is_worth_a_retry() -> None:
 def test_nothing_is_appended_while_space_is_kept_for_what_frees_some() -> None:
     gate, told = SpaceGate(), list[OSError]()
     log = open_partition().log
-    partition = Partition(log, 5, lambda _: None, note_shortage=told.append, gate=gate)
+    partition = Partition(log, sole_leader(5), lambda _: None, note_shortage=told.append, gate=gate)
     begin_transaction(partition, 7)
     end = log.log_end_offset
     gate.is_shut = True

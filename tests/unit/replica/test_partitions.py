@@ -9,7 +9,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import DATA, ManualClock
+from storage_kit import DATA, ManualClock, sole_leader
 
 OLD, NEW, OTHER = (bytes([number]) * 16 for number in (1, 2, 3))
 
@@ -25,7 +25,7 @@ class Topics:
 
     def create(self, name: str, topic_id: bytes, index: int) -> Partition:
         log = self.directory.create_log(name, index, topic_id, LogConfig())
-        partition = Partition(log, 0, lambda _: None)
+        partition = Partition(log, sole_leader(0), lambda _: None)
         self.partitions.add(partition)
         return partition
 
@@ -35,7 +35,7 @@ class Topics:
 
     def code(self, topic: str | bytes, index: int) -> ErrorCode:
         try:
-            self.partitions.find(topic, index)
+            self.partitions.leader(topic, index)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
@@ -63,7 +63,7 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_old_one() -> None:
     new = topics.create("orders", NEW, 0)
     assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
     assert topics.code(NEW, 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert topics.partitions.find(NEW, 0) is topics.partitions.find("orders", 0) is new
+    assert topics.partitions.leader(NEW, 0) is topics.partitions.leader("orders", 0) is new
     assert list(topics.partitions) == [other, new]
 
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import lakelog
 from lakelog.base.config.log_config import LogConfig
+from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
-from storage_kit import append, make_batch, memory_store
+from lakelog.storage.log import Log
+from storage_kit import append, make_batch, memory_store, sole_leader
 
 FLUSHED = LogConfig(durability="fsync")
 
 
+def watermark_of(log: Log, role: Role | None = None, known: int = 0) -> HighWatermark:
+    watermark = HighWatermark(log, known)
+    watermark.use_role(role or sole_leader(3))
+    return watermark
+
+
 def test_an_append_commits_on_the_page_cache() -> None:
     log = memory_store().create()
-    watermark = HighWatermark(log)
+    watermark = watermark_of(log)
     assert not watermark.advance()
     append(log, make_batch(3))
     assert watermark.advance()
@@ -24,7 +34,7 @@ def test_an_append_commits_on_the_page_cache() -> None:
 
 def test_a_flush_commits_with_fsync() -> None:
     log = memory_store(FLUSHED).create()
-    watermark = HighWatermark(log)
+    watermark = watermark_of(log)
     append(log, make_batch(3))
     assert not watermark.advance()
     log.flush()
@@ -33,15 +43,47 @@ def test_a_flush_commits_with_fsync() -> None:
     assert (watermark.offset, log.log_end_offset) == (3, 6)
 
 
-def test_recovered_records_are_committed() -> None:
+def test_a_sole_replica_commits_its_recovered_records() -> None:
     store = memory_store(FLUSHED)
     append(store.create(), make_batch(3))
-    assert HighWatermark(store.killed()).offset == 3
+    watermark = watermark_of(store.killed())
+    watermark.advance()
+    assert watermark.offset == 3
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        Role(3, leader_id=1, is_leader=True, isr_size=2),
+        Role(3, leader_id=2, is_leader=False, isr_size=1),
+    ],
+)
+def test_with_other_replicas_only_the_checkpoint_is_known_to_be_committed(role: Role) -> None:
+    log = memory_store().create()
+    append(log, make_batch(5))
+    watermark = watermark_of(log, role, known=2)
+    assert not watermark.advance()
+    assert (watermark.offset, watermark.written, watermark.by_append) == (2, 5, False)
+
+
+def test_a_checkpoint_beyond_the_recovered_log_is_cut_with_it() -> None:
+    log = memory_store().create()
+    append(log, make_batch(5))
+    assert watermark_of(log, known=9).offset == 5
+
+
+def test_a_leader_commits_its_log_once_it_is_alone_in_sync() -> None:
+    log = memory_store().create()
+    append(log, make_batch(5))
+    watermark = watermark_of(log, Role(3, 1, is_leader=True, isr_size=2), known=2)
+    watermark.use_role(sole_leader(3))
+    assert watermark.advance()
+    assert (watermark.offset, watermark.by_append) == (5, True)
 
 
 def test_it_never_goes_back() -> None:
     log = memory_store().create()
-    watermark = HighWatermark(log)
+    watermark = watermark_of(log)
     append(log, make_batch(3))
     watermark.advance()
     log.config = FLUSHED

@@ -96,7 +96,7 @@ class Running:
         await self.broker.metadata.submit(lambda image: Plan((record,), None))
 
     def partition(self, name: str, index: int = 0) -> Partition:
-        return self.broker.partitions.find(name, index)
+        return self.broker.partitions.leader(name, index)
 
 
 def run(path: Path, scenario: Callable[[Running], Coroutine[Any, Any, None]], **keys: str) -> None:

@@ -77,7 +77,7 @@ async def create(broker: SocketlessBroker, segment_bytes: int) -> Partition:
         )
     )
     assert not created.error, created
-    return server.broker.partitions.find("t", 0)
+    return server.broker.partitions.leader("t", 0)
 
 
 async def fill(broker: SocketlessBroker, disk: MemoryDisk) -> None:
@@ -90,7 +90,7 @@ async def fill(broker: SocketlessBroker, disk: MemoryDisk) -> None:
 
 
 def partition_of(broker: SocketlessBroker) -> Partition:
-    return broker.server.broker.partitions.find("t", 0)
+    return broker.server.broker.partitions.leader("t", 0)
 
 
 @pytest.mark.parametrize("reserve", [1 << 20, 0])

@@ -99,7 +99,9 @@ class GatedBroker:
 
     @property
     def partition(self) -> Any:
-        return self.broker.server.broker.partitions.find(TOPIC, 0)
+        partition = self.broker.server.broker.partitions.get(TOPIC, 0)
+        assert partition is not None
+        return partition
 
     async def until_syncing(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.gate.begun.acquire)
@@ -300,7 +302,9 @@ def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path)
         gated.gate.open.clear()
         first.produce()
         waiting = asyncio.ensure_future(
-            committed(Appended(gated.partition, 1), broker.purgatory, tasks)
+            committed(
+                Appended(gated.partition, 1, gated.partition.leader_epoch), broker.purgatory, tasks
+            )
         )
         await gated.until_syncing()
         gated.gate.write_error = OSError(errno.EIO, "a bad device")
@@ -375,7 +379,9 @@ def test_no_request_waits_beyond_the_stop_of_the_broker(tmp_path: Path) -> None:
         client.produce()
         broker, tasks = gated.broker.server.broker, gated.broker.tasks
         waiting = asyncio.ensure_future(
-            committed(Appended(gated.partition, 2), broker.purgatory, tasks)
+            committed(
+                Appended(gated.partition, 2, gated.partition.leader_epoch), broker.purgatory, tasks
+            )
         )
         await asyncio.sleep(0)
         gated.gate.open.set()
@@ -406,9 +412,9 @@ def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path
         again.gate.error = OSError(errno.EIO, "a bad device")
         await again.broker.start()
         partitions = again.broker.server.broker.partitions
-        assert partitions.find("others", 0).is_online
+        assert partitions.leader("others", 0).serves
         with pytest.raises(KafkaError) as error:
-            partitions.find(TOPIC, 0)
+            partitions.leader(TOPIC, 0)
         assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         await again.broker.stop()
 

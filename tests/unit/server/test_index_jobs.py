@@ -164,7 +164,7 @@ def restarted(
         for path in (folder / "orders-0").glob(f"*{damaged}") if damaged else ():
             path.write_bytes(damages()[how](path.read_bytes()))
         on_loop.clear()
-        await scenario(broker, broker.server.broker.partitions.find("orders", 0))
+        await scenario(broker, broker.server.broker.partitions.leader("orders", 0))
         assert on_loop == []
         await broker.stop()
 

@@ -170,7 +170,7 @@ def test_requests_that_are_not_learned(tmp_path: Path, client_id: str) -> None:
 def test_an_internal_topic_is_refused_every_time(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         for broker in twins.both:
-            partition = broker.server.broker.partitions.find("orders", 0)
+            partition = broker.server.broker.partitions.leader("orders", 0)
             partition.topic = "__consumer_offsets"
         client = Client(twins, 13)
         for _ in range(4):
@@ -233,7 +233,7 @@ class History:
     def go_on(self) -> None:
         """The producer learns the results of its batches."""
         for index in range(PARTITIONS):
-            log = self.twins.plain.server.broker.partitions.find("orders", index).log
+            log = self.twins.plain.server.broker.partitions.leader("orders", index).log
             entry = log.producers.entries.get(self.producer_id)
             self.producer.sequence[index] = 0 if entry is None else entry.last_sequence + 1
 

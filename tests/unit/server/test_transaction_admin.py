@@ -30,6 +30,7 @@ from storage_kit import (
     append,
     append_in_transaction,
     make_batch,
+    sole_leader,
 )
 
 E = ErrorCode
@@ -43,8 +44,8 @@ class World:
         self.partitions = Partitions()
         for index in range(2):
             log = directory.create_log("t", index, TOPIC_ID, LogConfig())
-            self.partitions.add(Partition(log, 0, lambda _: None))
-        self.log = self.partitions.find("t", 0).log
+            self.partitions.add(Partition(log, sole_leader(0), lambda _: None))
+        self.log = self.partitions.leader("t", 0).log
         self.woken: list[object] = []
         purgatory: Any = SimpleNamespace(check=self.woken.append)
         groups: Any = None
@@ -144,7 +145,7 @@ def test_a_producer_that_cannot_be_writes_nothing(producer: int, epoch: int, cod
 
 def test_an_older_coordinator_is_fenced() -> None:
     world = World()
-    world.partitions.find("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
+    world.partitions.leader("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
     assert world.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]
 
 

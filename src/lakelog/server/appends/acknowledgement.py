@@ -1,7 +1,11 @@
-"""Waits until appended records are committed: with `durability=fsync`, until they are durable.
+"""Waits until appended records are committed: replicated, and with `durability=fsync` durable.
 
 All waiting appends of a partition share its next flush. Records appended during a flush become
 durable by the next one.
+
+A wait belongs to the leader epoch of its append. When the epoch ends, the wait fails: the next
+leader may have other records below the same offset, and their commit must not acknowledge this
+append.
 """
 
 from __future__ import annotations
@@ -14,29 +18,45 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Tasks
 
 
 class Appended(NamedTuple):
-    """An append that has to be committed: all of the partition before `end_offset`."""
+    """An append in `leader_epoch` that waits: for all of the partition before `end_offset`."""
 
     partition: Partition
     end_offset: int
+    leader_epoch: int
+    by_leader: bool = False
+    """Whether the leader's own write settles the append (`acks=1`), not its commit."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether the append is committed, or will not be by this broker."""
+        """Whether the append is committed, or will not be by this leader."""
         partition = self.partition
-        return partition.watermark.offset >= self.end_offset or not partition.is_online
+        return (
+            self._is_reached or not partition.serves or partition.leader_epoch != self.leader_epoch
+        )
+
+    @property
+    def _is_reached(self) -> bool:
+        watermark = self.partition.watermark
+        end = watermark.written if self.by_leader else watermark.offset
+        return end >= self.end_offset
 
     def check(self) -> None:
         """Raise `KafkaError` unless the append is committed.
 
-        The error is that of an offline partition, or REQUEST_TIMED_OUT.
+        The error is that of an offline partition, `NotLeaderError` after a change of the leader
+        epoch, or REQUEST_TIMED_OUT.
         """
-        if self.partition.watermark.offset < self.end_offset:
-            self.partition.check_online()
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet durable")
+        partition = self.partition
+        if partition.leader_epoch != self.leader_epoch:
+            raise NotLeaderError(partition.role.leader_id, partition.leader_epoch)
+        if not self._is_reached:
+            partition.check_leader()
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet committed")
 
 
 class Acknowledgement:

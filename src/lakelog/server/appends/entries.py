@@ -11,6 +11,7 @@ from lakelog.protocol.produce import (
 from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import current_leader
 from lakelog.runtime.api import Buffer
 from lakelog.server.appends.transaction_verification import ProduceCheck
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
@@ -63,4 +64,5 @@ def rejected_result(index: int, error: KafkaError) -> PartitionProduceResponse:
             for place, text in records
         ],
         error_message=error.message or None,
+        current_leader=current_leader(error),
     )

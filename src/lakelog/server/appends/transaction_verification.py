@@ -80,7 +80,7 @@ class ProduceCheck:
 
     def _begin(self, partitions: Partitions, key: _Key, sequence: int, now_ms: int) -> None:
         try:
-            partition = partitions.find(*key)
+            partition = partitions.leader(*key)
             verification = partition.start_verification(
                 *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= ADDS_SINCE
             )

@@ -34,6 +34,7 @@ from lakelog.metadata.records import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
+from lakelog.replica.role import Role
 from lakelog.runtime.api import Tasks
 from lakelog.server.cluster.log_settings import changes_internal, log_config
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
@@ -249,23 +250,24 @@ class Replicas:
     def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
         """Add the partition unless it is known; return whether it was new."""
         partition = known = self._partitions.get(topic.name, wanted.partition)
+        role = Role.in_image(wanted, self._node_id)
         if partition is None:
             log = self._directory.logs.get((topic.name, wanted.partition))
             if log is None:
                 return False
             partition = Partition(
                 log,
-                wanted.leader_epoch,
+                role,
                 self._flush_soon,
                 self._on_settled,
                 self._note_shortage,
                 self._directory.gate,
+                self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
             )
             self._partitions.add(partition)
-        if partition.leader_epoch != wanted.leader_epoch:
+        if partition.role != role:
             self._revoke()
-        if wanted.leader == self._node_id:
-            partition.become_leader(wanted.leader_epoch)
+        partition.assume(role)
         return known is None
 
     async def _make_logs(

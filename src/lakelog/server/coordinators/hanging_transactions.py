@@ -26,9 +26,10 @@ _RETRY_S = 1.0
 
 
 def open_transactions(partitions: Iterable[Partition]) -> Iterator[OpenTransaction]:
+    """Yield the open transactions in the partitions that this broker leads."""
     for partition in partitions:
         producers = partition.log.producers
-        if producers.first_unstable_offset < 0:
+        if not partition.serves or producers.first_unstable_offset < 0:
             continue
         for producer_id, entry in producers.entries.items():
             if entry.txn_first_offset >= 0:
@@ -83,8 +84,7 @@ def _marker_again(
     Clients may have continued meanwhile: the same transaction must be open, and no coordinator may
     know it.
     """
-    online = (partition for partition in partitions if partition.is_online)
-    still = [each for each in open_transactions(online) if each == found]
+    still = [each for each in open_transactions(partitions) if each == found]
     hanging = find_hanging(still, transactions.owners(), knows_all=transactions.knows_all)
     return next((marker for _, marker in hanging.markers), None)
 

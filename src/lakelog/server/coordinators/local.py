@@ -104,7 +104,7 @@ class Coordinators:
             topics,
             self.markers,
             new_producer_id=producer_ids.next,
-            epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
+            epoch_of=lambda index: partitions.leader(TRANSACTION_TOPIC, index).leader_epoch,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,
         )

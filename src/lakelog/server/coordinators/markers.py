@@ -74,7 +74,7 @@ class LocalMarkers:
     def _append(self, marker: Marker) -> Appended | ErrorCode | _NotReady | None:
         """Return None if the group coordinator appends the marker."""
         try:
-            partition = self._partitions.find(marker.topic, marker.partition)
+            partition = self._partitions.leader(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:
                 return None
             offset = partition.append_marker(
@@ -90,7 +90,7 @@ class LocalMarkers:
         except NotReady as first:
             return _NotReady(partition, first.job)
         self._purgatory.check(partition.key)
-        return Appended(partition, offset + 1)
+        return Appended(partition, offset + 1, partition.leader_epoch)
 
     async def _outcome(
         self, marker: Marker, begun: Appended | ErrorCode | _NotReady | None

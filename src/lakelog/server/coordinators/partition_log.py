@@ -64,7 +64,9 @@ class LocalPartitionLog:
 
     async def _commit(self, replica: Partition, last_offset: int) -> None:
         self._purgatory.check(replica.key)
-        await committed(Appended(replica, last_offset + 1), self._purgatory, self._tasks)
+        await committed(
+            Appended(replica, last_offset + 1, replica.leader_epoch), self._purgatory, self._tasks
+        )
 
     async def start_offset(self, partition: int) -> int:
         return self._replica(partition).log.log_start_offset

@@ -13,6 +13,7 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.replica.divergence import DivergedLog
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
+from lakelog.replica.role import current_leader
 from lakelog.server.broker import Broker
 from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, read_one
 from lakelog.server.requests.context import Context
@@ -31,6 +32,7 @@ class PendingFetch:
         "_bytes_max",
         "_committed",
         "_context",
+        "_failed",
         "_failures",
         "_plan",
         "_rounds",
@@ -52,6 +54,8 @@ class PendingFetch:
         """On the monotonic clock, when the fetch is answered with the records found so far."""
         self._to_check: list[NeededCheck] = []
         self._failures: Failures = {}
+        self._failed = False
+        """Whether a partition has an error or a diverging epoch."""
         self._rounds = 0
         """How often it has waited for checks."""
 
@@ -117,20 +121,20 @@ class PendingFetch:
         results = []
         size = 0
         bytes_left = self._bytes_max
-        failed = False
+        self._failed = False
         for target in self._plan.targets:
             try:
                 data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
             except NotReady as first:
-                partition = self._broker.partitions.find(target.topic, target.partition)
+                partition = self._broker.partitions.leader(target.topic, target.partition)
                 self._to_check.append((partition, first.job))
                 data = self._without_records(target)
             except DivergedLog as found:
-                failed = True
+                self._failed = True
                 data = self._divergence(target, found)
             except KafkaError as error:
-                failed = True
+                self._failed = True
                 data = self._failure(target, error)
             bytes_left = self._bytes_max - size
             if bytes_left < 0:
@@ -139,7 +143,7 @@ class PendingFetch:
         self._failures = {}
         if size and self._rounds >= _ROUNDS_MAX:
             self._leave_checks()
-        if (size >= at_least or failed) and not self._to_check:
+        if (size >= at_least or self._failed) and not self._to_check:
             return self._response(results)
         for target, data in results:
             if isinstance(data.records, LogSlice):
@@ -153,7 +157,7 @@ class PendingFetch:
         self._to_check = []
 
     def _count(self, target: FetchTarget, size: int) -> None:
-        self._broker.partitions.find(target.topic, target.partition).fetched_bytes += size
+        self._broker.partitions.leader(target.topic, target.partition).fetched_bytes += size
 
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
         if self._failures:
@@ -181,7 +185,7 @@ class PendingFetch:
         )
 
     def _check_failures(self, target: FetchTarget) -> None:
-        partition = self._broker.partitions.find(target.topic, target.partition)
+        partition = self._broker.partitions.leader(target.topic, target.partition)
         if partition in self._failures:
             raise self._failures[partition]
 
@@ -191,7 +195,7 @@ class PendingFetch:
         return data
 
     def _without_records(self, target: FetchTarget) -> PartitionData:
-        partition = self._broker.partitions.find(target.topic, target.partition)
+        partition = self._broker.partitions.leader(target.topic, target.partition)
         return PartitionData(
             partition_index=target.partition,
             high_watermark=partition.watermark.offset,
@@ -207,6 +211,7 @@ class PendingFetch:
             partition_index=target.partition,
             error_code=error.code,
             high_watermark=-1,
+            current_leader=current_leader(error),
             aborted_transactions=[] if self._committed else None,
             records=b"",
         )
@@ -229,4 +234,9 @@ class PendingFetch:
                 name, topic_id = topic_fields(last)
                 topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
             topics[-1].partitions.append(data)
-        return FetchResponse(session_id=plan.session_id, responses=topics)
+        response = FetchResponse(session_id=plan.session_id, responses=topics)
+        if self._failed:
+            leaders = (data.current_leader for _, data in results)
+            connection = self._context.connection
+            response.node_endpoints = self._broker.endpoints_of(connection, leaders)
+        return response

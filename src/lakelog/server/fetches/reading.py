@@ -22,7 +22,7 @@ def read_one(
 
     Raises `KafkaError`, `DivergedLog`, and `NotReady` for data that must be checked first.
     """
-    partition = broker.partitions.find(target.topic, target.partition)
+    partition = broker.partitions.leader(target.topic, target.partition)
     return partition, *read_of(partition, target, bytes_left, committed=committed, min_one=min_one)
 
 

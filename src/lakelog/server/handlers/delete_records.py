@@ -63,7 +63,7 @@ def _delete(
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-        partition = broker.partitions.find(topic, index)
+        partition = broker.partitions.leader(topic, index)
         before = partition.watermark.offset if entry.offset == _HIGH_WATERMARK else entry.offset
         start = partition.log.log_start_offset
         low = partition.delete_records(before)

@@ -36,7 +36,7 @@ API = ServedApi(DescribeProducersRequest, handle, done="All.")
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        partition = broker.partitions.find(topic, index)
+        partition = broker.partitions.leader(topic, index)
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message or None

@@ -51,7 +51,7 @@ def handle(
             try:
                 if (topic.name, entry.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                partition = broker.partitions.find(topic.name, entry.partition_index)
+                partition = broker.partitions.leader(topic.name, entry.partition_index)
                 partition.check_epoch(entry.current_leader_epoch)
                 result = _offset(partition, entry, committed, context.version)
                 if entry.timestamp >= 0 or entry.timestamp == MAX_TIMESTAMP:

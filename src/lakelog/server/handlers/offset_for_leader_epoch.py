@@ -37,7 +37,7 @@ API = ServedApi(OffsetForLeaderEpochRequest, handle, done="All.")
 
 def _end(broker: Broker, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = broker.partitions.find(topic, entry.partition)
+        partition = broker.partitions.leader(topic, entry.partition)
         partition.check_epoch(entry.current_leader_epoch)
         epoch, end = partition.epoch_end(entry.leader_epoch)
     except KafkaError as error:

@@ -23,6 +23,7 @@ from lakelog.protocol.produce import (
     TopicProduceResponse,
 )
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import current_leader
 from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
 from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
 from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceCheck
@@ -117,6 +118,7 @@ def _produce(
     waiting: list[tuple[Appended, PartitionProduceResponse]] = []
     slow: list[_Slow] = []
     behind: set[tuple[str | bytes, int]] = set()  # partitions where an earlier batch waits
+    failed = False
     for topic in request.topic_data:
         name = topic_key(topic, version)
         results = []
@@ -124,7 +126,7 @@ def _produce(
             try:
                 if error_of_all is not None:
                     raise error_of_all
-                partition = broker.partitions.find(name, entry.index)
+                partition = broker.partitions.leader(name, entry.index)
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
@@ -142,10 +144,12 @@ def _produce(
                         log_start_offset=result.log_start_offset,
                     )
                 )
-                if partition.watermark.offset > result.last_offset:
+                if partition.watermark.offset > result.last_offset or not (
+                    appended := _to_await(partition, result, request.acks)
+                ):
                     touched.append(partition)
                 else:
-                    waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
+                    waiting.append((appended, results[-1]))
             except (NotReady, SlowBatchError) as error:
                 sampling.note(entry.records or b"", sampled=sampled)
                 results.append(PartitionProduceResponse(index=entry.index))
@@ -155,6 +159,7 @@ def _produce(
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(rejected_result(entry.index, error))
+                failed = True
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -166,8 +171,15 @@ def _produce(
     if slow:
         context.pipelined = False
         _copy_records(one.entry for one in slow)
-        return _append_slowly(broker, context, request, check, response, slow, waiting)
-    return _answer(broker, context, request, response, waiting)
+        return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
+    return _answer(broker, context, request, response, waiting, failed)
+
+
+def _to_await(partition: Partition, result: AppendResult, acks: int) -> Appended | None:
+    """Return the wait of an uncommitted batch; None if the leader's append settles it."""
+    by_leader = acks != ACKS_ALL
+    appended = Appended(partition, result.last_offset + 1, partition.leader_epoch, by_leader)
+    return None if by_leader and appended.is_settled else appended
 
 
 def _answer(
@@ -176,10 +188,13 @@ def _answer(
     request: ProduceRequest,
     response: ProduceResponse,
     waiting: list[tuple[Appended, PartitionProduceResponse]],
+    failed: bool,
 ) -> ProduceResponse | Deferred | None:
     if request.acks == 0:
         _check_unanswered(response.responses)
         return None
+    if failed:
+        _name_leaders(broker, context, response)
     if not waiting:
         return response
     _acknowledge_later(broker, context, request.timeout_ms, response, waiting)
@@ -212,6 +227,7 @@ async def _append_slowly(
     response: ProduceResponse,
     slow: list[_Slow],
     waiting: list[tuple[Appended, PartitionProduceResponse]],
+    failed: bool,
 ) -> ProduceResponse | Deferred | None:
     size = _records_bytes(one.entry for one in slow)
     with broker.slow_batches.held(size, context):
@@ -228,18 +244,20 @@ async def _append_slowly(
                 broker.requests.errors["Produce", error.code] += 1
                 if sampled:
                     context.connection.sampling.repeat()
-                failed = rejected_result(entry.index, error)
-                result.error_code, result.error_message = failed.error_code, failed.error_message
-                result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
+                why = rejected_result(entry.index, error)
+                result.error_code, result.error_message = why.error_code, why.error_message
+                result.base_offset, result.record_errors = why.base_offset, why.record_errors
+                result.current_leader = why.current_leader
+                failed = True
                 continue
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.append_time_ms
             result.log_start_offset = appended.log_start_offset
             if partition.watermark.offset > appended.last_offset:
                 broker.purgatory.check(partition.key)
-            else:
-                waiting.append((Appended(partition, appended.last_offset + 1), result))
-    return _answer(broker, context, request, response, waiting)
+            elif (awaited := _to_await(partition, appended, request.acks)) is not None:
+                waiting.append((awaited, result))
+    return _answer(broker, context, request, response, waiting, failed)
 
 
 async def _append_one(
@@ -253,7 +271,7 @@ async def _append_one(
     """Append a batch after its checks, repeating them if the topic's settings changed."""
     batch, verifies = entry.records, sampled
     while True:
-        partition = broker.partitions.find(topic, entry.index)
+        partition = broker.partitions.leader(topic, entry.index)
         now_ms = broker.clock.wall_ms()
         try:
             appended = partition.append(batch, now_ms, verification=verification, sampled=verifies)
@@ -286,6 +304,8 @@ def _acknowledge_later(
             except KafkaError as error:
                 result.error_code = error.code
                 result.error_message = error.message or None
+                result.current_leader = current_leader(error)
+                _name_leaders(broker, context, response)
         context.reply(response)
 
     def fail(error: Exception) -> None:
@@ -300,6 +320,17 @@ def _acknowledge_later(
         broker.clock.monotonic() + max(timeout_ms, 0) / 1000,
     )
     context.on_abandon = lambda: broker.purgatory.cancel(parked)
+
+
+def _name_leaders(broker: Broker, context: Context, response: ProduceResponse) -> None:
+    response.node_endpoints = broker.endpoints_of(
+        context.connection,
+        (
+            result.current_leader
+            for topic in response.responses
+            for result in topic.partition_responses
+        ),
+    )
 
 
 def _request_error(request: ProduceRequest) -> KafkaError | None:

@@ -76,7 +76,7 @@ async def _verified(broker: Broker, request: TxnOffsetCommitRequest, *, adds: bo
     key = (GROUP_TOPIC, broker.groups.partition_for(request.group_id))
     producer = (request.producer_id, request.producer_epoch)
     try:
-        broker.partitions.find(*key).start_verification(
+        broker.partitions.leader(*key).start_verification(
             *producer, _NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
         )
     except KafkaError as error:

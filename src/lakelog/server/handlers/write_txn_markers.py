@@ -73,7 +73,7 @@ async def _write(
 
 def _absence(broker: Broker, topic: str, index: int) -> ErrorCode:
     try:
-        broker.partitions.find(topic, index)
+        broker.partitions.leader(topic, index)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

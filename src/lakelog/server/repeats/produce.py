@@ -19,7 +19,7 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.entries import check_entry, rejected_result, topic_key
+from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.repeat import Repeat
@@ -58,7 +58,10 @@ def learn(
         return None
     place = topic_key(request.topic_data[0], key.version), key.partition
     partition = broker.partitions.get(*place)
-    if partition is not None and partition.topic in INTERNAL_TOPICS:
+    if partition is not None and (
+        partition.topic in INTERNAL_TOPICS
+        or (key.acks == ACKS_ALL and not partition.watermark.by_append)
+    ):
         return None
     return learn_known(ProduceRepeat, broker, last, context, key, place, key.topic)
 

@@ -207,7 +207,7 @@ class Maintenance:
         log.finish_flush(job)
         partition.note_flush()
         if (
-            partition.watermark.offset < log.log_end_offset
+            partition.watermark.written < log.log_end_offset
             or len(log.flushes.unflushed_segments()) > 1
         ):
             self.flush_soon(partition)

@@ -97,6 +97,10 @@ class Verifications:
         """Void the producer's verification, if there is one."""
         self.held.pop(producer_id, None)
 
+    def void(self) -> None:
+        """Void all verifications: they were started in an earlier leader epoch."""
+        self.held.clear()
+
     def remove_older(self, started_ms: int) -> None:
         """Forget verifications that began at or before `started_ms` (wall clock)."""
         old = [key for key, entry in self.held.items() if entry.started_ms <= started_ms]

@@ -135,7 +135,7 @@ def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
         batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
         sock.deliver(_produce(1, "packed", batch) + _produce(2, "packed", make_batch()))
         assert await _answers(sock, 2) == [(1, 0, 0), (2, 0, RECORDS)]
-        partition = broker.server.broker.partitions.find("packed", 0)
+        partition = broker.server.broker.partitions.leader("packed", 0)
         found = partition.read(0, 1 << 20, min_one=True)
         assert found is not None
         stored = found.file.read_at(found.position, 61)
@@ -166,7 +166,7 @@ def test_others_are_served_while_a_time_is_looked_for(
             await asyncio.sleep(0)
         assert len(_responses(bytes(good.sent))) == 10
         assert not asking.sent, "it took no longer than ten turns of the loop"
-        broker.server.broker.partitions.find("slow", 0).log.roll(NOW)
+        broker.server.broker.partitions.leader("slow", 0).log.roll(NOW)
         asking.was_sent.clear()
         await asking.was_sent.wait()
         _, response = decode_response(
@@ -228,7 +228,7 @@ def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
 ) -> None:
     async def scenario(broker: SocketlessBroker) -> None:
         await broker.create_topic("slow", before)
-        partition = broker.server.broker.partitions.find("slow", 0)
+        partition = broker.server.broker.partitions.leader("slow", 0)
         sock = broker.connect()
         batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
         sock.deliver(_produce(1, "slow", batch))

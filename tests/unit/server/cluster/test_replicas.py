@@ -122,12 +122,12 @@ def test_a_topic_comes_and_goes(node: Node, named: bool) -> None:
     assert node.apply(topic("orders", ORDERS, 2), named=named) == []
     assert node.names() == ["orders-0", "orders-1"]
     assert node.directories() == ["orders-0", "orders-1"]
-    partition = node.partitions.find(ORDERS, 0)
+    partition = node.partitions.leader(ORDERS, 0)
     assert node.apply([TopicRemoved(ORDERS)], named=named) == [("orders", ORDERS)]
     assert node.names() == []
     assert all(name.endswith("-delete") for name in node.directories())
     with pytest.raises(KafkaError) as unknown:
-        node.partitions.find(ORDERS, 0)
+        node.partitions.leader(ORDERS, 0)
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
     with pytest.raises(KafkaError) as gone:
         partition.append(make_batch(), NOW)
@@ -136,10 +136,10 @@ def test_a_topic_comes_and_goes(node: Node, named: bool) -> None:
 
 def test_a_topic_made_again_is_another(node: Node) -> None:
     node.apply(topic("orders", ORDERS, 1))
-    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.partitions.leader("orders", 0).append(make_batch(3), NOW)
     node.apply([TopicRemoved(ORDERS), *topic("orders", PAYMENTS, 1)])
-    assert node.partitions.find("orders", 0).log.log_end_offset == 0
-    assert node.partitions.find("orders", 0).topic_id == PAYMENTS
+    assert node.partitions.leader("orders", 0).log.log_end_offset == 0
+    assert node.partitions.leader("orders", 0).topic_id == PAYMENTS
     assert node.partitions.get(ORDERS, 0) is None
 
 
@@ -148,7 +148,7 @@ def test_a_recreated_topic_is_not_compared_with_old_recovery_points(
     node: Node, at_once: bool
 ) -> None:
     node.apply(topic("orders", ORDERS, 1))
-    old = node.partitions.find("orders", 0)
+    old = node.partitions.leader("orders", 0)
     old.append(make_batch(3), NOW)
     old.log.flush()
     node.directory.write_checkpoints()
@@ -161,7 +161,7 @@ def test_a_recreated_topic_is_not_compared_with_old_recovery_points(
         node.apply(again)
     killed = Node(_killed(node.disk), node.image)
     assert killed.directory.failed == {}
-    assert killed.partitions.find("orders", 0).log.log_end_offset == 0
+    assert killed.partitions.leader("orders", 0).log.log_end_offset == 0
 
 
 def _killed(disk: MemoryDisk) -> MemoryDisk:
@@ -178,8 +178,8 @@ def test_partitions_are_added(node: Node, named: bool) -> None:
 def test_only_the_configured_topic_changes(node: Node, named: bool) -> None:
     node.apply([*topic("orders", ORDERS, 1), *topic("payments", PAYMENTS, 1)], named=named)
     node.apply([ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "5")], named=named)
-    assert node.partitions.find("orders", 0).log.config.retention_ms == 5
-    assert node.partitions.find("payments", 0).log.config.retention_ms > 5
+    assert node.partitions.leader("orders", 0).log.config.retention_ms == 5
+    assert node.partitions.leader("payments", 0).log.config.retention_ms > 5
 
 
 def test_a_change_of_a_known_partition_revokes_learned_requests(
@@ -197,17 +197,17 @@ def test_a_change_of_a_known_partition_revokes_learned_requests(
     assert not revokes(PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 2)), "the same one"
     assert revokes(TopicRemoved(ORDERS))
     before = node.revoked
-    node.partitions.find("payments", 0).take_offline("planted")
+    node.partitions.leader("payments", 0).take_offline("planted")
     assert node.revoked > before
 
 
 def test_records_and_epochs_survive_a_restart(node: Node) -> None:
     node.apply(topic("orders", ORDERS, 1, epoch=4))
-    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.partitions.leader("orders", 0).append(make_batch(3), NOW)
     node.image = node.image.apply_all(
         [PartitionRecord(ORDERS, 0, (NODE,), (NODE,), NODE, 5, 1)], node.image.end + 1
     )
-    after = node.restart().partitions.find("orders", 0)
+    after = node.restart().partitions.leader("orders", 0)
     assert after.log.log_end_offset == 3
     assert after.leader_epoch == 5
     wait_for(lambda: after.append(make_batch(), NOW))
@@ -229,11 +229,11 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_serve(node: Node) -
     node.apply(topic("orders", ORDERS, 3))
     assert node.names() == ["orders-0", "orders-2"]
     with pytest.raises(KafkaError) as offline:
-        node.partitions.find("orders", 1)
+        node.partitions.leader("orders", 1)
     assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     node.apply([TopicRemoved(ORDERS)])
     with pytest.raises(KafkaError) as unknown:
-        node.partitions.find("orders", 1)
+        node.partitions.leader("orders", 1)
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -241,24 +241,24 @@ def test_a_directory_that_cannot_be_renamed_does_not_come_back_as_the_next_topic
     node: Node,
 ) -> None:
     node.apply([*topic("orders", ORDERS, 2), *topic("payments", PAYMENTS, 1)])
-    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.partitions.leader("orders", 0).append(make_batch(3), NOW)
     node.disk.remove_tree(DATA / "orders-0")
     assert node.apply([TopicRemoved(ORDERS)]) == [("orders", ORDERS)]
     assert node.names() == ["payments-0"]
     again = b"n" * 16
     node.apply(topic("orders", again, 2))
     assert node.names() == ["orders-0", "orders-1", "payments-0"]
-    assert node.partitions.find("orders", 0).topic_id == again
-    assert node.partitions.find("orders", 0).log.log_end_offset == 0
+    assert node.partitions.leader("orders", 0).topic_id == again
+    assert node.partitions.leader("orders", 0).log.log_end_offset == 0
 
 
 def test_a_log_that_cannot_be_closed_does_not_keep_the_others_from_it(node: Node) -> None:
     node.apply([*topic("orders", ORDERS, 1), *topic("payments", PAYMENTS, 1)])
     for name in ("orders", "payments"):
-        node.partitions.find(name, 0).append(make_batch(3), NOW)
+        node.partitions.leader(name, 0).append(make_batch(3), NOW)
     node.disk.remove_tree(DATA / "orders-0")
     node.directory.close()
-    assert node.partitions.find("payments", 0).log.recovery_point == 3
+    assert node.partitions.leader("payments", 0).log.recovery_point == 3
     assert not node.disk.exists(DATA / ".kafka_cleanshutdown")
 
 
@@ -319,7 +319,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
     node = Node(MemoryDisk(ManualClock()), MetadataImage())
     node.apply(topic("orders", ORDERS, 3))
     for index in range(3):
-        node.partitions.find("orders", index).append(make_batch(2), NOW)
+        node.partitions.leader("orders", index).append(make_batch(2), NOW)
     node.directory.close()
 
     complaints: list[str] = []
@@ -370,7 +370,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
     again = Node(node.disk, node.image)
     assert again.directory.clean
     assert again.directory.recoveries == {}
-    logs = [again.partitions.find("orders", index).log for index in range(3)]
+    logs = [again.partitions.leader("orders", index).log for index in range(3)]
     assert [log.recovery_point for log in logs] == [2, 2, 2]
 
 
@@ -382,13 +382,13 @@ def test_a_log_that_lacks_space_waits_and_is_created_later(node: Node, code: int
     assert [error.errno for error in node.shortages] == [code]
     assert node.directories() == ["orders-0", "orders-2"], "nothing half-made remains"
     with pytest.raises(KafkaError) as waiting:
-        node.partitions.find("orders", 1)
+        node.partitions.leader("orders", 1)
     assert waiting.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     asyncio.run(node.replicas.make_waiting(lambda: node.image))
     assert not node.replicas.waits(ORDERS)
     assert node.names() == ["orders-0", "orders-1", "orders-2"]
     assert node.partitions.offline() == []
-    node.partitions.find(ORDERS, 1).append(make_batch(), NOW)
+    node.partitions.leader(ORDERS, 1).append(make_batch(), NOW)
 
 
 def test_no_log_is_made_of_space_that_is_kept_for_what_frees_some(node: Node) -> None:

@@ -144,7 +144,7 @@ def test_impossible_counts_roll_no_segments(tmp_path: Path, together: int) -> No
         for _ in range(500 // together):
             found = [answer.error_code for answer in answers(broker.ask(bad * together))]
             assert found == [ErrorCode.INVALID_RECORD] * together
-        log = broker.server.broker.partitions.find("t", 0).log
+        log = broker.server.broker.partitions.leader("t", 0).log
         assert (len(log.segments), log.log_end_offset) == (1, 20)
 
     run(tmp_path, scenario)

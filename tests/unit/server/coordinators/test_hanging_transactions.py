@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def log_of(broker: SocketlessBroker, topic: str) -> Log:
-    return broker.server.broker.partitions.find(topic, 0).log
+    return broker.server.broker.partitions.leader(topic, 0).log
 
 
 def append(log: Log, producer: tuple[int, int]) -> None:

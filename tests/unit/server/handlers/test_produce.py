@@ -21,7 +21,7 @@ from lakelog.server.handlers import produce
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_records
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_records, sole_leader
 
 E = ErrorCode
 
@@ -68,7 +68,7 @@ class World:
         self.partitions = Partitions()
         for index in range(partitions):
             log = directory.create_log("t", index, TOPIC_ID, LogConfig())
-            self.partitions.add(Partition(log, 0, lambda _: None))
+            self.partitions.add(Partition(log, sole_leader(0), lambda _: None))
         self.coordinator = FakeCoordinator()
         self.checked: list[object] = []
         self.held_bytes = 0
@@ -78,6 +78,7 @@ class World:
             purgatory=SimpleNamespace(check_soon=self.checked.append),
             requests=SimpleNamespace(errors=Counter()),
             transactions=self.coordinator,
+            endpoints_of=lambda connection, leaders: [],
             config={"transaction.partition.verification.enable": True},
             slow_batches=self,
         )
@@ -104,7 +105,7 @@ class World:
         return [E(entry.error_code) for t in response.responses for entry in t.partition_responses]
 
     def log(self, index: int = 0) -> Any:
-        return self.partitions.find("t", index).log
+        return self.partitions.leader("t", index).log
 
 
 def request(
@@ -161,7 +162,7 @@ def test_a_marker_that_comes_meanwhile_voids_the_answer() -> None:
     world = World()
     _, response = world.start(request(batch()))
     response.send(None)
-    world.partitions.find("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    world.partitions.leader("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
     answer = finished(response)
     assert answer.responses[0].partition_responses[0].error_code == E.INVALID_TXN_STATE
     assert world.log().last_stable_offset == world.log().log_end_offset == 1
@@ -178,7 +179,7 @@ def test_each_partition_has_its_own_verdict() -> None:
 
 def test_what_cannot_begin_is_not_asked_for() -> None:
     world = World(2)
-    world.partitions.find("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
+    world.partitions.leader("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
     codes = world.codes(request(batch(epoch=4), batch(epoch=4), batch(epoch=4)))
     assert codes == [E.INVALID_PRODUCER_EPOCH, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.coordinator.asked[0][3] == [("t", 1)]

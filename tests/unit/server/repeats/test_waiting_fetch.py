@@ -93,7 +93,7 @@ def after_waits(twins: Twins, count: int) -> Waiter:
 
 
 def partitions(twins: Twins) -> list[Partition]:
-    return [broker.server.broker.partitions.find("orders", 0) for broker in twins.both]
+    return [broker.server.broker.partitions.leader("orders", 0) for broker in twins.both]
 
 
 def check(twins: Twins) -> None:

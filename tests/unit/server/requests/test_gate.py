@@ -72,7 +72,7 @@ class GateSetup:
         return self.broker.connection.sampling
 
     def partition(self, topic: str) -> Any:
-        return self.broker.server.broker.partitions.find(topic, 0)
+        return self.broker.server.broker.partitions.leader(topic, 0)
 
     def produce(self, topic: str = "plain", *, acks: int = 1, **options: Any) -> bytes:
         batch = bytes(make_batch(**options))

@@ -35,7 +35,7 @@ from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import CLEANED, INDEX, LOG, SWAP
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
-from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records
+from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records, sole_leader
 
 CONFIG = LogConfig(
     segment_bytes=400,
@@ -120,7 +120,7 @@ class Bench:
         disk = store.disk
         assert isinstance(disk, MemoryDisk)
         self.log = store.create()
-        self.partition = Partition(self.log, 0, lambda partition: None)
+        self.partition = Partition(self.log, sole_leader(0), lambda partition: None)
         self.fill()
         self.partitions = Partitions()
         self.partitions.add(self.partition)

@@ -29,7 +29,7 @@ from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from storage_kit import DATA, TOPIC_ID, make_batch
+from storage_kit import DATA, TOPIC_ID, make_batch, sole_leader
 
 SMALL = LogConfig(segment_bytes=400)
 
@@ -114,8 +114,8 @@ class Broker:
 
     def partition(self, index: int = 0, config: LogConfig = SMALL) -> Partition:
         log = self.directory.create_log("topic", index, TOPIC_ID, config)
-        partition = Partition(log, 1, self.maintenance.flush_soon)
-        partition.become_leader(1)
+        partition = Partition(log, sole_leader(1), self.maintenance.flush_soon)
+        partition.assume(sole_leader(1))
         self.partitions.add(partition)
         return partition
 

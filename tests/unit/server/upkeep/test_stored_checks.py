@@ -16,7 +16,7 @@ from lakelog.runtime.api import Tasks
 from lakelog.server.upkeep.stored_checks import NeededCheck, StoredChecks
 from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady
-from storage_kit import NOW, Store, append, make_batch, memory_store
+from storage_kit import NOW, Store, append, make_batch, memory_store, sole_leader
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def test_a_reader_gets_the_error_of_an_index_that_cannot_be_rebuilt() -> None:
     store.directory.close()
     change(store, INDEX, 8 + 7, 1)  # the position of the second entry
     change(store, LOG, 20 * BATCH_SIZE + 8, 0x40)  # a batch's length
-    partition = Partition(store.start().logs["topic", 0], 3, lambda partition: None)
+    partition = Partition(store.start().logs["topic", 0], sole_leader(3), lambda partition: None)
     checks, answers = StoredChecks(cast("Tasks", ThreadsAtOnce())), 0
     with pytest.raises(KafkaError) as told:
         for asked in range(5):
@@ -90,7 +90,7 @@ class FinishedJob:
 
 
 def test_callers_that_wait_for_a_job_with_a_bug_get_an_error() -> None:
-    partition = Partition(memory_store().create(), 3, lambda partition: None)
+    partition = Partition(memory_store().create(), sole_leader(3), lambda partition: None)
     checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
     told: list[ErrorCode] = []
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_callers_that_wait_for_a_job_with_a_bug_get_an_error() -> None:
 
 
 def test_a_job_whose_topic_was_deleted_meanwhile_is_no_failure_of_the_device() -> None:
-    partition = Partition(memory_store().create(), 3, lambda partition: None)
+    partition = Partition(memory_store().create(), sole_leader(3), lambda partition: None)
     checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
     partition.retire()
     told: list[ErrorCode] = []

@@ -42,6 +42,7 @@ from storage_kit import (
     make_batch,
     memory_store,
     read_batches,
+    sole_leader,
 )
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -604,8 +605,8 @@ def _many_aborted() -> Store:
 
 def _fetch_committed(log: Log, jobs: list[Preparation]) -> list[AbortedTransaction]:
     """As the loop does it; what threads do has been done by `jobs`."""
-    partition = Partition(log, 3, lambda partition: None)
-    partition.become_leader(3)
+    partition = Partition(log, sole_leader(3), lambda partition: None)
+    partition.assume(sole_leader(3))
     for _ in range(6):
         try:
             found, told = partition.read_committed(0, 1 << 20, min_one=True)

@@ -16,7 +16,7 @@ from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.partition_watcher import Cut, PartitionWatcher
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, sole_leader
 
 PLACE = ("t", 0)
 
@@ -50,10 +50,10 @@ class Restarts:
         directory = LogDirectory(DATA, self.disk, ManualClock(), SeededRandom(1))
         directory.open(None, 1)
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
-        partition = Partition(log, 5, lambda _: None)
+        partition = Partition(log, sole_leader(5), lambda _: None)
         for _ in range(batches):
             partition.append(make_batch(size=size), NOW)
-        partition.become_leader(epoch)
+        partition.assume(sole_leader(epoch))
         return partition
 
     def crash(self) -> None:

@@ -1,0 +1,54 @@
+"""The role of one broker in a partition: leader or follower, at one leader epoch.
+
+Only the leader serves clients. A request that reaches another broker is answered with the current
+leader (KIP-951), so that the client can go there without another Metadata request.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import PartitionImage
+from lakelog.protocol.leader import LeaderIdAndEpoch
+
+
+class Role(NamedTuple):
+    """The part of a broker in a partition from a change of leader or ISR to the next."""
+
+    leader_epoch: int
+    leader_id: int
+    """The leader's node id; -1 if the partition has none."""
+    is_leader: bool
+    """Whether the broker itself is the leader."""
+    isr_size: int
+    """Number of in-sync replicas, with the leader."""
+
+    @classmethod
+    def in_image(cls, partition: PartitionImage, node_id: int) -> Role:
+        """Return the role of broker `node_id` as the metadata image states it."""
+        return cls(
+            partition.leader_epoch,
+            partition.leader,
+            partition.leader == node_id,
+            len(partition.isr),
+        )
+
+
+class NotLeaderError(KafkaError):
+    """NOT_LEADER_OR_FOLLOWER, with the current leader as far as this broker knows it."""
+
+    def __init__(self, leader_id: int, leader_epoch: int) -> None:
+        leader = f"broker {leader_id} leads the partition" if leader_id >= 0 else "no leader"
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{leader} in leader epoch {leader_epoch}"
+        )
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+
+def current_leader(error: KafkaError) -> LeaderIdAndEpoch:
+    """Return the leader that the error names, or an unknown one."""
+    if isinstance(error, NotLeaderError):
+        return LeaderIdAndEpoch(leader_id=error.leader_id, leader_epoch=error.leader_epoch)
+    return LeaderIdAndEpoch()
