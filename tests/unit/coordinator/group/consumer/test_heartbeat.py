@@ -11,12 +11,16 @@ from consumer_members import GROUP, Consumer, describe, group_of, settle, snapsh
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
-from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from lakelog.wire.codec import decode, encode
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
+
+
 CONFIG = GroupConfig(partitions=1, initial_rebalance_delay_ms=0, consumer=AT_ONCE)
+
+
 ORDERS = b"o" * 16
+
+
 CLICKS = b"c" * 16
 
 
@@ -60,26 +64,6 @@ def test_a_full_heartbeat_gets_the_whole_assignment(subscribed: dict[str, Any]) 
 
 
 @in_virtual_time(consumer=AT_ONCE)
-async def test_a_member_gets_partitions_after_another_has_revoked_them(setup: Setup) -> None:
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    await one.beat()
-    response = await two.beat()
-    assert (response.member_epoch, two.owned) == (2, {}), "nothing is free yet"
-    before = one.of()
-    response = await one.ask()
-    assert response.member_epoch == 1, "it keeps its epoch while it gives up"
-    keeps = set(response.assignment.topic_partitions[0].partitions)
-    assert keeps < before
-    assert (await two.beat()).member_epoch == 2
-    assert two.owned == {}, "one has not reported that it revoked partitions"
-    one.take(response)
-    assert (await one.beat()).member_epoch == 2
-    await two.beat()
-    assert (len(one.of()), len(two.of())) == (4, 4)
-    assert one.of() | two.of() == set(range(8))
-
-
-@in_virtual_time(consumer=AT_ONCE)
 async def test_all_members_converge_and_are_described(setup: Setup) -> None:
     members = [Consumer(setup, f"m{i}", topics=["orders", "clicks"]) for i in range(3)]
     await settle(*members)
@@ -112,9 +96,6 @@ async def test_members_that_leave_leave_their_partitions(setup: Setup) -> None:
     group = group_of(setup)
     assert (group.state, group.owners, group.target) == ("Empty", {}, {})
     assert (await two.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-# Epochs and fencing
 
 
 @in_virtual_time(consumer=AT_ONCE)
@@ -199,22 +180,6 @@ async def test_a_silent_member_is_dropped_although_the_log_was_full_just_then(
     assert one.of() == set(range(8))
 
 
-@in_virtual_time(consumer=AT_ONCE)
-async def test_a_member_that_does_not_give_up_in_time_is_dropped(setup: Setup) -> None:
-    one = Consumer(setup, "one", rebalance_timeout_ms=12_000)
-    two = Consumer(setup, "two")
-    await one.beat()
-    await two.beat()
-    await one.ask()
-    for _ in range(3):
-        await asyncio.sleep(5)
-        response = await one.ask()
-        await two.beat()
-    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    await settle(two)
-    assert two.of() == set(range(8))
-
-
 @in_virtual_time(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
 async def test_a_full_group_rejects_new_members(setup: Setup) -> None:
     one = Consumer(setup, "one")
@@ -266,9 +231,6 @@ async def test_the_protocol_can_be_switched_off(setup: Setup) -> None:
     assert (await describe(setup)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-# Static members (KIP-345)
-
-
 @in_virtual_time(consumer=AT_ONCE)
 async def test_a_static_member_that_is_away_for_a_while_keeps_its_partitions(
     setup: Setup,
@@ -316,9 +278,6 @@ async def test_a_static_member_speaks_for_its_instance_only(setup: Setup) -> Non
     assert (await one.ask(member_id="x", member_epoch=-1)).error_code == 82
 
 
-# Subscriptions
-
-
 @in_virtual_time(consumer=AT_ONCE)
 async def test_partitions_of_a_dropped_subscription_are_revoked(setup: Setup) -> None:
     one = Consumer(setup, "one", topics=["orders", "clicks"])
@@ -352,123 +311,6 @@ async def test_groups_follow_created_extended_and_deleted_topics(setup: Setup) -
 
 
 @in_virtual_time(consumer=AT_ONCE)
-async def test_an_expression_is_matched_against_whole_names(setup: Setup) -> None:
-    one = Consumer(setup, "one", topics=None, regex="or.*|click")
-    await settle(one)
-    assert one.owned == {ORDERS: set(range(8))}
-    described = await describe(setup)
-    assert described.members[0].subscribed_topic_regex == "or.*|click"
-    setup.topics.topics["oranges"] = (b"r" * 16, 2)
-    setup.topics.changes += 1
-    setup.coordinator.on_topics_changed({"oranges"}, are_new=True)
-    await one.beat()
-    assert one.of("oranges") == set(), "expressions are not resolved again at once"
-    await asyncio.sleep(11)
-    await settle(one)
-    assert one.of("oranges") == {0, 1}
-    one.regex = ""
-    one.topics = ["clicks"]
-    await settle(one)
-    assert one.owned == {b"c" * 16: {0, 1}}
-    assert group_of(setup).regexes == {}
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_members_with_one_expression_share_its_topics(setup: Setup) -> None:
-    """Joining does not start another search for matching topics."""
-    one, two = (Consumer(setup, name, topics=None, regex="or.*") for name in ("one", "two"))
-    await settle(one)
-    setup.topics.topics["oranges"] = (b"r" * 16, 2)
-    setup.topics.changes += 1
-    setup.coordinator.on_topics_changed({"oranges"}, are_new=True)
-    await settle(two, one)
-    assert one.of("oranges") | two.of("oranges") == set(), "the last search is recent"
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_names_and_expressions_add_up(setup: Setup) -> None:
-    one = Consumer(setup, "one", topics=["clicks"], regex="ord.*")
-    two = Consumer(setup, "two", topics=["clicks"])
-    await settle(one, two)
-    assert one.of("orders") == set(range(8))
-    assert two.of("clicks") == {0, 1}
-    await one.leave()
-    assert group_of(setup).regexes == {}
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_most_members_choose_the_assignor(setup: Setup) -> None:
-    members = [Consumer(setup, f"m{i}", assignor="range") for i in range(2)]
-    await settle(*members)
-    assert (await describe(setup)).assignor_name == "range"
-    assert members[0].of() == {0, 1, 2, 3}
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_on_a_tie_the_first_assignor_in_alphabetical_order_is_chosen(
-    setup: Setup,
-) -> None:
-    uniform = [Consumer(setup, f"u{i}", assignor="uniform") for i in range(2)]
-    ranged = [Consumer(setup, f"r{i}", assignor="range") for i in range(2)]
-    await settle(*uniform, ranged[0])
-    assert (await describe(setup)).assignor_name == "uniform", "two members against one"
-    await settle(ranged[1])
-    assert (await describe(setup)).assignor_name == "range"
-
-
-# Assignment interval (KIP-1263)
-
-
-@in_virtual_time(consumer=ConsumerConfig(assignment_interval_ms=1000))
-async def test_assignments_are_made_at_intervals(setup: Setup) -> None:
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    await one.beat()
-    response = await two.beat()
-    assert response.member_epoch == 1, "the last assignment is too recent for another"
-    assert group_of(setup).state == "Assigning"
-    await asyncio.sleep(1)
-    await settle(one, two)
-    assert (len(one.of()), len(two.of())) == (4, 4)
-
-
-# The log
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_concurrent_joins_are_decided_one_after_the_other(setup: Setup) -> None:
-    setup.log.delay_s = lambda: 0.5
-    members = [Consumer(setup, f"m{i}") for i in range(4)]
-    for response, member in zip(
-        await asyncio.gather(*(each.ask() for each in members)), members, strict=True
-    ):
-        assert response.error_code == 0
-        member.take(response)
-    assert sorted(each.epoch for each in members) == [1, 2, 3, 4]
-    await settle(*members)
-    assert [len(each.of()) for each in members] == [2, 2, 2, 2]
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_a_join_that_cannot_be_written_did_not_happen(setup: Setup) -> None:
-    setup.log.fate = lambda: "refused"
-    one = Consumer(setup, "one")
-    assert (await one.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert snapshot(setup) == {}
-    setup.log.fate = lambda: "ok"
-    assert (await one.beat()).error_code == 0
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_waiting_requests_are_answered_when_the_coordinator_closes(setup: Setup) -> None:
-    setup.log.delay_s = lambda: 5.0
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    asked = [one.ask(), two.ask()]
-    setup.coordinator.close()
-    for reply in asked:
-        assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
-
-
-@in_virtual_time(consumer=AT_ONCE)
 async def test_state_survives_a_restart_exactly(setup: Setup) -> None:
     one = Consumer(setup, "one", topics=["orders"], instance_id="a")
     two = Consumer(setup, "two", topics=None, regex="cl.*", assignor="range")
@@ -482,14 +324,6 @@ async def test_state_survives_a_restart_exactly(setup: Setup) -> None:
     assert snapshot(setup) == before
     await settle(one, two, three)
     assert one.of() | three.of() == set(range(8))
-
-
-@in_virtual_time()
-async def test_the_error_of_a_long_expression_can_be_encoded(setup: Setup) -> None:
-    response = await Consumer(setup, "one", topics=None, regex="a[" * 8 * 1024).beat()
-    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    told = decode(ConsumerGroupHeartbeatResponse, encode(response, 1), 1)
-    assert (told.error_message or "").startswith("SubscribedTopicRegex `a[a[")
 
 
 @in_virtual_time(consumer=AT_ONCE)

@@ -1,5 +1,3 @@
-"""Timeouts of transactions and expiry of transactional ids."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from consumer_members import Consumer, settle, snapshot
+from group_setup import Setup, in_virtual_time
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.shard import Now, Result
+
+AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
+
+
+@in_virtual_time(consumer=AT_ONCE)
+async def test_concurrent_joins_are_decided_one_after_the_other(setup: Setup) -> None:
+    setup.log.delay_s = lambda: 0.5
+    members = [Consumer(setup, f"m{i}") for i in range(4)]
+    for response, member in zip(
+        await asyncio.gather(*(each.ask() for each in members)), members, strict=True
+    ):
+        assert response.error_code == 0
+        member.take(response)
+    assert sorted(each.epoch for each in members) == [1, 2, 3, 4]
+    await settle(*members)
+    assert [len(each.of()) for each in members] == [2, 2, 2, 2]
+
+
+@in_virtual_time(consumer=AT_ONCE)
+async def test_a_join_that_cannot_be_written_did_not_happen(setup: Setup) -> None:
+    setup.log.fate = lambda: "refused"
+    one = Consumer(setup, "one")
+    assert (await one.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert snapshot(setup) == {}
+    setup.log.fate = lambda: "ok"
+    assert (await one.beat()).error_code == 0
+
+
+@in_virtual_time(consumer=AT_ONCE)
+async def test_waiting_requests_are_answered_when_the_coordinator_closes(setup: Setup) -> None:
+    setup.log.delay_s = lambda: 5.0
+    one, two = Consumer(setup, "one"), Consumer(setup, "two")
+    asked = [one.ask(), two.ask()]
+    setup.coordinator.close()
+    for reply in asked:
+        assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
+
+
+class Queue:
+    """A queue with the names of the decisions made, each of which writes one record."""
+
+    def __init__(self) -> None:
+        self.deadlines: Deadlines[TimerKey] = Deadlines()
+        self.queue = ChangeQueue(self.deadlines)
+        self.made: list[str] = []
+        self.refused: list[ErrorCode] = []
+
+    def enter(self, name: str, *, changes: bool, timer: TimerKey | None = None) -> Decision:
+        def decide(_: Now) -> Decision:
+            self.made.append(name)
+            decision: Decision = Result([OffsetRecord(OffsetCommitKey(), None)])
+            return self.queue.change("g", decision) if changes else decision
+
+        return self.queue.enter(
+            _NOW, "g", decide, self.refused.append, exclusive=changes, timer=timer
+        )
+
+    def resume(self) -> list[Decision]:
+        assert self.deadlines.pop_due(_NOW.tick_ms) == TimerKey(TimerKind.QUEUE, "g")
+        return self.queue.resume(_NOW, "g")
+
+
+_NOW = Now(0, 0)
+
+
+def _commit(decision: Decision) -> None:
+    assert decision.committed is not None
+    decision.committed(_NOW)
+
+
+def test_a_change_waits_for_each_record_that_is_being_written() -> None:
+    queue = Queue()
+    offsets = [queue.enter("offset 1", changes=False), queue.enter("offset 2", changes=False)]
+    queue.enter("change", changes=True)
+    _commit(offsets[0])
+    assert queue.resume() == []
+    _commit(offsets[1])
+    (change,) = queue.resume()
+    assert queue.made == ["offset 1", "offset 2", "change"]
+    assert change.records
+
+
+def test_requests_behind_a_waiting_change_keep_their_order() -> None:
+    """Otherwise commits of offsets could keep a member from joining for ever."""
+    queue = Queue()
+    first = queue.enter("offset 1", changes=False)
+    queue.enter("change", changes=True)
+    queue.enter("offset 2", changes=False)
+    assert queue.made == ["offset 1"]
+    _commit(first)
+    (change,) = queue.resume()
+    _commit(change)
+    queue.resume()
+    assert queue.made == ["offset 1", "change", "offset 2"]
+
+
+def test_a_failed_change_blocks_nothing() -> None:
+    queue = Queue()
+    change = queue.enter("change", changes=True)
+    queue.enter("next", changes=True)
+    assert change.failed is not None
+    change.failed(_NOW, ErrorCode.NOT_COORDINATOR)
+    queue.resume()
+    assert queue.made == ["change", "next"]
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_a_timer_that_is_set_again_while_it_waits_is_not_due(renewed: bool) -> None:
+    """A heartbeat that comes before the decision keeps its member in the group."""
+    queue, timer = Queue(), TimerKey(TimerKind.SESSION, "g", "m")
+    change = queue.enter("change", changes=True)
+    queue.enter("expire", changes=True, timer=timer)
+    if renewed:
+        queue.deadlines.set(timer, 10_000)
+    _commit(change)
+    queue.resume()
+    assert queue.made == ["change"] + ["expire"] * (not renewed)
+
+
+def test_waiting_requests_are_refused_when_the_shard_is_unloaded() -> None:
+    queue = Queue()
+    queue.enter("change", changes=True)
+    queue.enter("next", changes=True)
+    queue.queue.unloaded(ErrorCode.NOT_COORDINATOR)
+    assert queue.refused == [ErrorCode.NOT_COORDINATOR]
+    assert queue.made == ["change"]
