@@ -46,7 +46,7 @@ def test_only_owners_whose_bytes_fit_are_resumed_and_one_may_overdraw() -> None:
     assert asked == ["w0"], "it overdraws"
     memory.give("a", 70)
     assert asked == ["w0", "w1"]
-    assert memory.share.used == 90, "what is promised is used"
+    assert memory.share.used == 90, "promised memory counts as used"
     assert memory.take(WAITING[1], 30, never)
     assert memory.take(WAITING[0], 10, never), "it wants less by now"
     assert memory.share.used == 70
