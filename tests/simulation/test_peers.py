@@ -101,7 +101,7 @@ def run(
     plan: Plan = QUIET,
     clusters: tuple[str, str] = (CLUSTER, CLUSTER),
 ) -> None:
-    """Run a scenario. What a broker logs with a traceback is a violation."""
+    """Run a scenario. A traceback in the log of a broker is a violation."""
     world = Neighbours(seed, plan, clusters)
     loop, hosts = world.simulator.loop, world.brokers.hosts
 

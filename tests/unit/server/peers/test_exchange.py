@@ -53,7 +53,7 @@ class Talk:
         return call
 
     def sent(self, portion: int = 1 << 20) -> bytes:
-        """Return what the exchange sends now to a socket that takes `portion` bytes a call."""
+        """Return the bytes that the exchange sends to a socket that takes `portion` bytes a call."""
         data = b""
         while (head := self.exchange.head()) is not None:
             taken = bytes(head)[:portion]
@@ -96,11 +96,11 @@ def metadata_request(name: str) -> MetadataRequest:
 
 def test_requests_wait_for_the_greeting_and_leave_in_order() -> None:
     talk = Talk()
-    assert not talk.exchange.wants_connection(talk.now), "nobody has called yet"
+    assert not talk.exchange.wants_connection(talk.now), "no call has been made"
     talk.submit("first")
     talk.submit("second")
     talk.connect()
-    assert talk.sent() == b"", "no request before the peer has proved who it is"
+    assert talk.sent() == b"", "no request before the peer has proved its identity"
     talk.greet()
     data = talk.sent(portion=3)
     assert data.index(b"first") < data.index(b"second")
@@ -144,7 +144,7 @@ def test_a_peer_that_cannot_say_which_broker_it_is_gets_no_request() -> None:
     assert isinstance(talk.error("a"), PeerRefusedError)
 
 
-def test_a_failed_attempt_fails_what_waits_as_definitely_not_sent() -> None:
+def test_a_failed_attempt_fails_waiting_requests_as_definitely_not_sent() -> None:
     talk = Talk()
     talk.submit("a")
     talk.submit("b")
@@ -231,7 +231,7 @@ def test_a_request_that_times_out_unsent_is_definitely_not_done() -> None:
     talk.exchange.on_connecting(talk.now)
     assert talk.exchange.wake_at() == talk.now + 1.0
     talk.now += 1.0
-    assert talk.exchange.expire(talk.now) is None, "the attempt goes on for the others"
+    assert talk.exchange.expire(talk.now) is None, "the attempt continues for the others"
     assert isinstance(talk.error("short"), PeerUnreachableError)
     assert "long" not in talk.results
 
@@ -244,7 +244,7 @@ def test_a_request_that_times_out_sent_ends_the_connection() -> None:
     talk.sent()
     talk.now += 1.0
     reason = talk.exchange.expire(talk.now)
-    assert reason is not None, "a late response would be taken for the next one's"
+    assert reason is not None, "a late response would answer the next request"
     assert isinstance(talk.error("short"), PeerTimedOutError)
     assert talk.error("short").is_outcome_unknown
     talk.exchange.on_lost(talk.now, reason)
