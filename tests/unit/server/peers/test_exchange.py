@@ -53,7 +53,7 @@ class Talk:
         return call
 
     def sent(self, portion: int = 1 << 20) -> bytes:
-        """Return the bytes that the exchange sends to a socket that takes `portion` bytes a call."""
+        """Return the bytes sent to a socket that takes `portion` bytes a call."""
         data = b""
         while (head := self.exchange.head()) is not None:
             taken = bytes(head)[:portion]
