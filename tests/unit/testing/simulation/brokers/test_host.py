@@ -1,4 +1,4 @@
-"""One broker of a world: what a kill, a power failure and a stop leave, and failed starts."""
+"""One broker of a world: the state after a kill, a power failure or a stop, and failed starts."""
 
 from __future__ import annotations
 

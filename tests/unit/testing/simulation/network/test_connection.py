@@ -97,7 +97,7 @@ def test_a_request_without_a_response_is_reported_and_ends_the_connection() -> N
     exchange(scenario)
 
 
-def test_a_client_with_a_short_timeout_blames_nobody() -> None:
+def test_a_client_with_a_short_timeout_blames_no_broker() -> None:
     async def scenario(made: Exchange) -> None:
         made.delay_s = None
         with pytest.raises(NoResponse):
