@@ -39,9 +39,10 @@ class NotLeaderError(KafkaError):
     """NOT_LEADER_OR_FOLLOWER, with the current leader as far as this broker knows it."""
 
     def __init__(self, leader_id: int, leader_epoch: int) -> None:
-        leader = f"broker {leader_id} leads the partition" if leader_id >= 0 else "no leader"
+        leader = f"broker {leader_id}" if leader_id >= 0 else "no broker"
         super().__init__(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{leader} in leader epoch {leader_epoch}"
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{leader} leads the partition in leader epoch {leader_epoch}",
         )
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch

@@ -1,4 +1,4 @@
-"""What clients are answered while the metadata moves a partition between this broker and another.
+"""Responses to clients while the metadata moves a partition between this broker and another.
 
 The other broker is a record in the metadata log; nothing runs for it.
 """
@@ -181,7 +181,7 @@ def test_a_follower_names_the_leader_and_its_address(run: Callable[..., None]) -
     run(scenario)
 
 
-def test_a_follower_rejects_all_that_only_a_leader_knows(run: Callable[..., None]) -> None:
+def test_a_follower_rejects_requests_for_the_leader(run: Callable[..., None]) -> None:
     async def scenario(node: Node) -> None:
         await node.change(OTHER, BOTH)
         listed = ListOffsetsPartition(partition_index=0, timestamp=-1)
