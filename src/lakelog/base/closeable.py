@@ -12,7 +12,7 @@ class Closeable:
     __slots__ = ()
 
     def close(self) -> None:
-        """Release what the object holds."""
+        """Release the resources of the object."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

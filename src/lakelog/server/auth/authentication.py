@@ -12,8 +12,8 @@ HANDSHAKE --------> AUTHENTICATING --------> AUTHENTICATED --------> EXPIRED
 that `connections.max.reauth.ms` gives a session (KIP-368). An attempt that fails closes the
 connection, so there is no state for it.
 
-Every transition calls `on_change`: what a connection has learned as one principal must not be used
-as another, nor after the session has expired.
+Every transition calls `on_change`: a connection must not repeat a request that it has learned under
+another principal, nor after the session has expired.
 """
 
 from __future__ import annotations

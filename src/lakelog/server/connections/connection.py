@@ -333,7 +333,7 @@ class Connection:
         self._resume_reading()
 
     def _forget(self) -> None:
-        """The client has become another, or is no longer authenticated."""
+        """Drop the learned request: the client has another principal or state of authentication."""
         self.repeat = None
 
     # Closing

@@ -1,7 +1,7 @@
 """The gate before every answer. It decides on each request that is decoded.
 
-`Dispatcher.on_request` is the only way in. A connection learns from an `ADMITTED` request, and
-answers those that repeat it without asking `admit` again, at the cost of one comparison. It forgets
+`Dispatcher.on_request` is the only way in. A connection learns from an `Admitted` request, and
+answers repetitions of it without asking `admit` again, at the cost of one comparison. It forgets
 when the gate's `generation` or its client's authentication changes, so that its next request is
 decoded and passes `admit`.
 
@@ -24,12 +24,12 @@ from lakelog.server.requests.quotas import Quotas
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request is handled, and requests that repeat it need not be admitted again."""
+    """The request is handled, and the connection may learn it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """The request is handled and was charged to a quota; each request that repeats it must be.
+    """The request is handled and was charged to a quota, as each repetition must be.
 
     After it the connection is muted for `throttle_ms`, which the response states (KIP-219).
     """
@@ -68,7 +68,7 @@ class Gate:
         """Higher than the `admitted` of a new connection."""
 
     def admit(self, context: Context, size_bytes: int) -> Verdict:
-        """Return what becomes of a request of `size_bytes`, of which only the header was decoded.
+        """Return the verdict on a request of `size_bytes`; only its header has been decoded.
 
         An API that the state of the client's authentication does not allow closes the connection,
         as in Kafka.
@@ -84,12 +84,12 @@ class Gate:
         return ADMITTED if throttle_ms is None else Metered(throttle_ms)
 
     def renew(self, connection: Connection) -> None:
-        """Have a connection forget what it has learned; what it learns now holds until `revoke`."""
+        """Drop the learned request of a connection. What it learns next is valid until `revoke`."""
         connection.repeat = None
         connection.admitted = self.generation
 
     def release(self, connection: Connection) -> None:
-        """Drop what a connection has learned if that was revoked.
+        """Drop the learned request of a connection if it was revoked.
 
         Otherwise an idle connection would keep a deleted partition in memory.
         """
@@ -97,5 +97,5 @@ class Gate:
             connection.repeat = None
 
     def revoke(self) -> None:
-        """Have every connection forget what it has learned before its next request is answered."""
+        """Have every connection drop its learned request before its next request is answered."""
         self.generation += 1
