@@ -46,7 +46,7 @@ class TransactionMarker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """A decision: records to append together, and what follows.
+    """A decision: records to append together, and the callbacks that follow.
 
     The host calls exactly one of `committed` and `failed`, once; `committed` at once if there is
     nothing to append. Either may return a further decision.

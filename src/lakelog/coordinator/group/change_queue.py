@@ -93,7 +93,7 @@ class ChangeQueue:
     def write(self, group_id: str, decision: Decision) -> Decision:
         """Return a decision that writes a classic group or an offset; it blocks changes.
 
-        Decisions that pass `enter`, and what follows from them, need no call.
+        Decisions that pass `enter`, and their follow-up decisions, need no call.
         """
         if not decision.records:
             return decision
@@ -120,7 +120,7 @@ class ChangeQueue:
         except KafkaError as error:
             waiting.refuse(error.code)
             return Result()
-        # The group was not blocked, so it is now only if the decision is a change.
+        # Nothing blocked the group before. A blocked group means that the decision is a change.
         if not decision.records or group_id in self._changing:
             return decision
         return self.write(group_id, decision)

@@ -77,7 +77,7 @@ Overrides = Callable[[str], Mapping[str, int]]
 class GroupConfig:
     """Settings of the group coordinator; times in milliseconds, sizes in bytes.
 
-    The defaults are those of Apache Kafka 4.4.
+    The defaults equal Apache Kafka 4.4.
     """
 
     initial_rebalance_delay_ms: int = 3000

@@ -66,9 +66,9 @@ class GroupCoordinator:
 
     Args:
         log: the partitions of `__consumer_offsets`.
-        topics: those there are.
-        overrides: what was set for single groups.
-        memory: what all state that clients make may take.
+        topics: the current topics of the metadata.
+        overrides: returns the settings of one group (configuration resource GROUP).
+        memory: budget of all state that clients cause.
         join_refused: called with the reason of a refusal, which the response cannot contain.
     """
 
@@ -221,7 +221,10 @@ class GroupCoordinator:
         client_id: str,
         client_host: str,
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
-        """Decide ConsumerGroupHeartbeat (KIP-848); `client_host` as for `join_group`."""
+        """Decide ConsumerGroupHeartbeat (KIP-848); `client_host` as for `join_group`.
+
+        Errors have a message for the user. The response comes when the change is committed.
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -251,7 +254,11 @@ class GroupCoordinator:
     def join_group(
         self, request: JoinGroupRequest, version: int, client_id: str, client_host: str
     ) -> Reply[JoinGroupResponse]:
-        """Decide JoinGroup; DescribeGroups shows `client_host`, which is `/` and the address."""
+        """Decide JoinGroup (KIP-62, static members: KIP-345, member ids: KIP-394).
+
+        The response comes when the rebalance completes. DescribeGroups shows `client_host`, which
+        is `/` and the address.
+        """
         future = self._tasks.future()
         answer = partial(settle, future)
         join = Join.of(request, version, client_id, client_host, answer, self._join_refused)
@@ -266,7 +273,10 @@ class GroupCoordinator:
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
-        """Decide SyncGroup; the reply comes when the leader's assignment is committed."""
+        """Decide SyncGroup (KIP-62, protocol type and name: KIP-559).
+
+        The response comes when the leader's assignment is committed.
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -279,7 +289,7 @@ class GroupCoordinator:
         return future
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
-        """Decide Heartbeat; while the group is loading, the reply has no error code."""
+        """Decide Heartbeat (KIP-62). While the group is loading, the response has no error code."""
         future = self._tasks.future()
 
         def answer(code: ErrorCode) -> None:
@@ -294,7 +304,7 @@ class GroupCoordinator:
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
-        """Decide LeaveGroup."""
+        """Decide LeaveGroup (several members at once: KIP-345)."""
         future = self._tasks.future()
         members = request.members
         if version < 3:
@@ -338,7 +348,10 @@ class GroupCoordinator:
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Reply[TxnOffsetCommitResponse]:
-        """Decide TxnOffsetCommit; the caller has verified the partition with the transaction."""
+        """Decide TxnOffsetCommit (KIP-98, group metadata: KIP-447).
+
+        The caller has verified that the partition is in the transaction (KIP-890).
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -369,7 +382,7 @@ class GroupCoordinator:
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
-        """Return committed offsets."""
+        """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447)."""
 
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
             shard = self._host.shard_of(group.group_id, allows_empty=True)

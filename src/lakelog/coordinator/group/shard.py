@@ -191,7 +191,7 @@ class GroupShard:
         return self._heartbeats.heartbeat(now, beat)
 
     def join(self, now: Now, join: Join) -> Decision:
-        """Decide JoinGroup, for a group of either protocol."""
+        """Decide JoinGroup, for a group of either protocol; rejections are answered, not raised."""
         consumer = self._consumer_groups.get(join.group_id)
         if consumer is not None and not consumer.members:
             return self._join_instead(consumer, join)
@@ -212,7 +212,11 @@ class GroupShard:
         return self._changes.change(join.group_id, Result(records, committed, failed))
 
     def sync(self, now: Now, request: SyncGroupRequest, reply: SyncReply) -> Decision:
-        """Decide SyncGroup, for a group of either protocol."""
+        """Decide SyncGroup, for a group of either protocol.
+
+        Raises `KafkaError(UNKNOWN_MEMBER_ID)` for an unknown group, otherwise as `Syncs.sync` and
+        `ClassicMembers.sync`.
+        """
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.sync(now, consumer, request, reply)
@@ -262,7 +266,11 @@ class GroupShard:
         reply: Callable[[OffsetCommitResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Decide OffsetCommit, for a group of either protocol or none."""
+        """Decide OffsetCommit, for a group of either protocol or none.
+
+        Raises `KafkaError` as `check_commit`, `check_consumer_commit` and
+        `ShardLimits.check_offsets`.
+        """
         group = self.state.classic.get(request.group_id)
         records, topics = plan_commit(
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
@@ -315,7 +323,11 @@ class GroupShard:
         reply: Callable[[TxnOffsetCommitResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Decide TxnOffsetCommit: offsets that count once the transaction is committed."""
+        """Decide TxnOffsetCommit: offsets that are valid once the transaction is committed.
+
+        Raises `KafkaError` as `check_txn_commit`, `check_consumer_commit` and
+        `ShardLimits.check_offsets`.
+        """
         commit, commit_version = as_offset_commit(request, version)
         records, topics = plan_commit(
             commit, commit_version, self._topics, self._config.offset_metadata_max, now.wall_ms

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """What a timer is for."""
+    """The event at which a timer fires."""
 
     JOIN = auto()
     """The join phase of a group ends."""

@@ -16,7 +16,7 @@ class Values(Protocol):
 class TransactionConfig:
     """Settings of the transaction coordinator; times in milliseconds, sizes in bytes.
 
-    The defaults are those of Apache Kafka 4.4.
+    The defaults equal Apache Kafka 4.4.
     """
 
     timeout_max_ms: int = 900_000

@@ -23,7 +23,7 @@ _PATTERN_MEMORY_BYTES = 1 << 20
 def describe_transaction(
     transactional_id: str, found: Transaction, partitions: Iterable[TopicPartition]
 ) -> DescribedTransaction:
-    """Return the description of a transaction; `partitions` are those without a marker."""
+    """Return the description of a transaction; `partitions` are the partitions without a marker."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)

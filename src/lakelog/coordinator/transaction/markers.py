@@ -53,7 +53,7 @@ class Marker(NamedTuple):
 
 
 class MarkerWriter(Protocol):
-    """The transaction coordinator's access to partitions, including those of group coordinators."""
+    """The transaction coordinator's access to partitions, also of group coordinators."""
 
     def write(self, markers: Sequence[Marker]) -> Awaitable[Sequence[ErrorCode]]:
         """Write each marker to its partition; return one code for each, in their order.

@@ -49,7 +49,7 @@ class Producers:
         """Decide InitProducerId: fence other producers of the id, and abort their transaction.
 
         Args:
-            expected: what the client holds, to continue with it (KIP-360).
+            expected: producer id and epoch that the client holds, to continue with them (KIP-360).
             timeout_ms: transaction timeout.
             new_producer_id: as for `end`.
             reserve: as for `end`.

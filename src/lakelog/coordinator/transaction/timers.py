@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """What a timer is for."""
+    """The event at which a timer fires."""
 
     TIMEOUT = "timeout"
     """A transaction has timed out, or a failed step of a transactional id is due for a retry."""

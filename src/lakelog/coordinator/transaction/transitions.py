@@ -54,7 +54,7 @@ def needs_producer_id(
     """Return whether `initialised` needs a new producer id.
 
     Args:
-        expected: what the client holds, or None.
+        expected: producer id and epoch that the client holds, or None.
         may_be_old: whether clients may have later epochs of the current producer id.
     """
     if current is None:
@@ -88,7 +88,7 @@ def initialised(
     With an ongoing transaction, return its abort (`fenced`); the client has to retry.
 
     Args:
-        expected: what the client holds, if it continues with it (KIP-360).
+        expected: producer id and epoch that the client holds and continues with (KIP-360).
         timeout_ms: transaction timeout.
         now_ms: milliseconds since the epoch.
         new_producer_id: used only if `needs_producer_id`.

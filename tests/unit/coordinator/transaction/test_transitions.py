@@ -61,7 +61,7 @@ def _code(known: Known, producer: Producer = HELD, *, commit: bool = True) -> Er
     return raised.value.code
 
 
-def test_the_end_tells_the_identity_of_the_next_transaction_at_once() -> None:
+def test_the_end_returns_the_identity_of_the_next_transaction_at_once() -> None:
     step, producer = _ended(_known(ONGOING))
     assert step is not None
     assert (step.state, step.producer_epoch) == (TransactionState.PREPARE_COMMIT, 4)

@@ -256,7 +256,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether all members, and one with these assignors, support a common assignor."""
+        """Return whether all members and a new one share at least one of these assignors."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -329,7 +329,7 @@ class ClassicGroup:
 
 
 def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
-    """Return the assignor that most members prefer among those that all support.
+    """Return the assignor that most members prefer among the assignors that all members support.
 
     On a tie, return the first one named; None if there is no common assignor. `choices` holds each
     member's assignors in its order of preference.

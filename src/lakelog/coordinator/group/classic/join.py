@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0 to 9, for classic groups.
+"""JoinGroup, versions 0 to 9, for classic groups (KIP-62, KIP-345, KIP-394, KIP-559, KIP-814).
 
 A dynamic member without an id first gets one (version 4 and later, KIP-394). A static member
 (KIP-345) that returns takes over its former place; in a stable group this does not affect other

@@ -27,7 +27,7 @@ class PendingMembers:
 
     Args:
         account: the shard's memory.
-        group_count: count of the shard's groups, without those that only have pending members.
+        group_count: count of the shard's groups, without groups that only have pending members.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The steps of a classic group's rebalance: begin, wait for members, complete.
+"""The steps of a classic group's rebalance: begin, wait for members, complete (KIP-62, KIP-134).
 
 Every method returns the decision to write. A rebalance itself writes only the record of a group
 that has become empty. Members get their replies as soon as they are due.

@@ -107,7 +107,7 @@ def _value(
         value.leader_epoch = partition.committed_leader_epoch
         value.topic_id = topic_id
     else:
-        # Version 1 is the only one with an expiry time; it has neither epoch nor topic id.
+        # Version 1 is the only version with an expiry time; it has neither epoch nor topic id.
         value.expire_timestamp = min(now_ms + retention_ms, _TIME_MAX)
     return value
 

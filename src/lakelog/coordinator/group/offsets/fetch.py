@@ -101,7 +101,7 @@ def _mark_unstable(
 def _all_topics(
     table: OffsetTable, group_id: str, topics: Topics
 ) -> list[OffsetFetchResponseTopics]:
-    """Return every offset of the group, except those of deleted topics."""
+    """Return every offset of the group, except of deleted topics."""
     answers = []
     for name in table.of_group(group_id):
         topic_id = topics.topic_id(name)

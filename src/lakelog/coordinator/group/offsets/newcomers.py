@@ -2,7 +2,7 @@
 
 A newcomer is a group whose offsets were all committed within 10 seconds. A client that commits
 again later has a group in use. A flood of groups comes within a short time, so the newcomers of the
-minute with most newcomers are evicted first, and groups from before or after the flood stay.
+minute with most newcomers are evicted first, and earlier and later groups stay.
 Newcomers of the current minute are not evicted. So offsets are kept for at least a minute, and a
 client that commits once a minute never loses any.
 """

@@ -82,7 +82,7 @@ class OffsetTable:
             self._apply(record)
 
     def knows(self, group_id: str) -> bool:
-        """Return whether a group has offsets, including those of open transactions."""
+        """Return whether a group has committed offsets or offsets in open transactions."""
         return group_id in self._groups or group_id in self.pending
 
     def __contains__(self, group_id: str) -> bool:

@@ -104,12 +104,12 @@ def group_tombstones(group: AnyGroup | None, group_id: str) -> list[Record]:
 
 
 def _has_offsets(table: OffsetTable, group_id: str) -> bool:
-    """Return whether the group has offsets, including those of open transactions."""
+    """Return whether the group has committed offsets or offsets in open transactions."""
     return group_id in table or group_id in table.pending
 
 
 def all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
-    """Return tombstones of a group's offsets, including those of open transactions."""
+    """Return tombstones of a group's offsets, committed or in open transactions."""
     committed = {
         (topic, partition)
         for topic, partitions in table.of_group(group_id).items()

@@ -29,7 +29,7 @@ def _member(name: str) -> Member:
 
 
 @pytest.mark.parametrize("way", ["pop", "del", "clear", "replace"])
-def test_what_a_group_takes_is_released_with_it(way: str) -> None:
+def test_a_group_that_leaves_releases_its_memory(way: str) -> None:
     world = Groups()
     world.add("kept")
     group = world.add("g")
