@@ -8,7 +8,7 @@ are memory and fail on demand, threads run at once, and sockets keep the sent by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -191,7 +191,7 @@ class MemoryBroker:
     """
 
     def __init__(self, **settings: str) -> None:
-        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self._static = _SETTINGS | _dotted(settings)
         self.loop = SimulatedLoop(None)
         self.clock = SimulatedClock(self.loop)
         self.disk = MemoryDisk(self.clock)
@@ -208,9 +208,18 @@ class MemoryBroker:
             self.metadata,
             open_files_max=64,
         )
-        config = BrokerConfig(_SETTINGS | given)
+        self._use(BrokerConfig(self._static))
+
+    def _use(self, config: BrokerConfig) -> None:
         self._server = Server(ServeOptions(DATA, config, "127.0.0.1:0"), self._environment)
         self.broker: Broker = self._server.broker
+
+    def restart(self, **forced: str) -> None:
+        """Stop the broker, and start another in its folder with settings of the command line."""
+        self.run(self._server.stop())
+        given = _dotted(forced)
+        self._use(BrokerConfig(self._static | given, forced=frozenset(given)))
+        self.run(self._server.start())
 
     def __enter__(self) -> Self:
         self.run(self._server.start())
@@ -307,8 +316,8 @@ class MemoryBroker:
 
     def create(self, name: str, partitions: int = 1, /, **configs: str) -> bytes:
         """Create a topic; return its id. `configs` have `_` for `.`."""
-        pairs = [(key.replace("_", "."), value) for key, value in configs.items()]
-        topic = NewTopic(name, partitions=partitions, replication_factor=1, configs=pairs)
+        settings = list(_dotted(configs).items())
+        topic = NewTopic(name, partitions=partitions, replication_factor=1, configs=settings)
         (result,) = self.run(self.broker.topics.create([topic]))
         assert not result.error, result
         return result.topic_id
@@ -331,6 +340,10 @@ class MemoryBroker:
         """Append a batch of `make_batch`; return its base offset."""
         batch = make_batch(count, **({"timestamp": self.clock.wall_ms()} | of_batch))
         return self.partition(topic, index).append(batch, self.clock.wall_ms()).base_offset
+
+
+def _dotted(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
 
 
 async def _reply_later(context: Context, result: Awaitable[Any]) -> None:

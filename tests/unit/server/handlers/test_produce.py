@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.server.appends.transaction_verification import TopicPartition, rejection
+from lakelog.server.appends.transaction_verification import TopicPartition
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
 from lakelog.storage.folder.directory import LogDirectory
@@ -220,24 +220,3 @@ def test_a_request_that_holds_no_batch_is_answered() -> None:
     world = World()
     assert world.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
     assert not world.coordinator.asked
-
-
-@pytest.mark.parametrize(
-    ("code", "version", "expected"),
-    [
-        (E.NOT_COORDINATOR, 13, E.NOT_ENOUGH_REPLICAS),
-        (E.COORDINATOR_NOT_AVAILABLE, 13, E.NOT_ENOUGH_REPLICAS),
-        (E.COORDINATOR_LOAD_IN_PROGRESS, 8, E.NOT_ENOUGH_REPLICAS),
-        (E.NETWORK_EXCEPTION, 12, E.NOT_ENOUGH_REPLICAS),
-        (E.CONCURRENT_TRANSACTIONS, 11, E.NOT_ENOUGH_REPLICAS),
-        (E.CONCURRENT_TRANSACTIONS, 12, E.CONCURRENT_TRANSACTIONS),
-        (E.PRODUCER_FENCED, 12, E.INVALID_PRODUCER_EPOCH),
-        (E.TRANSACTION_ABORTABLE, 10, E.INVALID_TXN_STATE),
-        (E.TRANSACTION_ABORTABLE, 11, E.TRANSACTION_ABORTABLE),
-        (E.INVALID_PRODUCER_ID_MAPPING, 12, E.INVALID_PRODUCER_ID_MAPPING),
-    ],
-)
-def test_each_version_gets_an_error_that_it_knows(
-    code: ErrorCode, version: int, expected: ErrorCode
-) -> None:
-    assert rejection(code, version).code is expected

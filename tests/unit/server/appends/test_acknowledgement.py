@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.server.appends.acknowledgement import Acknowledgement, Appended, committed
+from memory_broker import MemoryBroker
+from storage_kit import make_batch
+
+
+@pytest.fixture
+def appended(world: MemoryBroker) -> Appended:
+    """An append that waits for a flush."""
+    world.create("orders", durability="fsync")
+    world.append("orders", count=3)
+    return Appended(world.partition("orders"), 3)
+
+
+def test_an_append_is_settled_by_the_flush(world: MemoryBroker, appended: Appended) -> None:
+    with pytest.raises(KafkaError) as error:
+        appended.check()
+    assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+    world.run(committed(appended, world.broker.purgatory, world.tasks))
+    assert appended.is_settled
+    appended.check()
+
+
+def test_an_append_to_a_deleted_topic_fails(world: MemoryBroker, appended: Appended) -> None:
+    world.broker.partitions.remove(appended.partition)
+    with pytest.raises(KafkaError) as error:
+        world.run(committed(appended, world.broker.purgatory, world.tasks))
+    assert error.value.code is not ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_all_appends_are_waited_for(world: MemoryBroker, appended: Appended) -> None:
+    world.create("clicks", durability="fsync")
+    partition = world.partition("clicks")
+    partition.append(make_batch(), world.clock.wall_ms())
+    settled: list[int] = []
+    wait = Acknowledgement(
+        [appended, Appended(partition, 1)], lambda: settled.append(1), lambda _: None
+    )
+    assert not wait.try_complete() and not settled
+    world.pass_time(1)
+    assert wait.try_complete() and settled == [1]
+
+
+def test_at_the_deadline_the_answer_does_not_wait_any_longer(appended: Appended) -> None:
+    settled: list[int] = []
+    Acknowledgement([appended], lambda: settled.append(1), lambda _: None).expire()
+    assert settled == [1]

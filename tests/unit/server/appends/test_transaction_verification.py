@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.server.appends.transaction_verification import ProduceCheck, rejection
+from memory_broker import MemoryBroker
+from memory_clients import add_partition, init_producer
+from storage_kit import make_batch
+
+E = ErrorCode
+
+
+def request(*producers: tuple[int, int]) -> ProduceRequest:
+    """Write one batch to each partition, from 0 on."""
+    entries = [
+        PartitionProduceData(
+            index=index, records=make_batch(producer=(*producer, 0), transactional=True)
+        )
+        for index, producer in enumerate(producers)
+    ]
+    topics = [TopicProduceData(name="orders", partition_data=entries)]
+    return ProduceRequest(transactional_id="id", acks=-1, timeout_ms=1000, topic_data=topics)
+
+
+def check(world: MemoryBroker, asked: ProduceRequest, version: int = 11) -> ProduceCheck:
+    return ProduceCheck(world.broker.partitions, asked, version, world.clock.wall_ms())
+
+
+def test_each_partition_has_the_coordinator_s_verdict(coordinators: MemoryBroker) -> None:
+    producer = init_producer(coordinators)
+    add_partition(coordinators, producer, 0)
+    found = check(coordinators, request(producer, producer))
+    assert found.must_ask
+    coordinators.run(found.ask(coordinators.broker.transactions))
+    assert found.verification("orders", 0) is not None
+    with pytest.raises(KafkaError) as error:
+        found.verification("orders", 1)
+    assert error.value.code is E.TRANSACTION_ABORTABLE
+
+
+def test_a_partition_that_does_not_exist_is_not_asked_for(coordinators: MemoryBroker) -> None:
+    found = check(coordinators, request((7, 0), (7, 0), (7, 0)))
+    with pytest.raises(KafkaError) as error:
+        found.verification("orders", 2)
+    assert error.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_one_request_has_one_producer(coordinators: MemoryBroker) -> None:
+    with pytest.raises(KafkaError) as error:
+        check(coordinators, request((7, 0), (8, 0)))
+    assert error.value.code is E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "expected"),
+    [
+        (E.NOT_COORDINATOR, 13, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_NOT_AVAILABLE, 13, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, 8, E.NOT_ENOUGH_REPLICAS),
+        (E.NETWORK_EXCEPTION, 12, E.NOT_ENOUGH_REPLICAS),
+        (E.CONCURRENT_TRANSACTIONS, 11, E.NOT_ENOUGH_REPLICAS),
+        (E.CONCURRENT_TRANSACTIONS, 12, E.CONCURRENT_TRANSACTIONS),
+        (E.PRODUCER_FENCED, 12, E.INVALID_PRODUCER_EPOCH),
+        (E.TRANSACTION_ABORTABLE, 10, E.INVALID_TXN_STATE),
+        (E.TRANSACTION_ABORTABLE, 11, E.TRANSACTION_ABORTABLE),
+        (E.INVALID_PRODUCER_ID_MAPPING, 12, E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_each_version_gets_an_error_that_it_knows(
+    code: ErrorCode, version: int, expected: ErrorCode
+) -> None:
+    assert rejection(code, version).code is expected
