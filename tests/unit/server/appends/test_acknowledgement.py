@@ -13,7 +13,8 @@ def appended(world: MemoryBroker) -> Appended:
     """An append that waits for a flush."""
     world.create("orders", durability="fsync")
     world.append("orders", count=3)
-    return Appended(world.partition("orders"), 3)
+    partition = world.partition("orders")
+    return Appended(partition, 3, partition.leader_epoch)
 
 
 def test_an_append_is_settled_by_the_flush(world: MemoryBroker, appended: Appended) -> None:
@@ -38,7 +39,9 @@ def test_all_appends_are_waited_for(world: MemoryBroker, appended: Appended) -> 
     partition.append(make_batch(), world.clock.wall_ms())
     settled: list[int] = []
     wait = Acknowledgement(
-        [appended, Appended(partition, 1)], lambda: settled.append(1), lambda _: None
+        [appended, Appended(partition, 1, partition.leader_epoch)],
+        lambda: settled.append(1),
+        lambda _: None,
     )
     assert not wait.try_complete() and not settled
     world.pass_time(1)
@@ -49,3 +52,11 @@ def test_at_the_deadline_the_answer_does_not_wait_any_longer(appended: Appended)
     settled: list[int] = []
     Acknowledgement([appended], lambda: settled.append(1), lambda _: None).expire()
     assert settled == [1]
+
+
+def test_a_new_leader_epoch_ends_the_wait(appended: Appended) -> None:
+    """Whether the new leader has the records is unknown here."""
+    appended.partition.leader_epoch += 1
+    assert appended.is_settled
+    with pytest.raises(KafkaError):
+        appended.check()

@@ -6,7 +6,7 @@ from memory_broker import MemoryBroker
 GROUPS = "__consumer_offsets"
 
 
-def test_a_topic_s_settings_come_before_those_of_the_broker() -> None:
+def test_settings_of_a_topic_override_the_broker_s() -> None:
     with MemoryBroker(log_retention_ms="5") as world:
         world.create("orders", retention_ms="7")
         image, config = world.broker.image, world.broker.config
@@ -15,7 +15,7 @@ def test_a_topic_s_settings_come_before_those_of_the_broker() -> None:
 
 
 def test_internal_topics_are_as_durable_as_any_topic(world: MemoryBroker) -> None:
-    """Committed offsets must survive each failure that their records survive."""
+    """Committed offsets must survive the same failures as the records."""
     world.start_coordinators()
     before = world.broker.image
     assert log_config(before, world.broker.config, GROUPS).durability != "fsync"
