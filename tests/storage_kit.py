@@ -12,6 +12,8 @@ from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import EndTransactionMarker
 from lakelog.records.record import Record, decode_records
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Disk
 from lakelog.storage.folder.directory import LogDirectory
@@ -42,6 +44,17 @@ class ManualClock:
 def sole_leader(leader_epoch: int) -> Role:
     """The role of a broker that is the only replica."""
     return Role(leader_epoch, leader_id=1, is_leader=True, isr_size=1)
+
+
+def partitions_in_memory(clock: ManualClock, count: int) -> Partitions:
+    """Return partitions of topic `t`, with empty logs on a disk in memory."""
+    directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
+    directory.open(None, 1)
+    partitions = Partitions()
+    for index in range(count):
+        log = directory.create_log("t", index, TOPIC_ID, LogConfig())
+        partitions.add(Partition(log, sole_leader(0), lambda _: None))
+    return partitions
 
 
 def make_batch(

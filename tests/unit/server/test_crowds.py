@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from connection_world import (
+from fake_transport import (
     FETCH,
     OTHER,
     PRODUCE,
     CrowdedLoop,
-    FakeWorld,
+    FakeTransport,
     Sink,
     WorkingSink,
     frame,
@@ -30,7 +30,7 @@ CROWD = 1_500
 TAKES_S = 0.0001
 WAIT_S_MAX = 0.01
 """Seconds of a good client's response: two turns of the loop and their overhead."""
-Member = tuple[FakeWorld, Sink, Connection]
+Member = tuple[FakeTransport, Sink, Connection]
 
 
 def join(loop: CrowdedLoop, takes_s: float = TAKES_S) -> Member:
@@ -39,22 +39,22 @@ def join(loop: CrowdedLoop, takes_s: float = TAKES_S) -> Member:
 
 def answer_once(loop: CrowdedLoop, members: list[Member]) -> None:
     """So that they are no newcomers."""
-    for world, _, _ in members:
-        world.incoming += frame(request(0, FETCH))
-        while not world.sent:
+    for transport, _, _ in members:
+        transport.incoming += frame(request(0, FETCH))
+        while not transport.sent:
             loop.turn()
-        del world.sent[:]
+        del transport.sent[:]
 
 
-def is_answered(world: FakeWorld, request_: bytes) -> bool:
-    return world.sent == b"<" + request_ + b">"
+def is_answered(transport: FakeTransport, request_: bytes) -> bool:
+    return transport.sent == b"<" + request_ + b">"
 
 
-def wait_of_good_client(loop: CrowdedLoop, good: FakeWorld, key: int = FETCH) -> float:
+def wait_of_good_client(loop: CrowdedLoop, good: FakeTransport, key: int = FETCH) -> float:
     """Seconds until it is answered: it is last of all that are ready in this turn."""
     wanted = request(7, key)
-    loop.worlds.remove(good)
-    loop.worlds.append(good)
+    loop.transports.remove(good)
+    loop.transports.append(good)
     good.incoming += frame(wanted)
     begun = loop.now
     while not good.sent:
@@ -73,8 +73,8 @@ def test_the_first_requests_of_a_crowd_keep_no_good_client_waiting(
     good = join(loop)
     answer_once(loop, [good])
     crowd = [join(loop) for _ in range(CROWD)]
-    for world, _, _ in crowd:
-        world.incoming += frame(request(1, crowd_key))
+    for transport, _, _ in crowd:
+        transport.incoming += frame(request(1, crowd_key))
     for _ in range(20):
         assert wait_of_good_client(loop, good[0], good_key) <= WAIT_S_MAX
     assert loop.turns.waiting
@@ -82,22 +82,22 @@ def test_the_first_requests_of_a_crowd_keep_no_good_client_waiting(
         begun = loop.now
         loop.turn()
         assert loop.now - begun <= len(Rank) * (TURN_S + TAKES_S)
-    assert all(is_answered(world, request(1, crowd_key)) for world, _, _ in crowd)
+    assert all(is_answered(transport, request(1, crowd_key)) for transport, _, _ in crowd)
 
 
 def test_a_crowd_is_answered_in_turns_and_in_the_order_of_coming() -> None:
     loop = CrowdedLoop()
     crowd = [join(loop) for _ in range(CROWD)]
     answer_once(loop, crowd)
-    for world, _, _ in crowd:
-        world.incoming += frame(request(1, FETCH))
+    for transport, _, _ in crowd:
+        transport.incoming += frame(request(1, FETCH))
     turns = 0
-    while not all(world.sent for world, _, _ in crowd):
+    while not all(transport.sent for transport, _, _ in crowd):
         begun = loop.now
         loop.turn()
         turns += 1
         assert loop.now - begun <= TURN_S + (FREE + 1) * TAKES_S
-        answered = [bool(world.sent) for world, _, _ in crowd]
+        answered = [bool(transport.sent) for transport, _, _ in crowd]
         assert answered == sorted(answered, reverse=True)
     assert turns <= CROWD * TAKES_S / TURN_S + 2
     assert not loop.turns.waiting
@@ -108,22 +108,22 @@ def test_requests_that_wait_keep_their_order_in_each_connection() -> None:
     crowd = [join(loop) for _ in range(200)]
     keys = [PRODUCE, PRODUCE, FETCH, OTHER, PRODUCE, FETCH, FETCH, OTHER] * 3
     requests = [request(number, key) for number, key in enumerate(keys)]
-    for world, _, _ in crowd:
-        world.incoming += b"".join(map(frame, requests))
+    for transport, _, _ in crowd:
+        transport.incoming += b"".join(map(frame, requests))
     while not all(len(sink.requests) == len(requests) for _, sink, _ in crowd):
-        assert loop.soon or any(world.incoming for world in loop.worlds)
+        assert loop.soon or any(transport.incoming for transport in loop.transports)
         loop.turn()
     expected = b"".join(b"<" + one + b">" for one in requests)
-    assert all(world.sent == expected for world, _, _ in crowd)
+    assert all(transport.sent == expected for transport, _, _ in crowd)
     assert all(sink.requests == requests for _, sink, _ in crowd)
 
 
 def test_large_requests_count_by_their_size() -> None:
     loop, size, takes_s = CrowdedLoop(), 1 << 20, 0.002
     crowd = [join(loop, takes_s) for _ in range(40)]
-    for world, _, _ in crowd:
-        world.incoming += frame(request(1, PRODUCE, size))
-    while not all(world.sent for world, _, _ in crowd):
+    for transport, _, _ in crowd:
+        transport.incoming += frame(request(1, PRODUCE, size))
+    while not all(transport.sent for transport, _, _ in crowd):
         begun = loop.now
         loop.turn()
         assert loop.now - begun <= 2 * takes_s
@@ -132,9 +132,9 @@ def test_large_requests_count_by_their_size() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_are_counted_one_by_one_and_by_their_bytes(count: int) -> None:
     loop = CrowdedLoop()
-    world, sink, _ = join(loop)
+    transport, sink, _ = join(loop)
     for _ in range(count):
-        world.incoming += frame(request(1, PRODUCE, 70_000))
+        transport.incoming += frame(request(1, PRODUCE, 70_000))
     while len(sink.requests) < count:
         assert loop.turns.left > 0
         loop.turn()
@@ -147,19 +147,19 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
     good = join(loop)
     answer_once(loop, [good])
     crowd = [join(loop) for _ in range(CROWD)]
-    for world, _, connection in crowd:
+    for transport, _, connection in crowd:
         if ending == "broken pipe":
-            world.room = 0
+            transport.room = 0
             connection.responses.queue(b"unsent")
             connection.flush()
-            world.room, world.calls_until_gone = 1, 0
+            transport.room, transport.calls_until_gone = 1, 0
         else:
-            world.eof, world.is_reset = True, ending == "reset"
+            transport.eof, transport.is_reset = True, ending == "reset"
     assert wait_of_good_client(loop, good[0]) <= WAIT_S_MAX
     closed = sum(connection.closed for _, _, connection in crowd)
     assert FREE <= closed < CROWD
     assert loop.turns.waiting == CROWD - closed
-    assert not any(world.readable or world.writable for world, _, _ in crowd)
+    assert not any(transport.readable or transport.writable for transport, _, _ in crowd)
     while closed < CROWD:
         begun = loop.now
         loop.turn()
@@ -167,15 +167,15 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
         closed, before = sum(connection.closed for _, _, connection in crowd), closed
         assert closed > before
     assert all(sink.closed == 1 for _, sink, _ in crowd)
-    assert all(world.socket_closed and not world.readable for world, _, _ in crowd)
+    assert all(transport.socket_closed and not transport.readable for transport, _, _ in crowd)
     assert not loop.turns.waiting
 
 
 def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:
     loop = CrowdedLoop()
     crowd = [join(loop) for _ in range(CROWD)]
-    for world, _, _ in crowd:
-        world.incoming += frame(request(1, FETCH))
+    for transport, _, _ in crowd:
+        transport.incoming += frame(request(1, FETCH))
     loop.turn()
     handled = [sink for _, sink, _ in crowd if sink.requests]
     for _, _, connection in crowd:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.write_txn_markers import (
@@ -15,36 +14,25 @@ from lakelog.protocol.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.handlers import describe_producers, write_txn_markers
-from lakelog.storage.folder.directory import LogDirectory
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
-    DATA,
     NOW,
     TOPIC_ID,
     ManualClock,
     append,
     append_in_transaction,
     make_batch,
-    sole_leader,
+    partitions_in_memory,
 )
 
 E = ErrorCode
 
 
-class World:
+class TransactionAdmin:
     def __init__(self) -> None:
         clock = ManualClock(NOW + 5)
-        directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
-        directory.open(None, 1)
-        self.partitions = Partitions()
-        for index in range(2):
-            log = directory.create_log("t", index, TOPIC_ID, LogConfig())
-            self.partitions.add(Partition(log, sole_leader(0), lambda _: None))
+        self.partitions = partitions_in_memory(clock, 2)
         self.log = self.partitions.leader("t", 0).log
         self.woken: list[object] = []
         purgatory: Any = SimpleNamespace(check=self.woken.append)
@@ -94,29 +82,29 @@ def marker(
 
 
 def test_a_hanging_transaction_is_described_and_aborted() -> None:
-    world = World()
-    append(world.log, make_batch(2, producer=(8, 1, 5)))
-    append_in_transaction(world.log, (9, 0, 0), 2)
-    (described,) = world.describe("t", 0)
+    admin = TransactionAdmin()
+    append(admin.log, make_batch(2, producer=(8, 1, 5)))
+    append_in_transaction(admin.log, (9, 0, 0), 2)
+    (described,) = admin.describe("t", 0)
     assert (described.partition_index, described.error_code) == (0, 0)
     first, hanging = described.active_producers
     assert (first.producer_id, first.producer_epoch, first.last_sequence) == (8, 1, 6)
     assert (first.current_txn_start_offset, first.coordinator_epoch) == (-1, -1)
     assert first.last_timestamp == NOW + 1
     assert (hanging.producer_id, hanging.current_txn_start_offset) == (9, 2)
-    assert world.write(marker(9, 0)) == [(9, {"t": {0: 0}})]
-    assert world.woken == [(TOPIC_ID, 0)]
-    assert world.log.last_stable_offset == world.log.log_end_offset == 5
-    (described,) = world.describe("t", 0)
+    assert admin.write(marker(9, 0)) == [(9, {"t": {0: 0}})]
+    assert admin.woken == [(TOPIC_ID, 0)]
+    assert admin.log.last_stable_offset == admin.log.log_end_offset == 5
+    (described,) = admin.describe("t", 0)
     ended = described.active_producers[1]
     assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 3)
     assert (ended.last_sequence, ended.last_timestamp) == (1, NOW + 5)
 
 
 def test_each_partition_of_each_marker_has_its_code() -> None:
-    world = World()
-    append_in_transaction(world.log, (9, 5, 0))
-    results = world.write(
+    admin = TransactionAdmin()
+    append_in_transaction(admin.log, (9, 5, 0))
+    results = admin.write(
         marker(9, 0, 1, 2, epoch=4), marker(8, 0), marker(8, 0, topic="none"), marker(-1, 0)
     )
     assert results == [
@@ -124,7 +112,7 @@ def test_each_partition_of_each_marker_has_its_code() -> None:
         (8, {"t": {0: 0}, "none": {0: E.UNKNOWN_TOPIC_OR_PARTITION}}),
         (-1, {"t": {0: E.UNKNOWN_SERVER_ERROR}}),
     ]
-    assert world.log.last_stable_offset == 0
+    assert admin.log.last_stable_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -137,24 +125,24 @@ def test_each_partition_of_each_marker_has_its_code() -> None:
     ],
 )
 def test_a_producer_that_cannot_be_writes_nothing(producer: int, epoch: int, code: E) -> None:
-    world = World()
-    (result,) = world.write(marker(producer, 0, 2, epoch=epoch))
+    admin = TransactionAdmin()
+    (result,) = admin.write(marker(producer, 0, 2, epoch=epoch))
     assert result == (producer, {"t": {0: code, 2: E.UNKNOWN_TOPIC_OR_PARTITION}})
-    assert world.log.log_end_offset == 0
+    assert admin.log.log_end_offset == 0
 
 
 def test_an_older_coordinator_is_fenced() -> None:
-    world = World()
-    world.partitions.leader("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
-    assert world.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]
+    admin = TransactionAdmin()
+    admin.partitions.leader("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
+    assert admin.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]
 
 
 def test_producers_of_a_partition_that_is_not_there() -> None:
-    world = World()
-    world.partitions.add_offline("t", TOPIC_ID, 7, "damaged")
-    missing, offline, empty = world.describe("t", 5, 7, 1)
+    admin = TransactionAdmin()
+    admin.partitions.add_offline("t", TOPIC_ID, 7, "damaged")
+    missing, offline, empty = admin.describe("t", 5, 7, 1)
     assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
     assert (offline.error_code, offline.error_message) == (E.KAFKA_STORAGE_ERROR, "damaged")
     assert (empty.error_code, empty.active_producers) == (0, [])
     for impossible in ("", "a b", "a" * 250):
-        assert world.describe(impossible, 0)[0].error_code == E.INVALID_TOPIC_EXCEPTION
+        assert admin.describe(impossible, 0)[0].error_code == E.INVALID_TOPIC_EXCEPTION

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connection_world import (
+from fake_transport import (
     FETCH,
     OTHER,
     PRODUCE,
@@ -37,148 +37,148 @@ RELEASE = Gate(AllowEveryone(), NoQuotas()).release
 
 @pytest.mark.parametrize("seed", range(20))
 def test_requests_are_answered_in_order_however_the_bytes_arrive(seed: int) -> None:
-    world, sink, _ = connect(seed)
+    transport, sink, _ = connect(seed)
     sizes = random.Random(seed).choices([8, 9, 100, 5_000, 70_000, 300_000], k=12)
     wanted = [request(number, size=size) for number, size in enumerate(sizes)]
     for body in wanted:
-        world.incoming += frame(body)
-    world.run()
+        transport.incoming += frame(body)
+    transport.run()
     assert sink.requests == wanted
-    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in wanted)
+    assert bytes(transport.sent) == b"".join(b"<" + body + b">" for body in wanted)
 
 
 def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered() -> None:
     for size in (-1, 0, 7, (8 << 20) + 1, 2**31 - 1):
-        world, sink, connection = connect()
-        world.incoming += struct.pack(">ih", size, 0)
-        world.run()
+        transport, sink, connection = connect()
+        transport.incoming += struct.pack(">ih", size, 0)
+        transport.run()
         assert connection.closed
-        assert world.socket_closed
+        assert transport.socket_closed
         assert sink.requests == []
         assert len(connection.received.buffer) <= 64 * 1024
 
 
 def test_memory_grows_with_received_bytes_not_with_the_declared_length() -> None:
-    world, _, connection = connect()
-    world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
-    world.run()
+    transport, _, connection = connect()
+    transport.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
+    transport.run()
     assert len(connection.received.buffer) <= 64 * 1024
-    world.incoming += b"y" * 200_000
-    world.run()
+    transport.incoming += b"y" * 200_000
+    transport.run()
     assert len(connection.received.buffer) <= 4 * 200_100
 
 
 def test_a_request_waits_for_the_one_before_it() -> None:
-    world, sink, _ = connect()
+    transport, sink, _ = connect()
     sink.wait = True
-    world.incoming += frame(request(1)) + frame(request(2))
-    world.run()
+    transport.incoming += frame(request(1)) + frame(request(2))
+    transport.run()
     assert len(sink.requests) == 1
     sink.complete(0)
-    world.run()
+    transport.run()
     assert len(sink.requests) == 2
     sink.complete(1)
-    assert bytes(world.sent) == b"<" + request(1) + b"><" + request(2) + b">"
+    assert bytes(transport.sent) == b"<" + request(1) + b"><" + request(2) + b">"
 
 
 def test_an_answer_never_starts_the_next_request_in_the_middle_of_it() -> None:
     """Or many connections, each with a fetch that waits and a produce behind it, would nest."""
-    world, sink, _ = connect()
+    transport, sink, _ = connect()
     sink.wait = True
-    world.incoming += frame(request(1)) + frame(request(2))
-    world.run()
+    transport.incoming += frame(request(1)) + frame(request(2))
+    transport.run()
     sink.complete(0)
     assert sink.requests == [request(1)]
-    assert bytes(world.sent) == b"<" + request(1) + b">"
-    world.run()
+    assert bytes(transport.sent) == b"<" + request(1) + b">"
+    transport.run()
     assert sink.requests == [request(1), request(2)]
 
 
 def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
-    world, sink, _ = connect()
+    transport, sink, _ = connect()
     sink.wait = True
     bodies = [request(number, PRODUCE) for number in range(3)]
-    world.incoming += b"".join(map(frame, bodies)) + frame(request(9))
-    world.run()
+    transport.incoming += b"".join(map(frame, bodies)) + frame(request(9))
+    transport.run()
     assert sink.requests == bodies
     sink.complete(2)
     sink.complete(1)
-    assert not world.sent
+    assert not transport.sent
     sink.complete(0)
-    world.run()
-    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in bodies)
+    transport.run()
+    assert bytes(transport.sent) == b"".join(b"<" + body + b">" for body in bodies)
     assert sink.requests[-1] == request(9)
 
 
 def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
     """A transaction's first batch waits for its coordinator; its second must not overtake it."""
-    world, sink, _ = connect()
+    transport, sink, _ = connect()
     sink.wait = True
-    world.incoming += frame(request(1, PRODUCE))
-    world.run()
+    transport.incoming += frame(request(1, PRODUCE))
+    transport.run()
     sink.replies[0].pipelined = False
-    world.incoming += frame(request(2, PRODUCE)) + frame(request(3, PRODUCE))
-    world.run()
+    transport.incoming += frame(request(2, PRODUCE)) + frame(request(3, PRODUCE))
+    transport.run()
     assert len(sink.requests) == 1
     sink.complete(0)
-    world.run()
+    transport.run()
     assert len(sink.requests) == 3
 
 
 def test_a_large_request_behind_a_waiting_one_is_still_received() -> None:
-    world, sink, _ = connect()
+    transport, sink, _ = connect()
     sink.wait = True
     big = request(2, PRODUCE, size=1 << 20)
-    world.incoming += frame(request(1)) + frame(request(3)) + frame(big)[:100_000]
-    world.run()
+    transport.incoming += frame(request(1)) + frame(request(3)) + frame(big)[:100_000]
+    transport.run()
     sink.complete(0)
-    world.run()
+    transport.run()
     sink.wait = False
     sink.complete(1)
-    world.incoming += frame(big)[100_000:]
-    world.run()
+    transport.incoming += frame(big)[100_000:]
+    transport.run()
     assert sink.requests == [request(1), request(3), big]
 
 
 def test_requests_behind_large_responses_go_on_when_those_leave_at_once() -> None:
-    world, sink, connection = connect()
+    transport, sink, connection = connect()
     requests = [request(number, FETCH) for number in range(60)]
     sink.slices = {request: FakeSlice(bytes(32 * 1024)) for request in requests}
-    world.incoming += b"".join(map(frame, requests))
-    world.run()
+    transport.incoming += b"".join(map(frame, requests))
+    transport.run()
     assert sink.requests == requests
     assert not connection.received.unhandled_bytes
 
 
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:
-    world, sink, connection = connect()
-    world.room = 0
+    transport, sink, connection = connect()
+    transport.room = 0
     big = request(0, size=1 << 20)
     for _ in range(40):
-        world.incoming += frame(big)
-    world.run()
-    assert world.incoming
+        transport.incoming += frame(big)
+    transport.run()
+    assert transport.incoming
     assert len(sink.requests) < 12
-    world.room = 1 << 30
-    world.run()
+    transport.room = 1 << 30
+    transport.run()
     assert len(sink.requests) == 40
     assert not connection.closed
 
 
 def test_closing_releases_slices_and_abandons_waiting_requests() -> None:
-    world, sink, connection = connect()
+    transport, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
     sink.slices[request(1)] = found
-    world.room = 0
-    world.incoming += frame(request(1))
-    world.run()
+    transport.room = 0
+    transport.incoming += frame(request(1))
+    transport.run()
     sink.wait = True
-    world.incoming += frame(request(2))
-    world.run()
+    transport.incoming += frame(request(2))
+    transport.run()
     abandoned: list[int] = []
     sink.replies[1].on_abandon = lambda: abandoned.append(1)
-    world.eof = True
-    world.run()
+    transport.eof = True
+    transport.run()
     assert connection.closed
     assert found.released == 1
     assert abandoned == [1]
@@ -189,24 +189,24 @@ def test_closing_releases_slices_and_abandons_waiting_requests() -> None:
 
 
 def test_a_file_that_a_thread_reads_from_is_held_until_it_has() -> None:
-    world, sink, connection = connect()
+    transport, sink, connection = connect()
     found = FakeSlice(b"z" * 100)
     sink.slices[request(1)] = found
-    world.cold.add(0)
-    world.incoming += frame(request(1))
-    world.run()
+    transport.cold.add(0)
+    transport.incoming += frame(request(1))
+    transport.run()
     connection.close()
     assert (found.released, found.held) == (1, 1)
-    world.offloaded[0].finish()
+    transport.offloaded[0].finish()
     assert (found.released, found.held) == (1, 0)
-    assert len(world.offloaded) == 1
+    assert len(transport.offloaded) == 1
 
 
 def test_a_violation_closes_the_connection() -> None:
-    world, sink, connection = connect()
+    transport, sink, connection = connect()
     sink.violate = True
-    world.incoming += frame(request(1))
-    world.run()
+    transport.incoming += frame(request(1))
+    transport.run()
     assert connection.closed
     assert sink.closed == 1
 
@@ -219,11 +219,11 @@ def test_an_exception_of_a_request_or_its_response_ends_the_connection(
         raise kind("planted")
 
     for owner, name in ((Sink, "on_request"), (Connection, "_take_requests")):
-        world, sink, connection = connect()
+        transport, sink, connection = connect()
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, fail)
-            world.incoming += frame(request(1))
-            world.run()
+            transport.incoming += frame(request(1))
+            transport.run()
         assert connection.closed
         assert isinstance(sink.failures[0], kind)
 
@@ -232,7 +232,7 @@ def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_ri
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = RequestMemory(Share(1 << 20))
-    world, sink, connection = connect(memory=memory)
+    transport, sink, connection = connect(memory=memory)
 
     class NoMemory(bytearray):
         def __new__(cls, size: int) -> NoMemory:
@@ -241,24 +241,24 @@ def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_ri
             return super().__new__(cls)
 
     monkeypatch.setattr(receive_buffer, "bytearray", NoMemory, raising=False)
-    world.incoming += frame(request(1, size=300_000))
-    world.run()
+    transport.incoming += frame(request(1, size=300_000))
+    transport.run()
     assert connection.closed
     assert isinstance(sink.failures[0], MemoryError)
     assert memory.share.used == 0
 
 
 def test_an_idle_connection_holds_no_buffer() -> None:
-    world, sink, connection = connect()
-    world.incoming += frame(request(1))
-    world.run()
+    transport, sink, connection = connect()
+    transport.incoming += frame(request(1))
+    transport.run()
     connection.drop_idle_buffer()
     assert len(connection.received.buffer) == 0
-    world.incoming += frame(request(2))[:5]
-    world.run()
+    transport.incoming += frame(request(2))[:5]
+    transport.run()
     connection.drop_idle_buffer()
-    world.incoming += frame(request(2))[5:]
-    world.run()
+    transport.incoming += frame(request(2))[5:]
+    transport.run()
     assert sink.requests == [request(1), request(2)]
 
 
@@ -266,20 +266,20 @@ def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() 
     memory = RequestMemory(Share(1 << 20))
     half = struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 900_000
     first, second, third = (connect(memory=memory) for _ in range(3))
-    for world, _, _ in (first, second, third):
-        world.incoming += half
-        world.run()
+    for transport, _, _ in (first, second, third):
+        transport.incoming += half
+        transport.run()
     assert third[0].readable is None
     assert memory.share.used < 3 << 20
-    world, sink, _ = connect(memory=memory)
-    world.incoming += frame(request(1))
-    world.run()
+    transport, sink, _ = connect(memory=memory)
+    transport.incoming += frame(request(1))
+    transport.run()
     assert len(sink.requests) == 1
-    for world, _, _ in (first, second, third):
-        world.incoming += b"y" * ((1 << 20) - 900_004)
+    for transport, _, _ in (first, second, third):
+        transport.incoming += b"y" * ((1 << 20) - 900_004)
     for _ in range(3):
-        for world, _, _ in (first, second, third):
-            world.run()
+        for transport, _, _ in (first, second, third):
+            transport.run()
     assert [len(sink.requests) for _, sink, _ in (first, second, third)] == [1, 1, 1]
     for _, _, connection in (first, second, third):
         connection.close()
@@ -288,9 +288,9 @@ def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() 
 
 def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> None:
     memory = RequestMemory(Share(0))
-    world, sink, connection = connect(memory=memory)
-    world.incoming += frame(request(1, size=6 << 20))
-    world.run()
+    transport, sink, connection = connect(memory=memory)
+    transport.incoming += frame(request(1, size=6 << 20))
+    transport.run()
     assert len(sink.requests) == 1
     assert memory.share.used == 0
     assert len(connection.received.buffer) == 0
@@ -336,18 +336,18 @@ def test_a_trickling_client_loses_its_memory_once_another_waits(waited_for: bool
     registry = registry_of(clock, *(c for _, _, c in slow), good, memory=memory)
     config, _ = BrokerConfig.from_mapping({})
     sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
-    for world, _, connection in slow:
+    for transport, _, connection in slow:
         connection.last_active = clock.now
-        world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
-        world.run()
+        transport.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
+        transport.run()
     good.last_active = clock.now
     if waited_for:
         good_world.incoming += frame(request(1, size=300_000))
     for _ in range(12):
-        for world, _, connection in slow:
+        for transport, _, connection in slow:
             if not connection.closed:
-                world.incoming += b"y" * 10_240
-                world.run()
+                transport.incoming += b"y" * 10_240
+                transport.run()
         good_world.run()
         sweep.run()
         good_world.run()
@@ -395,11 +395,11 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
     sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
     for size in (60_000, 10_000):
-        for world, _, connection in crowd:
+        for transport, _, connection in crowd:
             connection.last_active = clock.now
             begin = struct.pack(">ihh", 1 << 20, OTHER, 0) if size == 60_000 else b""
-            world.incoming += begin + b"y" * size
-            world.run()
+            transport.incoming += begin + b"y" * size
+            transport.run()
     assert len(memory.waiting) == 63
     good.last_active = clock.now
     good_world.incoming += frame(request(1, size=50_000))
@@ -407,10 +407,10 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     assert not sink.requests
     for _ in range(10):
         sweep.run()
-        for world, _, connection in crowd:
+        for transport, _, connection in crowd:
             if not connection.closed:
-                world.incoming += b"y" * 5_000
-                world.run()
+                transport.incoming += b"y" * 5_000
+                transport.run()
         good_world.run()
         clock.now += 5.0
     assert len(sink.requests) == 1
@@ -421,25 +421,25 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
 @pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
 def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
     """Thousands fit into a buffer; one turn of the loop must not handle them all."""
-    world, sink, connection = connect()
-    world.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
+    transport, sink, connection = connect()
+    transport.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
     handled = 0
     while len(sink.requests) < 5_000:
-        if world.soon:
-            world.soon.popleft()()
+        if transport.soon:
+            transport.soon.popleft()()
         else:
-            assert world.readable is not None
-            world.readable()
+            assert transport.readable is not None
+            transport.readable()
         assert len(sink.requests) - handled <= most
         assert connection.received.unhandled_bytes < 600_000
-        assert len(world.soon) <= 1
+        assert len(transport.soon) <= 1
         handled = len(sink.requests)
-    assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
-    assert world.readable is not None
+    assert bytes(transport.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
+    assert transport.readable is not None
 
 
 def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
-    world, sink, connection = connect()
+    transport, sink, connection = connect()
     slow_world, slow_sink, slow = connect()
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
@@ -449,8 +449,8 @@ def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
         clock,
         RELEASE,
     )
-    world.room = slow_world.room = 0
-    for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
+    transport.room = slow_world.room = 0
+    for one, its_sink, owner in ((transport, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
         its_sink.slices[request(0)] = FakeSlice(bytes(9 << 20))
         one.incoming += frame(request(0))
@@ -492,44 +492,44 @@ def test_unread_responses_share_one_limit() -> None:
     file_world.incoming += frame(request(2))
     file_world.run()
     assert 512 <= unread.total < 600, "records in a file take no memory, but their range does"
-    for (world, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
-        world.room = 0
-        world.incoming += frame(request(1, size=size))
-        world.run()
+    for (transport, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
+        transport.room = 0
+        transport.incoming += frame(request(1, size=size))
+        transport.run()
     assert 2_400_000 < unread.total < 2_500_000
     crowd[3][0].incoming += frame(request(1, size=150_000))
     crowd[3][0].run()
     assert [connection.closed for connection in connections] == [False, True, False, False]
-    for world, _, _ in crowd:
-        world.room = 20 << 20
-        world.run()
+    for transport, _, _ in crowd:
+        transport.room = 20 << 20
+        transport.run()
     assert unread.total == 0
     assert not of_file.closed
 
 
 def test_one_response_too_many_waits_until_some_are_read() -> None:
-    world, sink, connection = connect()
-    world.room = 0
+    transport, sink, connection = connect()
+    transport.room = 0
     for number in range(10):
-        world.incoming += frame(request(number, size=400_000))
-    world.run()
+        transport.incoming += frame(request(number, size=400_000))
+    transport.run()
     assert len(sink.requests) == 3
     assert connection.responses.unread_memory < 1_300_000
-    world.room = 1 << 30
-    world.run()
+    transport.room = 1 << 30
+    transport.run()
     assert len(sink.requests) == 10
 
 
 def test_a_short_rest_keeps_no_large_buffer() -> None:
     memory = RequestMemory(Share(0))
-    world, sink, connection = connect(memory=memory)
-    world.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
-    world.run()
+    transport, sink, connection = connect(memory=memory)
+    transport.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
+    transport.run()
     assert connection.received.held_bytes
     connection.drop_idle_buffer()
     assert (connection.received.held_bytes, memory.share.used) == (0, 0)
-    world.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
-    world.run()
+    transport.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
+    transport.run()
     assert len(sink.requests) == 3
 
 

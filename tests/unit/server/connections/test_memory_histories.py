@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from connection_world import OTHER, FakeWorld, Sink, connect, frame, request
+from fake_transport import OTHER, FakeTransport, Sink, connect, frame, request
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
@@ -15,7 +15,7 @@ from storage_kit import ManualClock
 
 KIB = 1 << 10
 STEPS = 600
-Member = tuple[FakeWorld, Sink, Connection]
+Member = tuple[FakeTransport, Sink, Connection]
 
 
 class History:
@@ -24,15 +24,15 @@ class History:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.budget = MemoryBudget(150 * KIB, unread_max=600 * KIB)
-        self.registry = ConnectionRegistry(ManualClock(), FakeWorld(), self.budget)  # type: ignore[arg-type]
+        self.registry = ConnectionRegistry(ManualClock(), FakeTransport(), self.budget)  # type: ignore[arg-type]
         self.members: list[Member] = []
 
     def step(self) -> None:
         steps = [self.join, self.send, self.send_part, self.answer, self.read]
         steps += [self.release_idle, self.leave]
         self.chance.choices(steps, [2, 6, 6, 2, 3, 1, 1])[0]()
-        for world, _, _ in list(self.members):
-            world.run()
+        for transport, _, _ in list(self.members):
+            transport.run()
 
     def join(self) -> None:
         sink = Sink()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connection_world import connect
+from fake_transport import connect
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.server.connections.registry import ConnectionRegistry
 from storage_kit import ManualClock

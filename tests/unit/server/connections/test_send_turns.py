@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connection_world import FETCH, CrowdedLoop, FakeSlice, FakeWorld, frame, request
+from fake_transport import FETCH, CrowdedLoop, FakeSlice, FakeTransport, frame, request
 from lakelog.server.connections.send_queue import SEND_SIZE_MAX
 from lakelog.server.connections.send_turns import TURN_BYTES
 
@@ -12,28 +12,28 @@ MIB = 1 << 20
 CROWD = 40
 
 
-def crowd(loop: CrowdedLoop, size: int, *, at_once: bool = False) -> list[FakeWorld]:
+def crowd(loop: CrowdedLoop, size: int, *, at_once: bool = False) -> list[FakeTransport]:
     """Connections whose sockets take everything, each with one request for so many bytes."""
-    worlds = []
+    transports = []
     for _ in range(CROWD):
-        world, sink, _ = loop.connect()
+        transport, sink, _ = loop.connect()
         wanted = request(1, FETCH)
         sink.slices[wanted] = FakeSlice(bytes(size))
         sink.slices[wanted].is_resident = True
         sink.at_once = at_once
-        world.incoming += frame(wanted)
-        worlds.append(world)
-    return worlds
+        transport.incoming += frame(wanted)
+        transports.append(transport)
+    return transports
 
 
 @pytest.mark.parametrize(("size", "at_once"), [(3 * MIB, False), (MIB, True), (100_000, True)])
 def test_all_together_send_a_bounded_part_and_each_gets_its_share(size: int, at_once: bool) -> None:
     loop = CrowdedLoop()
-    worlds = crowd(loop, size, at_once=at_once)
+    transports = crowd(loop, size, at_once=at_once)
     turns = 0
-    while any(len(world.sent) <= size for world in worlds):
+    while any(len(transport.sent) <= size for transport in transports):
         assert loop.turn() <= TURN_BYTES + 100 * CROWD
-        parts = sorted(len(world.sent) for world in worlds)
+        parts = sorted(len(transport.sent) for transport in transports)
         assert parts[-1] - parts[0] <= SEND_SIZE_MAX + 100
         turns += 1
     assert CROWD * size / TURN_BYTES <= turns <= 2 * CROWD * size / TURN_BYTES + 5
@@ -55,16 +55,16 @@ def test_a_small_response_does_not_wait_for_large_ones() -> None:
 
 def test_a_single_reader_sends_as_much_in_a_turn_as_before() -> None:
     loop = CrowdedLoop()
-    world, sink, _ = loop.connect()
+    transport, sink, _ = loop.connect()
     sink.slices[request(1)] = FakeSlice(bytes(20 * MIB))
-    world.incoming += frame(request(1))
+    transport.incoming += frame(request(1))
     assert [loop.turn() for _ in range(19)] == [SEND_SIZE_MAX] * 19
 
 
 def test_full_sockets_keep_no_other_waiting() -> None:
     loop = CrowdedLoop()
-    for world in crowd(loop, 20 * MIB):
-        world.room = 10_000
+    for transport in crowd(loop, 20 * MIB):
+        transport.room = 10_000
     quick, sink, _ = loop.connect()
     sink.slices[request(1)] = FakeSlice(bytes(20 * MIB))
     quick.incoming += frame(request(1))
@@ -77,13 +77,13 @@ def test_a_connection_that_is_closed_while_it_waits_leaves_its_turn_to_others() 
     loop = CrowdedLoop()
     waiting = crowd(loop, 3 * MIB)
     found = [loop.connect() for _ in range(5)]
-    for world, sink, _ in found:
+    for transport, sink, _ in found:
         sink.slices[request(1, FETCH)] = FakeSlice(bytes(3 * MIB))
-        world.incoming += frame(request(1, FETCH))
+        transport.incoming += frame(request(1, FETCH))
     loop.turn()
     for _, sink, connection in found:
         connection.close()
         assert sink.slices[request(1, FETCH)].released == 1
-    while any(len(world.sent) <= 3 * MIB for world in waiting):
+    while any(len(transport.sent) <= 3 * MIB for transport in waiting):
         assert loop.turn()
-    assert all(len(world.sent) < 10 for world, _, _ in found)
+    assert all(len(transport.sent) < 10 for transport, _, _ in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connection_world import FakeWorld
+from fake_transport import FakeTransport
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.session import Session
@@ -17,7 +17,7 @@ class Held:
     """A connection as a limit knows it; its bytes outlive it."""
 
     def __init__(self) -> None:
-        self.session = Session(FakeWorld(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+        self.session = Session(FakeTransport(), "PLAINTEXT", SecurityProtocol.PLAINTEXT)
         self.closed = False
 
     def close(self) -> None:

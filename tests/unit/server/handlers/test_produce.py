@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.replica.partition import Partition
-from lakelog.replica.partitions import Partitions
 from lakelog.server.appends.transaction_verification import TopicPartition
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
-from lakelog.storage.folder.directory import LogDirectory
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_records, sole_leader
+from storage_kit import (
+    NOW,
+    TOPIC_ID,
+    ManualClock,
+    make_batch,
+    partitions_in_memory,
+    read_records,
+)
 
 E = ErrorCode
 
@@ -60,15 +61,10 @@ class FakeCoordinator:
         return {partition: self.codes.get(partition, E.NONE) for partition in partitions}
 
 
-class World:
+class ProduceSetup:
     def __init__(self, partitions: int = 2) -> None:
         clock = ManualClock()
-        directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
-        directory.open(None, 1)
-        self.partitions = Partitions()
-        for index in range(partitions):
-            log = directory.create_log("t", index, TOPIC_ID, LogConfig())
-            self.partitions.add(Partition(log, sole_leader(0), lambda _: None))
+        self.partitions = partitions_in_memory(clock, partitions)
         self.coordinator = FakeCoordinator()
         self.checked: list[object] = []
         self.held_bytes = 0
@@ -124,99 +120,99 @@ def batch(sequence: int = 0, *, epoch: int = 0, producer_id: int = 7) -> bytearr
 
 
 def test_the_first_batch_of_a_transaction_asks_and_the_next_do_not() -> None:
-    world = World()
-    assert world.codes(request(batch(), batch())) == [E.NONE, E.NONE]
-    assert world.coordinator.asked == [("id", 7, 0, [("t", 0), ("t", 1)], True)]
-    context, response = world.start(request(batch(1)))
+    setup = ProduceSetup()
+    assert setup.codes(request(batch(), batch())) == [E.NONE, E.NONE]
+    assert setup.coordinator.asked == [("id", 7, 0, [("t", 0), ("t", 1)], True)]
+    context, response = setup.start(request(batch(1)))
     assert response.responses[0].partition_responses[0].error_code == 0
     assert context.pipelined
-    assert len(world.coordinator.asked) == 1
-    assert world.log().last_stable_offset == 0
+    assert len(setup.coordinator.asked) == 1
+    assert setup.log().last_stable_offset == 0
 
 
 @pytest.mark.parametrize(("version", "add"), [(9, False), (11, False), (12, True), (13, True)])
 def test_from_version_12_on_the_partition_is_added(version: int, add: bool) -> None:
-    world = World()
-    assert world.codes(request(batch()), version) == [E.NONE]
-    assert world.coordinator.asked[0][-1] is add
+    setup = ProduceSetup()
+    assert setup.codes(request(batch()), version) == [E.NONE]
+    assert setup.coordinator.asked[0][-1] is add
 
 
 def test_later_requests_of_the_connection_wait_and_the_batch_is_kept() -> None:
     """The receive buffer is used again while the coordinator is asked."""
-    world = World()
+    setup = ProduceSetup()
     received = batch()
-    context, response = world.start(request(memoryview(received)))
+    context, response = setup.start(request(memoryview(received)))
     assert not context.pipelined
     response.send(None)
     received[:] = b"\xff" * len(received)
-    assert world.held_bytes == len(received)
-    assert world.log().log_end_offset == 0
+    assert setup.held_bytes == len(received)
+    assert setup.log().log_end_offset == 0
     answer = finished(response)
     assert answer.responses[0].partition_responses[0].error_code == 0
-    assert len(read_records(world.log())) == 1
-    assert len(world.checked) == 1
-    assert world.held_bytes == 0
+    assert len(read_records(setup.log())) == 1
+    assert len(setup.checked) == 1
+    assert setup.held_bytes == 0
 
 
 def test_a_marker_that_comes_meanwhile_voids_the_answer() -> None:
-    world = World()
-    _, response = world.start(request(batch()))
+    setup = ProduceSetup()
+    _, response = setup.start(request(batch()))
     response.send(None)
-    world.partitions.leader("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    setup.partitions.leader("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
     answer = finished(response)
     assert answer.responses[0].partition_responses[0].error_code == E.INVALID_TXN_STATE
-    assert world.log().last_stable_offset == world.log().log_end_offset == 1
+    assert setup.log().last_stable_offset == setup.log().log_end_offset == 1
 
 
 def test_each_partition_has_its_own_verdict() -> None:
-    world = World(3)
-    world.coordinator.codes["t", 1] = E.TRANSACTION_ABORTABLE
+    setup = ProduceSetup(3)
+    setup.coordinator.codes["t", 1] = E.TRANSACTION_ABORTABLE
     plain = make_batch(producer=(7, 0, 0))
-    codes = world.codes(request(batch(), batch(), plain))
+    codes = setup.codes(request(batch(), batch(), plain))
     assert codes == [E.NONE, E.TRANSACTION_ABORTABLE, E.NONE]
-    assert [world.log(index).log_end_offset for index in range(3)] == [1, 0, 1]
+    assert [setup.log(index).log_end_offset for index in range(3)] == [1, 0, 1]
 
 
 def test_what_cannot_begin_is_not_asked_for() -> None:
-    world = World(2)
-    world.partitions.leader("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
-    codes = world.codes(request(batch(epoch=4), batch(epoch=4), batch(epoch=4)))
+    setup = ProduceSetup(2)
+    setup.partitions.leader("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
+    codes = setup.codes(request(batch(epoch=4), batch(epoch=4), batch(epoch=4)))
     assert codes == [E.INVALID_PRODUCER_EPOCH, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert world.coordinator.asked[0][3] == [("t", 1)]
+    assert setup.coordinator.asked[0][3] == [("t", 1)]
 
 
 def test_partitions_are_found_by_id_from_version_13_on() -> None:
-    world = World()
-    assert world.codes(request(batch()), 13) == [E.NONE]
-    assert world.coordinator.asked[0][3] == [("t", 0)]
+    setup = ProduceSetup()
+    assert setup.codes(request(batch()), 13) == [E.NONE]
+    assert setup.coordinator.asked[0][3] == [("t", 0)]
 
 
 def test_one_request_has_one_producer() -> None:
-    world = World()
-    codes = world.codes(request(batch(), batch(producer_id=8)))
+    setup = ProduceSetup()
+    codes = setup.codes(request(batch(), batch(producer_id=8)))
     assert codes == [E.INVALID_PRODUCER_ID_MAPPING] * 2
-    assert not world.coordinator.asked
+    assert not setup.coordinator.asked
 
 
 def test_a_batch_without_its_transactional_id_is_refused() -> None:
     """KIP-890, CVE-2018-1288: it has no producer to verify, even in a transaction."""
-    world = World()
-    assert world.codes(request(batch())) == [E.NONE]
+    setup = ProduceSetup()
+    assert setup.codes(request(batch())) == [E.NONE]
     for sequence in (0, 1):
-        codes = world.codes(request(batch(sequence), transactional_id=None))
+        codes = setup.codes(request(batch(sequence), transactional_id=None))
         assert codes == [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
-    assert world.log().log_end_offset == 1
+    assert setup.log().log_end_offset == 1
 
 
 def test_a_partition_never_added_is_refused_and_nothing_is_unstable() -> None:
     """KIP-890 part 1."""
-    world = World()
-    world.coordinator.codes["t", 0] = E.INVALID_TXN_STATE
-    assert world.codes(request(batch()), 11) == [E.INVALID_TXN_STATE]
-    assert world.log().last_stable_offset == world.log().log_end_offset == 0
+    setup = ProduceSetup()
+    setup.coordinator.codes["t", 0] = E.INVALID_TXN_STATE
+    assert setup.codes(request(batch()), 11) == [E.INVALID_TXN_STATE]
+    assert setup.log().last_stable_offset == setup.log().log_end_offset == 0
 
 
 def test_a_request_that_holds_no_batch_is_answered() -> None:
-    world = World()
-    assert world.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
-    assert not world.coordinator.asked
+    setup = ProduceSetup()
+    assert setup.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
+    assert not setup.coordinator.asked

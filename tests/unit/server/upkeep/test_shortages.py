@@ -21,12 +21,13 @@ from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from storage_kit import DATA
+from virtual_time import run_in_virtual_time
 
 RESERVED = 10_000
 
 
 class Tasks(AsyncioTasks):
-    """The work of a thread is done at once, and its callbacks run in the next turn."""
+    """A thread's work is done at once, and its result arrives in the next turn of the loop."""
 
     def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         done = self.future()
@@ -60,14 +61,12 @@ class LimitedDisk:
         self.disk.capacity = self.disk.used + left
 
 
-def in_world(scenario: Callable[[LimitedDisk], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+def in_virtual_time(
+    scenario: Callable[[LimitedDisk], Coroutine[Any, Any, None]],
+) -> Callable[[Any], None]:
     def test(caplog: pytest.LogCaptureFixture) -> None:
-        loop = SimulatedLoop(None)
-        try:
-            with caplog.at_level(logging.INFO):
-                loop.run_until_complete(scenario(LimitedDisk(loop)))
-        finally:
-            loop.close()
+        with caplog.at_level(logging.INFO):
+            run_in_virtual_time(lambda loop: scenario(LimitedDisk(loop)))
         expected = EVENTS.get(scenario.__name__)
         if expected is not None:
             assert [getattr(record, "event", "") for record in caplog.records] == expected
@@ -92,7 +91,7 @@ EVENTS = {
 }
 
 
-@in_world
+@in_virtual_time
 async def test_a_full_disk_has_one_line_at_each_end(limited: LimitedDisk) -> None:
     limited.fill(ROOM_BYTES - 1)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
@@ -108,7 +107,7 @@ async def test_a_full_disk_has_one_line_at_each_end(limited: LimitedDisk) -> Non
     assert not limited.disk.exists(DATA / PROBE)
 
 
-@in_world
+@in_virtual_time
 async def test_free_space_alone_ends_nothing(limited: LimitedDisk) -> None:
     """A quota, or too few inodes."""
     limited.disk.fail("write", errno.EDQUOT, suffix=PROBE, times=3)
@@ -119,7 +118,7 @@ async def test_free_space_alone_ends_nothing(limited: LimitedDisk) -> None:
     assert limited.shortages.reasons == {}
 
 
-@in_world
+@in_virtual_time
 async def test_both_may_be_short_at_once(limited: LimitedDisk) -> None:
     limited.fill()
     limited.note(errno.ENOSPC)
@@ -133,7 +132,7 @@ async def test_both_may_be_short_at_once(limited: LimitedDisk) -> None:
     assert (limited.filled, limited.ended) == (1, 1)
 
 
-@in_world
+@in_virtual_time
 async def test_a_full_disk_ends_no_lack_of_descriptors(limited: LimitedDisk) -> None:
     limited.fill()
     limited.note(errno.ENOSPC)
@@ -145,7 +144,7 @@ async def test_a_full_disk_ends_no_lack_of_descriptors(limited: LimitedDisk) -> 
     assert list(limited.shortages.reasons) == [SPACE]
 
 
-@in_world
+@in_virtual_time
 async def test_no_topic_is_created_without_room(limited: LimitedDisk) -> None:
     limited.shortages.check_room(1000)
     limited.fill(100_000)
@@ -158,7 +157,7 @@ async def test_no_topic_is_created_without_room(limited: LimitedDisk) -> None:
         limited.shortages.check_room(1)
 
 
-@in_world
+@in_virtual_time
 async def test_other_errors_are_no_shortage(limited: LimitedDisk) -> None:
     limited.note(errno.EIO)
     limited.shortages.note(None)
@@ -166,7 +165,7 @@ async def test_other_errors_are_no_shortage(limited: LimitedDisk) -> None:
     assert limited.shortages.reasons == {}
 
 
-@in_world
+@in_virtual_time
 async def test_nothing_follows_a_stop(limited: LimitedDisk) -> None:
     limited.note(errno.ENOSPC)
     limited.shortages.stop()
@@ -184,7 +183,7 @@ async def spent(limited: LimitedDisk) -> None:
     assert await limited.shortages.free_reserve()
 
 
-@in_world
+@in_virtual_time
 async def test_the_disk_is_full_until_the_reserve_is_there_again(limited: LimitedDisk) -> None:
     await spent(limited)
     limited.disk.capacity = limited.disk.used + RESERVED + ROOM_BYTES - 1
@@ -201,7 +200,7 @@ async def test_the_disk_is_full_until_the_reserve_is_there_again(limited: Limite
     assert (limited.filled, limited.ended) == (1, 1)
 
 
-@in_world
+@in_virtual_time
 async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(limited: LimitedDisk) -> None:
     limited.reserve.open()
     limited.reserve.renew()
@@ -215,14 +214,14 @@ async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(limited: Limi
     assert not await limited.shortages.free_reserve()
 
 
-@in_world
+@in_virtual_time
 async def test_without_a_reserve_nothing_is_freed(limited: LimitedDisk) -> None:
     limited.note(errno.ENOSPC)
     assert not await limited.shortages.free_reserve()
     limited.shortages.check_reserve()
 
 
-@in_world
+@in_virtual_time
 async def test_a_reserve_that_cannot_be_freed_is_said_once(limited: LimitedDisk) -> None:
     limited.reserve.open()
     limited.shortages.allocate_reserve()

@@ -81,7 +81,7 @@ def pages(offset: int, size: int) -> range:
     return range(offset // 4096, -(-(offset + size) // 4096))
 
 
-class FakeWorld:
+class FakeTransport:
     """Socket, net, disk and tasks in one."""
 
     MSG_MORE = 0
@@ -299,25 +299,25 @@ def connect(
     unread: SharedLimit | None = None,
     turns: RequestTurns | None = None,
     sink: Sink | None = None,
-) -> tuple[FakeWorld, Sink, Connection]:
-    world = FakeWorld(seed)
+) -> tuple[FakeTransport, Sink, Connection]:
+    transport = FakeTransport(seed)
     sink = sink or Sink()
     connection = Connection(
-        world,
-        Session(world, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
+        transport,
+        Session(transport, "PLAINTEXT", SecurityProtocol.PLAINTEXT),
         sink,
-        world,  # type: ignore[arg-type]
-        world,  # type: ignore[arg-type]
-        world,  # type: ignore[arg-type]
+        transport,  # type: ignore[arg-type]
+        transport,  # type: ignore[arg-type]
+        transport,  # type: ignore[arg-type]
         Limits(
             8 << 20,
             memory or RequestMemory(Share(0)),
             unread or SharedLimit(Share(0), ClosingLog(ManualClock()), ""),
-            turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
+            turns or RequestTurns(ManualClock(), transport),  # type: ignore[arg-type]
         ),
     )
     connection.open()
-    return world, sink, connection
+    return transport, sink, connection
 
 
 class CrowdedLoop:
@@ -330,7 +330,7 @@ class CrowdedLoop:
         self.now = 0.0
         self.soon: deque[Callable[[], object]] = deque()
         self.turns = RequestTurns(self, self)  # type: ignore[arg-type]
-        self.worlds: list[FakeWorld] = []
+        self.transports: list[FakeTransport] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -338,23 +338,23 @@ class CrowdedLoop:
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.soon.append(callback)
 
-    def connect(self, sink: Sink | None = None) -> tuple[FakeWorld, Sink, Connection]:
+    def connect(self, sink: Sink | None = None) -> tuple[FakeTransport, Sink, Connection]:
         found = connect(turns=self.turns, sink=sink)
         found[0].soon = self.soon
-        self.worlds.append(found[0])
+        self.transports.append(found[0])
         return found
 
     def turn(self) -> int:
         """Bytes that were sent in it."""
-        before = sum(len(world.sent) for world in self.worlds)
+        before = sum(len(transport.sent) for transport in self.transports)
         for _ in range(len(self.soon)):
             self.soon.popleft()()
-        for world in self.worlds:
-            if world.readable and (world.incoming or world.eof):
-                world.readable()
-            elif world.writable and world.room:
-                world.writable()
-        return sum(len(world.sent) for world in self.worlds) - before
+        for transport in self.transports:
+            if transport.readable and (transport.incoming or transport.eof):
+                transport.readable()
+            elif transport.writable and transport.room:
+                transport.writable()
+        return sum(len(transport.sent) for transport in self.transports) - before
 
 
 class WorkingSink(Sink):
