@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from lakelog.base.config.broker_config import BrokerConfig
@@ -19,7 +19,7 @@ from lakelog.protocol.create_topics import (
     CreateTopicsRequest,
 )
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.runtime.api import Disk
+from lakelog.runtime.api import Disk, Listener, Socket
 from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
@@ -30,6 +30,19 @@ from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
+
+
+@dataclass
+class FakeListener:
+    """A listener to which nothing connects."""
+
+    address: tuple[str, int]
+
+    def accept(self) -> Socket:
+        raise BlockingIOError
+
+    def close(self) -> None:
+        pass
 
 
 class FakeSocket:
@@ -86,8 +99,8 @@ class FakeSocket:
     def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
         pass
 
-    def listen(self, host: str, port: int, *, backlog: int) -> Any:
-        return SimpleNamespace(address=(host, port), close=lambda: None)
+    def listen(self, host: str, port: int, *, backlog: int) -> Listener:
+        return FakeListener((host, port))
 
     async def connect(self, host: str, port: int, *, timeout_s: float) -> Any:
         raise ConnectionRefusedError(f"{host}:{port} is not in this test")

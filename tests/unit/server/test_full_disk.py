@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import pytest
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
+from lakelog.protocol.api import api_for
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -32,6 +32,7 @@ from lakelog.server.requests.context import Context
 from lakelog.storage.folder.reserve import RESERVE
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
+from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker
 from storage_kit import DATA, NOW, ManualClock, make_batch
 
@@ -142,9 +143,13 @@ Operation = Callable[[SocketlessBroker], Awaitable[object]]
 IsDone = Callable[[SocketlessBroker], bool]
 
 
+def _context(broker: SocketlessBroker, request: Message, version: int) -> Context:
+    return Context(broker.connection, api_for(type(request)), version, 1, "client")
+
+
 async def delete_topic(broker: SocketlessBroker) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
-    context = cast("Context", SimpleNamespace(version=6))
+    context = _context(broker, request, 6)
     answer = await delete_topics.handle(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 
@@ -157,7 +162,7 @@ async def delete_half(broker: SocketlessBroker) -> None:
     wanted = DeleteRecordsPartition(partition_index=0, offset=50)
     topic = DeleteRecordsTopic(name="t", partitions=[wanted])
     request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-    context = cast("Context", SimpleNamespace(version=2))
+    context = _context(broker, request, 2)
     answer = await delete_records.handle(broker.server.broker, context, request)
     assert answer.topics[0].partitions[0].error_code == 0
 
@@ -170,7 +175,7 @@ async def shorten_retention(broker: SocketlessBroker) -> None:
     change = AlterableConfig(name="retention.bytes", config_operation=0, value="20000")
     resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    context = cast("Context", SimpleNamespace(version=1))
+    context = _context(broker, request, 1)
     answer = await incremental_alter_configs.handle(broker.server.broker, context, request)
     assert [entry.error_code for entry in answer.responses] == [0]
 

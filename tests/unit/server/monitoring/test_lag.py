@@ -1,11 +1,28 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
 from lakelog.server.monitoring.lag import Lag, LagClock
+from storage_kit import NOW, make_batch, memory_store, sole_leader
 
-KEY = (b"id", 0)
+
+@dataclass(frozen=True)
+class CommittedOffset:
+    """Implements `lag.Committed`."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class GroupStanding:
+    """Implements `lag.Standing`."""
+
+    group_id: str
+    members: int
+    offsets: Mapping[str, Mapping[int, CommittedOffset]]
 
 
 class GroupLag:
@@ -13,14 +30,18 @@ class GroupLag:
 
     def __init__(self) -> None:
         self.clock = LagClock()
-        self.partition = SimpleNamespace(key=KEY, watermark=SimpleNamespace(offset=0))
+        self.partition = Partition(
+            memory_store().create("t"), sole_leader(0), lambda partition: None
+        )
+        self.partitions = Partitions()
+        self.partitions.add(self.partition)
 
     def lag(self, now: float, *, end: int, committed: int) -> Lag:
-        self.partition.watermark.offset = end
-        offsets = {"t": {0: SimpleNamespace(offset=committed), 7: SimpleNamespace(offset=1)}}
-        standing: Any = SimpleNamespace(group_id="g", members=1, offsets=offsets)
-        partitions: Any = SimpleNamespace(get=lambda _, i: self.partition if i == 0 else None)
-        (lag,) = self.clock.lags([standing], partitions, now)
+        missing = end - self.partition.watermark.offset
+        if missing:
+            self.partition.append(make_batch(missing), NOW)
+        offsets = {"t": {0: CommittedOffset(committed), 7: CommittedOffset(1)}}
+        (lag,) = self.clock.lags([GroupStanding("g", 1, offsets)], self.partitions, now)
         return lag
 
 
@@ -53,6 +74,5 @@ def test_before_anything_was_seen_seconds_are_unknown() -> None:
 def test_a_log_without_committed_offsets_is_forgotten() -> None:
     group = GroupLag()
     group.lag(0.0, end=100, committed=100)
-    partitions: Any = SimpleNamespace(get=lambda _, i: None)
-    assert list(group.clock.lags([], partitions, 1.0)) == []
+    assert list(group.clock.lags([], group.partitions, 1.0)) == []
     assert group.lag(2.0, end=100, committed=50).seconds is None

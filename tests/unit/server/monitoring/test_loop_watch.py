@@ -1,36 +1,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.registry import APIS
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.api import Timer
 from lakelog.server.monitoring.loop_watch import PERIOD_S, LoopWatch
 from lakelog.server.requests.metrics import RequestMetrics
 from storage_kit import ManualClock
+
+
+@dataclass(eq=False)
+class FakeTimer:
+    """A timer in the list of the timers that are due."""
+
+    due: list[FakeTimer]
+    callback: Callable[[], object]
+
+    def cancel(self) -> None:
+        self.due.remove(self)
+
+
+class TimersOnly(AsyncioTasks):
+    """Tasks whose timers the test runs."""
+
+    def __init__(self) -> None:
+        self.due: list[FakeTimer] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        assert delay_s == PERIOD_S
+        timer = FakeTimer(self.due, partial(callback, *args))
+        self.due.append(timer)
+        return timer
 
 
 class WatchedLoop:
     def __init__(self) -> None:
         self.clock = ManualClock(0)
         self.requests = RequestMetrics(self.clock)
-        self.timers: list[Callable[[], object]] = []
-        tasks: Any = self
+        self.tasks = TimersOnly()
         self.fsyncs = Durations()
-        self.watch = LoopWatch(self.clock, tasks, self.requests, self.fsyncs)
+        self.watch = LoopWatch(self.clock, self.tasks, self.requests, self.fsyncs)
         self.watch.start()
-
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Any:
-        assert delay_s == PERIOD_S
-        self.timers.append(callback)
-        return SimpleNamespace(cancel=lambda: self.timers.remove(callback))
 
     def beat(self, late_ms: int = 0) -> None:
         self.clock.now_ms += int(PERIOD_S * 1000) + late_ms
-        self.timers.pop()()
+        self.tasks.due.pop().callback()
 
 
 def test_a_late_beat_is_lag_and_the_longest_callback() -> None:
@@ -83,4 +103,4 @@ def test_a_long_block_of_the_loop_is_logged(caplog: pytest.LogCaptureFixture) ->
 def test_after_its_end_nothing_is_left() -> None:
     watched = WatchedLoop()
     watched.watch.stop()
-    assert not watched.timers
+    assert not watched.tasks.due

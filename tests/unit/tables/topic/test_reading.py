@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
+from lakelog.records.batch import BatchHeader, patch_offset_and_epoch, read_header
 from lakelog.tables.archive.files import policy
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.topic.errors import (
@@ -21,6 +21,7 @@ from lakelog.tables.topic.errors import (
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
+from storage_kit import make_batch
 
 WANTED = OffsetRange("t", 0, 10, 40, topic_id="id", leader_epoch=4)
 OUT_OF_RANGE = DataLossError("t-0 has offsets 30 to 40 (exclusive), not 20")
@@ -60,14 +61,16 @@ class Log:
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.end)
 
-    def batches(self, wanted: OffsetRange) -> Iterator[tuple[Any, bytes]]:
+    def batches(self, wanted: OffsetRange) -> Iterator[tuple[BatchHeader, bytes]]:
         for at in range(wanted.start, wanted.end, 10):
             if at == self._fails_at and self._error is not None:
                 error, self._error = self._error, None
                 self.start = max(self.start, self._start_after)
                 self.end = self.stable_end = self._end_after
                 raise error
-            yield SimpleNamespace(base_offset=at, last_offset=at + 9), b""
+            batch = make_batch(10)
+            patch_offset_and_epoch(batch, 0, at, 0)
+            yield read_header(batch), b""
 
 
 def read(log: Log, on_loss: OnLoss, wanted: OffsetRange = WANTED) -> list[int]:
