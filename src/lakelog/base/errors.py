@@ -1,6 +1,6 @@
 """The protocol's error codes and the exception that carries one.
 
-Codes, names and retriability are those of Apache Kafka 4.4
+Codes, names and retriability are taken from Apache Kafka 4.4
 (`org.apache.kafka.common.protocol.Errors`). A code must distinguish "definitely not done" from
 "unknown": when the outcome of a request is unknown, the broker returns only a retriable code.
 """

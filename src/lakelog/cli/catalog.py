@@ -155,8 +155,7 @@ _ENTRIES = (
         "LL0212",
         "no open transaction",
         ExitCode.NOT_FOUND,
-        "The partition has no open transaction, or none of this producer: it has been committed or "
-        "aborted.",
+        "The partition has no open transaction of this producer: it has been committed or aborted.",
     ),
     Entry(
         "LL0213",

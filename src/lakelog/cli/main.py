@@ -193,7 +193,7 @@ def _flush_quietly() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Discard what the interpreter flushes at exit, because stdout cannot be written."""
+    """Discard the interpreter's flush at exit, because stdout cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -115,6 +115,6 @@ def whose(kind: ResourceType, name: str) -> str:
 
 
 def _known_keys(admin: Admin, kind: ResourceType, name: str) -> Collection[str]:
-    """Return all keys of a resource; the keys of all brokers are those of any broker."""
+    """Return all keys of a resource; all brokers have the same keys."""
     described = name or str(min(admin.describe_cluster().brokers))
     return admin.configs.describe(kind, described).keys()

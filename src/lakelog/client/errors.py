@@ -1,7 +1,7 @@
 """Errors of the client.
 
-Each is a `KafkaError` with a code of the protocol. A subclass states what the code means for the
-caller and may have a `hint` with advice. A failed write raises one of two errors:
+Each is a `KafkaError` with a code of the protocol. A subclass states the meaning of the code for
+the caller and may have a `hint` with advice. A failed write raises one of two errors:
 `NotWrittenError` (the record is not stored; it is safe to send it again) or `OutcomeUnknownError`
 (the record may be stored; sending it again may store it twice).
 """

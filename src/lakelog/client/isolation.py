@@ -21,7 +21,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 def without_aborted(batches: Iterable[Batch], aborted: Sequence[AbortedTransaction]) -> list[Batch]:
-    """Return the batches of a response without those of `aborted` transactions; markers stay.
+    """Return the batches of a response outside `aborted` transactions; markers stay.
 
     An aborted transaction reaches from its first offset to the abort marker of its producer. Raises
     `CorruptRecord` for a damaged marker.

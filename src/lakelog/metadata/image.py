@@ -2,7 +2,7 @@
 
 `apply_all` returns a new image that shares all but the changed path with the old one (hash tries),
 so that a record costs the same in a cluster of ten partitions and of a hundred thousand. Only the
-start of a broker touches many partitions: the ones that it leads.
+start of a broker touches many partitions: all that it leads.
 
 A record that refers to something unknown means a damaged log (`MetadataCorrupt`). The relations
 between replicas, ISR, leader and epochs are asserted: only a wrong plan can violate them, and it

@@ -13,7 +13,7 @@ class Space(Protocol):
         ...
 
     def note_full(self) -> None:
-        """Report that there was no space for a change."""
+        """Report a lack of space for a change."""
         ...
 
     async def free_reserve(self) -> bool:

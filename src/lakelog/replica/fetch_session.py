@@ -352,5 +352,5 @@ def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarge
 
 
 def topic_fields(topic: str | bytes) -> tuple[str, bytes]:
-    """Return topic name and topic id for a response; the one that was not requested is empty."""
+    """Return topic name and topic id for a response; the unused one is empty."""
     return (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)

@@ -2,7 +2,7 @@
 
 A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
 (`watermark.py`), and `read_committed` consumers up to the last stable offset. `availability.py`
-decides whether the partition is served and what a failure of the log means for clients.
+decides whether the partition is served, and translates failures of the log for clients.
 
 These hold after every method: the log starts at or below the high watermark, the high watermark is
 at or below the log end offset, and neither the high watermark nor the leader epoch ever falls.

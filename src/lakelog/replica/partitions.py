@@ -97,7 +97,7 @@ class Partitions:
         self._offline[topic_id, index] = reason
 
     def forget_offline(self, topic: str, topic_id: bytes, index: int | None = None) -> None:
-        """Forget the offline partitions of a deleted topic, or one that is no longer offline."""
+        """Forget all offline partitions of a topic, or a single one."""
         gone = [
             key for key in self._offline if key[0] in (topic, topic_id) and index in (None, key[1])
         ]
@@ -127,7 +127,7 @@ class Partitions:
         """Return all values on which the checkpoint files depend.
 
         These are the partitions, their high watermarks, recovery points and log start offsets, in
-        the same order. If they equal those of the last call, the files need not be written.
+        the same order. If they are unchanged since the last call, the files need not be written.
         Comparing them takes a twentieth of the time of composing the files.
         """
         every = list(self._all)

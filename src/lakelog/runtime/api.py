@@ -188,7 +188,7 @@ class Socket(Protocol):
 
     @property
     def sends_files(self) -> bool:
-        """Whether `Net.send_file` may send from a file: what goes out is what is in the file."""
+        """Whether `Net.send_file` may send from a file: the socket sends its bytes unchanged."""
         ...
 
     def fileno(self) -> int: ...

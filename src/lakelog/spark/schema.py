@@ -1,8 +1,9 @@
 """The columns of the source, in Spark's types.
 
-They are those of the official Kafka connector: key, value, topic, partition, offset, timestamp,
-timestampType and, with an option, headers. Spark does not push column selection down into Python
-sources. A query selects columns with `option("columns", "value,offset")` or a schema of its own.
+They equal the columns of the official Kafka connector: key, value, topic, partition, offset,
+timestamp, timestampType and, with an option, headers. Spark does not push column selection
+down into Python sources. A query selects columns with `option("columns", "value,offset")` or a
+schema of its own.
 """
 
 from __future__ import annotations

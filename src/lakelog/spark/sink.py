@@ -1,7 +1,7 @@
 """The sink: writes rows as records with an idempotent producer, at least once.
 
 A task that fails and runs again writes its rows again, and so does a micro-batch that Spark repeats
-after a crash: producers know nothing of a query's batches. Columns are those of the official
+after a crash: producers know nothing of a query's batches. Columns are the same as in the official
 connector: value, and optionally key, topic, partition, headers, timestamp.
 """
 

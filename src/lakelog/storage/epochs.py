@@ -1,6 +1,6 @@
 """Leader epochs of a log and the offsets where they began (KIP-101, KIP-279).
 
-Entries rise in both numbers. A new entry takes the place of those that begin at or after it: an
+Entries rise in both numbers. A new entry replaces all entries that begin at or after it: an
 epoch in which nothing was written leaves no trace.
 
 Source: `org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache`.
@@ -18,7 +18,7 @@ UNDEFINED_OFFSET = -1
 class EpochCache:
     """The epochs of one log. `latest` is -1 as long as there is none.
 
-    `entries` are those of the checkpoint file; `None` if the file must be rewritten.
+    `entries`: of the checkpoint file; `None` if the file must be rewritten.
     """
 
     __slots__ = ("_epochs", "_saved", "_starts", "latest")

@@ -34,7 +34,7 @@ class Flushes:
         self.stable_point = 0
         """The last stable offset when the flush that set `recovery_point` began."""
         self.broken = False
-        """Whether the device failed: what is durable is unknown, and nothing is retried."""
+        """Whether the device failed: the durable end is unknown, and nothing is retried."""
         self.syncing = segments.disk.mutex()
         """Held during a sync until its outcome is known; see `FlushJob.run`."""
         self._jobs: list[FlushJob] = []
@@ -55,7 +55,7 @@ class Flushes:
         return self.recovery_point < end_offset or bool(self.segments.unsynced)
 
     def begin(self, end_offset: int, stable_offset: int) -> FlushJob:
-        """Return a job that syncs all before `end_offset`, and what other jobs have not synced yet.
+        """Return a job that syncs all before `end_offset`, including the unfinished work of others.
 
         Raises `OSError` or `CorruptLog` and then claims nothing: the next flush begins with the
         same files.
@@ -116,7 +116,7 @@ class Flushes:
     def finish(self, job: FlushJob) -> bool:
         """Take note that `job.run()` has returned; return whether that proves anything.
 
-        It does not after a truncation: what the job synced may have been cut off since.
+        It does not after a truncation, which may have removed the synced bytes since.
         """
         assert job.done
         job.release()
@@ -161,7 +161,7 @@ class FlushJob:
     def run(self) -> None:
         """Block until all is synced, and while another job of the log runs. Raises `OSError`.
 
-        After an `OSError` it is unknown what is durable, and the job must not be repeated. Only
+        After an `OSError` the durable end is unknown, and the job must not be repeated. Only
         when `lacks_descriptors` is true of it may `Flushes.put_off` be called.
         """
         assert not self.done

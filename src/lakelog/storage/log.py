@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
-    """Offsets of a batch. Those of a `duplicate` were assigned before; nothing was written."""
+    """Offsets of a batch. For a `duplicate` they were assigned earlier; nothing was written."""
 
     base_offset: int
     last_offset: int
@@ -149,12 +149,12 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of all segment files, without those of indexes."""
+        """Bytes of all `.log` files, without indexes."""
         return self.segments.size
 
     @property
     def broken(self) -> bool:
-        """Whether the device failed: what is durable is unknown, and nothing is retried."""
+        """Whether the device failed: the durable end is unknown, and nothing is retried."""
         return self.flushes.broken
 
     @property
@@ -224,6 +224,7 @@ class Log:
         try:
             self._write(batch, base, last, timestamp, leader_epoch, now_ms)
         except OSError as error:
+            # A retry of the same buffer must be as valid as the first attempt.
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
@@ -240,8 +241,8 @@ class Log:
     ) -> list[int]:
         """Append as many of a client's batches as one write can; return their base offsets.
 
-        There are none if the first batch needs `append`, as the first after a start does. After an
-        `OSError` the log is as before.
+        The result is empty if the first batch needs `append`, as the first after a start does. The
+        other batches are left to `append`, too. After an `OSError` the log is as before.
         """
         segment, end = self.segments.active, self.log_end_offset
         if (
@@ -421,7 +422,7 @@ class Log:
         min_one: bool = True,
         may_wait: bool = True,
     ) -> LogSlice | None:
-        """Return whole batches from the one that holds `offset` on, none reaching to `end_offset`.
+        """Return whole batches, from the batch with `offset` to at most `end_offset`, exclusive.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
         is nothing. Raises `KafkaError` 1 for an offset outside the log, and as `LogReader.read`.
@@ -452,7 +453,7 @@ class Log:
     def search_time(self, timestamp: int | None) -> Search:
         """Find the first record at or after a time (ms).
 
-        Without `timestamp`, find the first one that has the greatest timestamp. Raises as the
+        Without `timestamp`, find the first record with the greatest timestamp. Raises as the
         searches in `reading.timestamps`.
         """
         segments, epochs, start = self.segments, self.leader_epochs, self.log_start_offset
@@ -463,11 +464,10 @@ class Log:
     # Durability
 
     def begin_flush(self, *, beside_others: bool = False) -> FlushJob | None:
-        """Return what to sync; `None` when all is durable or a flush is under way.
+        """Return the job of a flush; `None` when all is durable or a flush is in progress.
 
-        One that runs `beside_others` does not wait for those, and syncs again what they have yet
-        to. Raises `OSError` or `CorruptLog` with nothing claimed: the next one begins with the
-        same.
+        A job with `beside_others` does not wait for other jobs, and repeats their unfinished work.
+        Raises `OSError` or `CorruptLog`; the next flush then begins with the same work.
         """
         end = self.log_end_offset
         if not self.flushes.is_due(end, beside_others=beside_others):
@@ -499,7 +499,7 @@ class Log:
         self.segments.unsynced |= {path, self.folder}
 
     def write_out(self) -> None:
-        """Write what the files lack before a last flush; no other log is touched.
+        """Write all pending index entries before a last flush; no other log is changed.
 
         Raises `OSError` or `CorruptLog`.
         """
@@ -530,10 +530,10 @@ class Log:
     ) -> int:
         """Apply retention and return how many segments were deleted; call it every few minutes.
 
-        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`, or by
-        the next one that is to remove them `at_once`. An `OSError` leaves some of them, below the
-        log's start, to the next call. Raises `NotReady` for an index that has to be loaded, unless
-        it `may_wait`.
+        now_ms: milliseconds since the epoch. The files are renamed now, and removed by a later call
+        after `file.delete.delay.ms`, or by the next call with `at_once`. After an `OSError` the
+        next call removes the remaining segments below the log's start. Raises `NotReady` for an
+        index that has to be loaded, unless it `may_wait`.
         """
         segments = self.segments
         segments.removed.remove_due(math.inf if at_once else now_ms)

@@ -1,8 +1,8 @@
 """Work for a thread that must be done before stored batches or indexes can be used.
 
-The loop reads only what is in memory or in the page cache, and uses only loaded indexes. Where it
-needs more, `NotReady` is raised. The caller runs the job in a thread and then repeats the call. So
-the loop neither loads nor rebuilds an index.
+The loop reads only from memory and from the page cache, and uses only loaded indexes. Where it
+needs more, storage raises `NotReady`. The caller runs the job in a thread and then repeats the
+call. So the loop neither loads nor rebuilds an index.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Preparation(Protocol):
         """Hand over the result; called by the log's owner, after `run`."""
 
     def abandon(self) -> None:
-        """Give up what the job holds; called by the log's owner, instead of `run`."""
+        """Release the job's range; called by the log's owner, instead of `run`."""
 
 
 class NotReady(Exception):  # noqa: N818 - a request, not an error

@@ -4,7 +4,7 @@ It needs no Spark; Spark jobs (`lakelog.spark`) call it. PyIceberg is imported o
 client is the only way to a broker. The rooms, from the bottom up:
 
 - `decoding`: record batches into Arrow columns.
-- `topic`: what a topic holds, and ranges of its offsets as rows.
+- `topic`: the contents of a topic, and ranges of its offsets as rows.
 - `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
 - `archive`: the progress of a topic in a table, and the batches that advance it.
 

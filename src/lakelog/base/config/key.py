@@ -2,7 +2,7 @@
 
 Values arrive as text (files, command lines, the wire) and become typed values. Parsing,
 DescribeConfigs, AlterConfigs and docs/configuration.md use the same tables, so a key is declared
-once. The numbers of the types are those of DescribeConfigs; parsing follows
+once. The types have the numbers of DescribeConfigs; parsing follows
 `org.apache.kafka.common.config.ConfigDef`.
 """
 

@@ -103,7 +103,7 @@ class LogConfig(NamedTuple):
     def from_values(
         cls, overrides: Mapping[str, str], broker: BrokerValues | None = None
     ) -> LogConfig:
-        """Resolve a topic's own settings, those of its broker, and the defaults.
+        """Resolve the settings of a topic, its broker's settings, and the defaults.
 
         Raises `ConfigError`, also for settings that contradict one another.
         """

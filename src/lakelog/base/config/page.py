@@ -13,7 +13,7 @@ from lakelog.base.config.log_config import TOPIC_CONFIGS
 _INTRODUCTION = """\
 # Configuration
 
-Keys, types and defaults are those of Apache Kafka, so an existing `server.properties` can be used.
+Keys, types and defaults are Apache Kafka's, so an existing `server.properties` can be used.
 This page lists every topic key and every broker key of Kafka 4: honoured, refused, or accepted
 without effect. Keys that begin with `lakelog.` are lakelog's own. `lakelog config explain KEY`
 shows the value of a key and its source.

@@ -1,6 +1,6 @@
 """Limits of changes to the settings of a running broker (KIP-226).
 
-The rules are those of Apache Kafka's `DynamicBrokerConfig`. A number of threads can at most double
+The rules come from Apache Kafka's `DynamicBrokerConfig`. A number of threads can at most double
 or halve in one change. A value that locks out every client, including the client that could revert
 it, is accepted at a start only.
 """

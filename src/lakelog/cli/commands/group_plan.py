@@ -25,7 +25,7 @@ def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartitio
 def chosen(
     admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Return the partitions of `topics` (NAME or NAME:0,2), or those with committed offsets.
+    """Return the partitions of `topics` (NAME or NAME:0,2), or all with committed offsets.
 
     Raises `CliError` for a missing partition.
     """

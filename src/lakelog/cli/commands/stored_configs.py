@@ -50,7 +50,7 @@ def change_stored(
     resource_name: str,
     values: Mapping[str, str | None],
 ) -> None:
-    """Set values, or remove those that are `None`.
+    """Set values; a value of `None` removes the key.
 
     Raises `CliError` if the folder is in use or is not a data folder, and for an invalid value.
     """

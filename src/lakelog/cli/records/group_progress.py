@@ -51,7 +51,7 @@ class GroupProgress:
         self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
 
     def wrote(self, records: Sequence[ConsumedRecord]) -> None:
-        """Note that `records`, those of the last poll, were written."""
+        """Note that `records` of the last poll were written."""
         if self._unchecked:
             self._note_repeats(records)
         for topic, partition in {(record.topic, record.partition) for record in records}:

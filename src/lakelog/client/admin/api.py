@@ -84,7 +84,7 @@ class Admin(Closeable):
         self._cluster.close()
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Wait until a broker answers, for example one that is starting.
+        """Wait until a broker responds, for example while it starts.
 
         timeout_s: by default that of the client. Raises `UnreachableError`.
         """

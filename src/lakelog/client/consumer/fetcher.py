@@ -50,7 +50,7 @@ class Trouble:
 class Misplaced:
     """A position that cannot be fetched: its offset is not in the log, or the logs have diverged.
 
-    end: where the log diverged from the one that was read. turn: the position's turn at that time.
+    end: where the log diverged from the log that was read. turn: the position's turn at that time.
     """
 
     position: Position

@@ -183,7 +183,7 @@ class Sender:
         return self._known_identity
 
     def _by_leader(self, ready: Sequence[PartitionQueue]) -> dict[int, list[PartitionQueue]]:
-        """Return the partitions by leader. One without a leader waits for a refresh of the view."""
+        """Return the partitions by leader. Without a leader, a partition waits for a new view."""
         view = self._cluster.view
         by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
         for queue in ready:

@@ -51,7 +51,7 @@ class TransactionalProducer(Producer):
 
     transaction_timeout_ms: the broker aborts a transaction that is open for longer, and fences this
     producer.
-    settings: those of `Producer`, without `acks` and `idempotent`.
+    settings: of `Producer`, without `acks` and `idempotent`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What an error code means for a batch: whether it may be in the log, and what to do next."""
+"""The meaning of an error code for a batch: whether it may be in the log, and the next step."""
 
 from __future__ import annotations
 

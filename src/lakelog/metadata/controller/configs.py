@@ -29,7 +29,7 @@ _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
     ResourceType.GROUP: GROUP_CONFIGS,
 }
 _ANOTHER_BROKER = -1
-"""One without settings of its own."""
+"""A resource without settings of its own."""
 
 
 class Operation(IntEnum):

@@ -152,7 +152,8 @@ class MetadataStore(Protocol):
     def watch_device(self, on_failure: Callable[[], object]) -> None:
         """Calls `on_failure` when a write or sync of this store's files fails, perhaps in a thread.
 
-        That is before the store's own call ends. A lack of space is no failure of the device.
+        The callback precedes the end of the store's own call. A lack of space is no failure of the
+        device.
         """
         ...
 

@@ -188,8 +188,8 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Remove the files of a batch for which no commit was tried.
 
         Spark also calls this after a commit that failed or whose process died. That commit may
-        still succeed, so its files stay; `commit` removed what it could. Spark passes a message of
-        every task then, and lacks one only if a task failed before the commit.
+        still succeed, so its files stay; `commit` removed the files that it could. Spark then
+        passes a message of every task, and lacks one only if a task failed before the commit.
         """
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch

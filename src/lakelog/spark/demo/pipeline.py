@@ -93,7 +93,7 @@ class Demo:
         )
 
     def ledger(self, topic: str, archive: SyncResult) -> Ledger:
-        """Return what two readers found of a topic, and what they should have found.
+        """Return the results of two readers of a topic, and the expected result.
 
         Each line of the first topic has one record in the second, in the same partition. The bytes
         of that record come from Spark, so for the second topic the readers check each other.

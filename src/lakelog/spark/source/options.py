@@ -96,7 +96,7 @@ NAMES = (
 def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Return the options of a query. Raises `OptionError`.
 
-    Defaults are those of the official connector unless stated otherwise.
+    Defaults equal the official connector's unless stated otherwise.
     """
     given = OptionReader(options, NAMES)
     if streaming:

@@ -1,6 +1,6 @@
 """Writing one cleaned segment: its log and its indexes, under `.cleaned` names.
 
-The indexes equal those that appending the batches would have made. Files that a killed helper left
+The indexes are the same as after appending the batches. Files that a killed helper left
 under these names are removed first. `finish` makes all files durable.
 """
 

@@ -1,4 +1,4 @@
-"""Replacing segments by the cleaned ones that were made from them, safely against a crash.
+"""Replaces segments by cleaned segments, safely against a crash.
 
 1. The cleaned files exist under `.cleaned` names. After a crash they are removed.
 2. All are renamed to `.swap`, durably. A crash before the last rename undoes the swap; a later one
@@ -126,7 +126,8 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     Raises `SwapPutOff` with nothing changed. After an `OSError` only a restart repairs the log.
     """
     first = _position(log, group)
-    assert first is not None
+    assert first is not None, "`begin_swap` keeps the old segments in the log"
+    assert group.base_offset < group.end_offset, "a cleaned segment keeps its last batch"
     disk, old = log.segments.disk, log.segments[first : first + len(group.sources)]
     created = old[0].created_ms
     due_ms = now_ms + log.config.file_delete_delay_ms
@@ -155,12 +156,14 @@ def end_swap(log: Log) -> None:
 def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> list[str]:
     """Complete or undo swaps that a crash interrupted; return the names of completed logs.
 
-    `names` are those in the folder. Raises `CorruptLog` for a damaged `.swap` file, and `OSError`.
+    `names`: all files of the folder. Raises `CorruptLog` for a damaged `.swap` file, and `OSError`.
     """
     cleaned = [name for name in names if name.endswith(CLEANED)]
     swaps = [name for name in names if name.endswith(SWAP)]
     if not cleaned and not swaps:
         return []
+    # A remaining `.cleaned` file shows that its group was not renamed completely. The `.swap` files
+    # from its base on are removed, and the groups before it are completed.
     begun = min((_base(name) for name in cleaned), default=None)
     valid = [name for name in swaps if begun is None or _base(name) < begun]
     for name in (*(name for name in swaps if name not in valid), *cleaned):
@@ -168,6 +171,7 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
     logs = [name for name in valid if name.endswith(LOG + SWAP)]
     for name in logs:
         _remove_replaced(disk, folder, names, _base(name), _end_of(disk, folder / name))
+    # The log first: while its `.swap` exists, a start removes all other files of its offsets.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG + SWAP)):
         disk.rename(folder / name, folder / name.removesuffix(SWAP))
     disk.sync_dir(folder)

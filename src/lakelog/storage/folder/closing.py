@@ -1,6 +1,6 @@
 """A clean stop of many logs, nearly all of which is waiting for the device.
 
-So it is done in slices of logs. First the missing parts of a slice's files are written. Then
+Therefore logs are closed in slices. First the missing parts of a slice's files are written. Then
 several threads sync the files at once, which a journal turns into few commits. The folder of all
 logs is synced once a slice. A log that cannot be closed does not prevent others from closing.
 """

@@ -11,7 +11,7 @@
     known-logs                         all of these and more, with a checksum
     disk-reserve                       space to start and to free space on a full disk
     boot-id                            the page cache with records that are not on the device
-    <topic>-<partition>/               a log; a former one with -delete or -stray at the end
+    <topic>-<partition>/               a log; with -delete or -stray at the end a removed one
 
 Source: `LogManager` of Apache Kafka.
 """
@@ -378,7 +378,7 @@ class LogDirectory:
     ) -> CheckpointJob:
         """Return a job that writes the checkpoint files that have changed.
 
-        `high_watermarks` has those of all logs in use; those of other logs stay as they are. Raises
+        `high_watermarks` contains all logs in use; the entries of other logs are unchanged. Raises
         `OSError`.
         """
         committed = self.high_watermarks

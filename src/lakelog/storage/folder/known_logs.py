@@ -1,12 +1,12 @@
 """`known-logs`: the checkpoints of each log, with a checksum, which Kafka's files do not have.
 
-    lakelog known-logs 1 <CRC-32C of what follows, 8 hexadecimal digits>
+    lakelog known-logs 1 <CRC-32C of the following lines, 8 hexadecimal digits>
     ["<topic>",<partition>,"<topic id>",<recovery point>,<start>,<high watermark>,<cleaned>,
      [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...]]
     ...                                                                   (one line for each log)
 
 A high watermark or a cleaned offset of -1 is unknown, and so are transaction indexes that are
-`null`. Leader epochs and transaction indexes are those of the log before the recovery point. They
+`null`. Leader epochs and transaction indexes describe the log before the recovery point. They
 are complete only after a clean stop; recovery finds later ones.
 
 The file is written before the checkpoint files that Apache Kafka reads, and wins if these disagree.
@@ -140,7 +140,7 @@ class FoundCheckpoints:
         self.recovery_points, self.starts, self.high_watermarks, self.cleaned = offsets
 
     def known_of(self, key: TopicPartition) -> KnownLog:
-        """Return the checkpoint of a log; nothing is durable in one that no file names."""
+        """Return the checkpoint of a log; without an entry, nothing is known to be durable."""
         if self.logs is not None and key in self.logs:
             return self.logs[key]
         recovery_point, start = self.recovery_points.get(key, 0), self.starts.get(key, 0)
@@ -193,7 +193,7 @@ def known_logs(
     high_watermarks: Mapping[TopicPartition, int],
     cleaned: Mapping[TopicPartition, int],
 ) -> KnownLogs:
-    """Return the checkpoints of all logs: those in use, and those that are `offline`."""
+    """Return the checkpoints of all logs, in use and `offline`."""
     known = {
         key: log._replace(high_watermark=high_watermarks.get(key, -1), cleaned=cleaned.get(key, -1))
         for key, log in offline.items()

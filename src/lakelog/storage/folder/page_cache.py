@@ -1,8 +1,8 @@
 """A mark whether the page cache still has all that an earlier process wrote and did not sync.
 
 It has after `kill -9`, and has not after a power failure. The file `boot-id` in the data folder
-names the page cache (`Disk.page_cache_id`). The file exists only while nothing is known to be lost:
-a start removes it before it changes any log, and writes it once it has noted what was lost. The
+names the page cache (`Disk.page_cache_id`). The file exists only while no loss is known:
+a start removes it before it changes any log, and writes it once it has noted all losses. The
 first write or sync that fails removes it until the next start, because the kernel drops pages that
 it could not write. A missing, damaged or different file counts as a power failure.
 """
@@ -34,7 +34,7 @@ class PageCacheMark:
         self._has_failed = False
 
     def find(self) -> bool:
-        """Return whether the page cache is the one that the last process wrote to."""
+        """Return whether the last process wrote to the same page cache."""
         try:
             found = read_if_exists(self._disk, self.path)
             return found is not None and found == self._present()

@@ -150,7 +150,7 @@ class TxnIndex:
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:
-        """Cut off what the file has beyond the entries. Raises `OSError`."""
+        """Truncate the file after the entries. Raises `OSError`."""
         if self.torn:
             assert self.entries is not None
             self._put(disk, path, len(self.entries) * ENTRY_SIZE, b"")

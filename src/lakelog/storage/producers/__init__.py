@@ -1,5 +1,4 @@
 """Producers of a log: sequence numbers, epochs, open transactions, and their snapshot files.
 
-Read `state` first. What a batch says is applied here after the batch is in the log, by appends and
-by recovery alike.
+Read `state` first. Appends and recovery apply a batch to the state after the batch is in the log.
 """

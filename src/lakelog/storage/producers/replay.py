@@ -27,14 +27,14 @@ def rebuild(
     end_offset: int,
     reindexed: Collection[Segment],
 ) -> None:
-    """Make the state at `end_offset`, the log's end, from the newest snapshot and what follows it.
+    """Compute the state at `end_offset`, the log's end, from the newest snapshot and later batches.
 
     The transaction indexes of `reindexed` segments are rebuilt on the way. Raises `CorruptLog` or
     `OSError`.
     """
     before = min((segment.base_offset for segment in reindexed), default=end_offset)
     start, entries = snapshots.newest(before)
-    assert start <= before, "a snapshot of later records does not tell how they began"
+    assert start <= before, "a snapshot of later records has lost how they began"
     table.load(entries)
     for segment in segments:
         aborted = replay(table, segment, start)

@@ -32,7 +32,7 @@ class ProducerSnapshots:
         self.offsets = sorted(offsets)
 
     def copy(self) -> ProducerSnapshots:
-        """Return what a thread may use while the owner goes on writing and removing files."""
+        """Return a copy for a thread, while the owner continues to write and remove files."""
         return ProducerSnapshots(self._disk, self.folder, self.offsets)
 
     def write(self, table: ProducerStateTable) -> None:

@@ -1,4 +1,4 @@
-"""What a log remembers of its producers: epoch, sequences, the last five batches, transactions.
+"""The producers of a log: epoch, sequences, the last five batches, transactions.
 
 A batch that repeats one of the last five (same epoch, same first and last sequence) is a retry and
 is answered with the first one's offsets; otherwise sequences must go on without a gap, from 0

@@ -7,7 +7,7 @@ verification before it asks, and passes it with the batch. A marker or a transac
 written for the producer meanwhile voids the verification.
 
 A verification also keeps the lowest sequence that was to begin the transaction, so that a later
-batch cannot overtake one that has to be retried. Verifications are not stored.
+batch cannot overtake a batch that has to be retried. Verifications are not stored.
 
 Source: `VerificationStateEntry` and `VerificationGuard` of
 `org.apache.kafka.storage.internals.log`.

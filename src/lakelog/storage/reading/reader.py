@@ -41,7 +41,7 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, end_offset: int, min_one: bool, may_wait: bool
     ) -> LogSlice | None:
-        """Return whole batches from the one that holds `offset` on, or `None` if there are none.
+        """Return whole batches, from the batch with `offset` on, or `None` if there are none.
 
         `offset` lies within the log and before `end_offset`, which no batch reaches. The slice has
         at most `max_bytes`; with `min_one` the first batch even if it is larger.
@@ -93,7 +93,7 @@ class LogReader:
         """Return a slice of bytes that are older than the process.
 
         `again` reads once more without the known batch: a batch with a wrong base offset may have
-        been known for the one that has that offset.
+        been cached under that offset.
         """
         if not may_wait:
             check_before(self._segments, segment, position)

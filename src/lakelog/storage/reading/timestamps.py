@@ -1,6 +1,6 @@
 """Exact search for records by time: the index narrows the search, the records decide.
 
-A batch's header may claim a time that none of its records has, because the broker does not walk
+A batch's header may contain a time that is in none of its records, because the broker does not walk
 most batches when they are produced. A search gives up after it has read too many such batches. For
 a batch that takes too much memory when decompressed, the search returns the header's time and
 first offset: a consumer that reads from there misses nothing.
@@ -55,7 +55,7 @@ _CHECKED_AT_ONCE = 64 << 10
 """Bytes; a longer range of batches is checked by a `Work`."""
 
 Work = Callable[[], bytes | memoryview | None]
-"""What a step requires; the search is sent its result, or thrown its `CorruptRecord`."""
+"""The work of a step; the search is sent its result, or thrown its `CorruptRecord`."""
 T = TypeVar("T")
 Steps = Generator[Work | None, Any, T]
 Search = Steps[TimestampOffset | None]
@@ -83,7 +83,7 @@ def search_timestamp(
 def search_max_timestamp(segments: SegmentList, epochs: EpochCache, start: int) -> Search:
     """Find the first of the records from `start` on that have the greatest timestamp.
 
-    The steps raise as those of `search_timestamp`.
+    The steps raise the errors of `search_timestamp`.
     """
     search = _Search(segments, epochs, start)
     live = [segment for segment in segments if segment.next_offset > start]
@@ -169,7 +169,7 @@ class _Search:
         return None
 
     def greatest_in(self, segments: list[Segment]) -> Search:
-        """Find it if the greatest timestamps of the indexes are those of earlier or no records."""
+        """Find it if the greatest timestamps of the indexes belong to earlier or no records."""
         best: TimestampOffset | None = None
         for segment in segments:
             if best is not None and segment.max_timestamp < best.timestamp:

@@ -55,7 +55,7 @@ _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 @dataclass(slots=True)
 class Recovery:
-    """What recovery did to one log."""
+    """The changes that recovery made to one log."""
 
     segments_scanned: int = 0
     bytes_cut: int = 0
@@ -73,7 +73,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What is known of a log before its directory is opened."""
+    """The facts about a log before its directory is opened."""
 
     topic: str
     partition: int
@@ -116,7 +116,7 @@ class LogLoader:
         self._producers = producers
 
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
-        """Open a log and return it with what its recovery did.
+        """Open a log and return it with the changes of its recovery.
 
         Raises `CorruptLog` if data that was durable is missing or wrong, or if data cannot be made
         durable in a topic with durability `fsync`; `OSError`; and what `breathe` raises.

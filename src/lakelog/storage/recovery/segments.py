@@ -60,7 +60,7 @@ def recover_segment(
     *,
     from_device: bool,
 ) -> Cut | None:
-    """Check every batch, rebuild the indexes and cut off an invalid tail; return what was cut.
+    """Check every batch, rebuild the indexes and truncate an invalid tail; return the cut, if any.
 
     `from_device` reads without the page cache, which is several times slower. Calls `breathe` for
     each megabyte; an exception of it ends the scan, which the next start repeats. Raises
@@ -82,9 +82,11 @@ def recover_segment(
         segment.note_checked()
         segment.end_rebuild()
         return None
+    # Batches below the recovery point were synced: damage there is no torn write.
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
     assert 0 <= valid < end
+    # Copy the tail before truncating it: a kill in between leaves both.
     _keep_aside(segment, valid, end)
     segment.cut_at(valid)
     segment.note_checked()

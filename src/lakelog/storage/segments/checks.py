@@ -34,7 +34,7 @@ class Checks:
         return max(ends, default=(0, -1))
 
     def add(self, start: int, end: int, next_offset: int) -> None:
-        """Add a range without damage; merge it with those that it overlaps or touches."""
+        """Add a range without damage; merge it with ranges that it overlaps or touches."""
         if end <= start:
             return
         kept = []

@@ -15,7 +15,7 @@ SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
 _WINDOW = 4096
 _TOLD_BY = 2
-"""Batches after one that are compared with it to find out if its base offset is too high."""
+"""Number of following batches that show whether a batch's base offset is too high."""
 
 
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

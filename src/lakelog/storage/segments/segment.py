@@ -1,4 +1,4 @@
-"""One segment: its file of batches, what is in memory about it, and its indexes.
+"""One segment: its file of batches, its state in memory, and its indexes.
 
 All that is in memory about the file's content comes from appends, from a scan, or from index files
 that were compared with the log. An index that disagrees with the log is rebuilt. Entries are
@@ -357,8 +357,8 @@ class Segment:
 
         The ends of a range are often resident because of other reads, so they prove less. With
         `is_next_read` the header after the range was just read and is resident. Without it, that
-        byte is asked for: the read may also have failed because the file system cannot report what
-        is resident.
+        byte is probed: the read may also have failed because the file system cannot report
+        residency.
         """
         if is_next_read and size <= _ENDS_TELL_MAX:
             return True
@@ -556,7 +556,7 @@ class Segment:
     def distrust_index(self) -> None:
         """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
 
-        Those of an active segment stay loaded, as appends need them; each entry that is used is
+        Indexes of an active segment stay loaded, because appends need them; each used entry is
         compared with the log.
         """
         self.index_is_wrong = True
@@ -749,8 +749,8 @@ class Segment:
     def _follow(self, start: int, last_offset: int) -> bool:
         """Read on from the last index entry; return false if it is wrong or later ones are missing.
 
-        One is missing behind a batch whose offsets are above those that follow: a search for any
-        record appended later would end there.
+        An entry is missing behind a batch whose offsets are above the following ones: a search for
+        any record appended later would end there.
         """
         self.bytes_since_entry = 0
         if not 0 <= start <= self.size:
@@ -770,8 +770,8 @@ class Segment:
     def _learn_greatest(self) -> bool:
         """Find the greatest timestamp without the whole index, if time rose with the offsets.
 
-        The last time entry is the greatest up to its batch, if that batch is what it says; what
-        follows is scanned, unless that is more than `LAST_BYTES_MAX`.
+        The last time entry has the greatest timestamp up to its batch, if it agrees with the batch.
+        The bytes after it are scanned, unless they are more than `LAST_BYTES_MAX`.
         """
         entry, time = self._files.read_last()
         if entry is None or time is None or time[1] < entry[0]:
@@ -845,8 +845,8 @@ class Segment:
 def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
     """Read the headers from the batch of the last time entry to that of the last index entry.
 
-    Return whether one is what the time entry says, the greatest timestamp, and the last offset of
-    the batch that has it. These are all batches of the segment where the newest record came first.
+    Return whether one agrees with the time entry, the greatest timestamp, and the last offset of
+    its batch. These are all batches of the segment where the newest record came first.
     Raises as `scan_headers`.
     """
     start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)

@@ -161,7 +161,7 @@ class SegmentList(Sequence[Segment]):
             remove_if_exists(self.disk, path)
 
     def cut(self, keep: int, end: int) -> None:
-        """Keep the first `keep` segments, and of the last of them what is below offset `end`.
+        """Keep the first `keep` segments, and in the last of them the batches below offset `end`.
 
         Raises `OSError`. The deletions are durable before this returns. Otherwise a power failure
         could restore an old file beside new records with the same offsets.
@@ -226,7 +226,7 @@ class SegmentList(Sequence[Segment]):
         self.has_aborted = any(segment.txn_index is not None for segment in self._segments)
 
     def finish(self) -> None:
-        """Write what the index files lack before a close. Raises `OSError` or `CorruptLog`."""
+        """Write all pending index entries before a close. Raises `OSError` or `CorruptLog`."""
         for segment in self._segments:
             segment.finish()
 

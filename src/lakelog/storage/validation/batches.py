@@ -183,7 +183,7 @@ def check_batch(
     *,
     sampled: bool,
 ) -> None:
-    """Reject what a client may not send: raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
+    """Reject invalid batches of clients. Raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
 
     As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
     the topic has CreateTime and the batch has a timestamp.

@@ -28,7 +28,7 @@ _WAY_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task wrote.
+    """The result of a task.
 
     path: the file's URI; `None` if the ranges had no records. skipped: offsets that were lost.
     """

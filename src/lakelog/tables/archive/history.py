@@ -3,7 +3,7 @@
 Table properties do not roll back with snapshots. After `rollback_to_snapshot` the property still
 claims offsets whose rows are gone; a job that used it would never archive them again. Each commit
 of the archive therefore writes its progress into the snapshot's summary too, and both must be
-equal before a batch is appended. Snapshots of other writers may follow those of the archive.
+equal before a batch is appended. Snapshots of other writers may follow the archive's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans the batches of an archive job: which offsets come next, and which task writes them.
 
 The first batch begins where the table ends. Before each batch the planner asks the leaders whether
-the log still holds what is archived.
+the log still holds the archived records.
 """
 
 from __future__ import annotations

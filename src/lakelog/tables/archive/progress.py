@@ -169,7 +169,7 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
 def advance(
     progress: Progress, batch: Mapping[int, Extent], *, query_id: str, number: int
 ) -> Progress:
-    """Return the progress after `batch`, whose extents begin where those of `progress` end."""
+    """Return the progress after `batch`, whose extents begin at the ends in `progress`."""
     extents = dict(progress.extents)
     for partition, extent in batch.items():
         known = extents.get(partition, extent)

@@ -55,7 +55,7 @@ class CompiledDecoder:
             self._check()
 
     def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
-        """Return the columns of `group`, equal to those of plain Python. Raises `CorruptRecord`."""
+        """Return the columns of `group`, equal to plain Python's. Raises `CorruptRecord`."""
         buffers = _Buffers(group, columns)
         for header, data in group.batches:
             self._add(buffers, header, data, start, end)
@@ -115,7 +115,7 @@ def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
 def _alone_in(folder: Path) -> Iterator[None]:
     """Hold a lock in Numba's cache folder.
 
-    Numba creates the folder only at its first write, so it is created here.
+    Numba creates the folder at its first write, which is later than the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)

@@ -113,11 +113,11 @@ def scan(
     header_stops: Any,
     row: int,
 ) -> int:
-    """Appends the records of one batch with offsets in [start, end) behind row `row`.
+    """Append the records of one batch with offsets in [start, end) after row `row`.
 
-    Returns the number of rows then, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
-    `keys` and `values` are left alone if they have no room. A record with headers gets where they
-    start and stop, one without gets -1.
+    Return the new number of rows, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
+    `keys` and `values` are unchanged if they have no room. The headers of a record are noted by the
+    bytes where they start and stop; without headers both are -1.
     """
     size = len(data)
     position = 0

@@ -26,7 +26,7 @@ class Warehouse:
 
     @property
     def catalog(self) -> dict[str, str]:
-        """PyIceberg's properties of the catalog, without those that the environment sets."""
+        """PyIceberg's properties of the catalog, except the environment's."""
         return {
             "type": "sql",
             "uri": f"sqlite:///{self.folder / 'catalog.db'}",

@@ -1,4 +1,4 @@
-"""What a topic holds, and ranges of its offsets as rows of a table.
+"""The contents of a topic, and ranges of its offsets as rows of a table.
 
 `client.py` has the questions to the cluster, `offsets.py` and `ranges.py` the values, `reading.py`
 reads a range from a log that may lose records meanwhile, and `rows.py` makes rows of it. Read

@@ -1,6 +1,6 @@
 """Questions of the table engine to a cluster: topics, offsets, leader epochs, record batches.
 
-This module translates the client's errors into those of `errors.py`.
+This module translates the client's errors into `errors.py`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TopicClient(Closeable):
         return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
 
     def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        """Return the present state of those of the topics that exist."""
+        """Return the present state of the topics that exist."""
         wanted = list(names)
         self._cluster.refresh(wanted)
         found = {}
@@ -105,7 +105,7 @@ class TopicClient(Closeable):
         """Return the first offset at or after each time (milliseconds since the epoch).
 
         The offset is -1 if there is no such record. `EARLIEST` stands for the start of a partition,
-        `LATEST` for the end of its readable part. This method and those that follow raise
+        `LATEST` for the end of its readable part. This method and all below it raise
         `TopicMissingError` for a topic that was deleted meanwhile.
         """
         with _telling_missing():

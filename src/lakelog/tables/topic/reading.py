@@ -1,7 +1,7 @@
 """Reads a planned range from a log that may lose records meanwhile.
 
 Retention and DeleteRecords remove the start of a range, a crash may cut off its end, and the topic
-may be deleted. The caller decides what a loss means.
+may be deleted. The caller decides how to handle a loss.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Reading:
         return kept.size > 0
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of `remaining`; advance `remaining` past those that were read."""
+        """Yield the batches of `remaining`; advance `remaining` past them."""
         self._unexplained = None
         left = self.remaining
         position = left.start

@@ -21,7 +21,7 @@ class ArrowRows:
     position. Every batch is therefore built to the schema, without type inference. Columns outside
     of the schema are not decoded.
 
-    schema: names are `topic`, `partition` and those of `column_types`. null_timestamps: see
+    schema: names are `topic`, `partition` and the names of `column_types`. null_timestamps: see
     `decode_columns`. way_on: how to read a topic with impossible timestamps, the end of that error.
     """
 
