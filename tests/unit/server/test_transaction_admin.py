@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.describe_producers import (
+    DescribeProducersRequest,
+    PartitionResponse,
+    TopicRequest,
+)
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.server.coordinators.markers import LocalMarkers
+from lakelog.replica.purgatory import Purgatory
 from lakelog.server.handlers import describe_producers, write_txn_markers
+from memory_broker import MemoryBroker
 from storage_kit import (
     NOW,
-    TOPIC_ID,
-    ManualClock,
     append,
     append_in_transaction,
     make_batch,
-    partitions_in_memory,
 )
 
 E = ErrorCode
 
 
 class TransactionAdmin:
-    def __init__(self) -> None:
-        clock = ManualClock(NOW + 5)
-        self.partitions = partitions_in_memory(clock, 2)
-        self.log = self.partitions.leader("t", 0).log
-        self.woken: list[object] = []
-        purgatory: Any = SimpleNamespace(check=self.woken.append)
-        groups: Any = None
-        tasks: Any = None
-        checks: Any = None
-        self.broker: Any = SimpleNamespace(
-            partitions=self.partitions,
-            markers=LocalMarkers(self.partitions, groups, purgatory, clock, tasks, checks),
-        )
+    """The topic `t` of a broker in memory, and the requests of an administrator."""
+
+    def __init__(self, memory: MemoryBroker) -> None:
+        self.memory = memory
+        self.topic_id = memory.create("t", 2)
+        self.partitions = memory.broker.partitions
+        self.log = memory.partition("t").log
 
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
         """Per producer the error codes by topic and partition."""
-        context: Any = SimpleNamespace(version=2)
         request = WriteTxnMarkersRequest(markers=list(markers))
-        with pytest.raises(StopIteration) as finished:
-            write_txn_markers.handle(self.broker, context, request).send(None)
-        response = finished.value.value
+        response = self.memory.ask(write_txn_markers.handle, request, 2)
         return [
             (
                 result.producer_id,
@@ -62,11 +54,17 @@ class TransactionAdmin:
             for result in response.markers
         ]
 
-    def describe(self, topic: str, *indexes: int) -> Any:
-        context: Any = SimpleNamespace(version=0)
+    def describe(self, topic: str, *indexes: int) -> list[PartitionResponse]:
         topics = [TopicRequest(name=topic, partition_indexes=list(indexes))]
         request = DescribeProducersRequest(topics=topics)
-        return describe_producers.handle(self.broker, context, request).topics[0].partitions
+        response = self.memory.ask(describe_producers.handle, request, 0)
+        return response.topics[0].partitions
+
+
+@pytest.fixture
+def admin() -> Iterator[TransactionAdmin]:
+    with MemoryBroker() as memory:
+        yield TransactionAdmin(memory)
 
 
 def marker(
@@ -81,8 +79,11 @@ def marker(
     )
 
 
-def test_a_hanging_transaction_is_described_and_aborted() -> None:
-    admin = TransactionAdmin()
+def test_a_hanging_transaction_is_described_and_aborted(
+    admin: TransactionAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[object] = []
+    monkeypatch.setattr(Purgatory, "check", lambda _, key: woken.append(key))
     append(admin.log, make_batch(2, producer=(8, 1, 5)))
     append_in_transaction(admin.log, (9, 0, 0), 2)
     (described,) = admin.describe("t", 0)
@@ -93,16 +94,15 @@ def test_a_hanging_transaction_is_described_and_aborted() -> None:
     assert first.last_timestamp == NOW + 1
     assert (hanging.producer_id, hanging.current_txn_start_offset) == (9, 2)
     assert admin.write(marker(9, 0)) == [(9, {"t": {0: 0}})]
-    assert admin.woken == [(TOPIC_ID, 0)]
+    assert woken == [(admin.topic_id, 0)]
     assert admin.log.last_stable_offset == admin.log.log_end_offset == 5
     (described,) = admin.describe("t", 0)
     ended = described.active_producers[1]
     assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 3)
-    assert (ended.last_sequence, ended.last_timestamp) == (1, NOW + 5)
+    assert (ended.last_sequence, ended.last_timestamp) == (1, admin.memory.clock.wall_ms())
 
 
-def test_each_partition_of_each_marker_has_its_code() -> None:
-    admin = TransactionAdmin()
+def test_each_partition_of_each_marker_has_its_code(admin: TransactionAdmin) -> None:
     append_in_transaction(admin.log, (9, 5, 0))
     results = admin.write(
         marker(9, 0, 1, 2, epoch=4), marker(8, 0), marker(8, 0, topic="none"), marker(-1, 0)
@@ -124,22 +124,21 @@ def test_each_partition_of_each_marker_has_its_code() -> None:
         (-2, 0, E.INVALID_REQUEST),
     ],
 )
-def test_a_producer_that_cannot_be_writes_nothing(producer: int, epoch: int, code: E) -> None:
-    admin = TransactionAdmin()
+def test_a_producer_that_cannot_be_writes_nothing(
+    admin: TransactionAdmin, producer: int, epoch: int, code: E
+) -> None:
     (result,) = admin.write(marker(producer, 0, 2, epoch=epoch))
     assert result == (producer, {"t": {0: code, 2: E.UNKNOWN_TOPIC_OR_PARTITION}})
     assert admin.log.log_end_offset == 0
 
 
-def test_an_older_coordinator_is_fenced() -> None:
-    admin = TransactionAdmin()
+def test_an_older_coordinator_is_fenced(admin: TransactionAdmin) -> None:
     admin.partitions.leader("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
     assert admin.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]
 
 
-def test_producers_of_a_partition_that_is_not_there() -> None:
-    admin = TransactionAdmin()
-    admin.partitions.add_offline("t", TOPIC_ID, 7, "damaged")
+def test_producers_of_a_partition_that_is_not_there(admin: TransactionAdmin) -> None:
+    admin.partitions.add_offline("t", admin.topic_id, 7, "damaged")
     missing, offline, empty = admin.describe("t", 5, 7, 1)
     assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
     assert (offline.error_code, offline.error_message) == (E.KAFKA_STORAGE_ERROR, "damaged")
