@@ -258,6 +258,7 @@ class FetchSessions:
         size = sum(_memory(target.topic) for target in targets)
         if self._has_many_unknown(targets) or not self._make_room(1, size, now):
             return None
+        # Random ids: a client that outlives the broker must not find another client's session.
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(_EPOCH_MAX)

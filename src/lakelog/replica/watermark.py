@@ -53,6 +53,7 @@ class HighWatermark:
             return False
         log = self._log
         end = log.recovery_point if self.by_flush else log.log_end_offset
+        # After a change to `fsync` the recovery point may be below offsets that were served.
         if end <= self.offset:
             return False
         assert end <= log.log_end_offset, "a record is committed only after it is in the log"

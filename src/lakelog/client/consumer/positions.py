@@ -129,6 +129,7 @@ class Position:
                 taken += [self._records.popleft() for _ in range(missing)]
             self.offset = taken[-1].offset + 1
             self.epoch = self._records_epoch
+        assert len(taken) <= count
         if not self.has_records and self.offset is not None and self.fetch_offset >= self.offset:
             self.offset, self.epoch = self.fetch_offset, self.fetch_epoch
         return taken

@@ -64,6 +64,7 @@ class ProducerBatch:
 
     def encode(self) -> bytearray:
         """Return the encoded batch. Encoding is the slow part of a producer and happens once."""
+        # A retry sends the same bytes: the broker detects duplicates by sequence (KIP-98).
         if self.encoded is None:
             self.encoded = self.builder.build(
                 self.producer_id,
@@ -130,7 +131,7 @@ class PartitionQueue:
         return self._numbers
 
     def close_open(self) -> None:
-        """Close the open batch for further records."""
+        """Close the open batch for further records; it is sent after the waiting ones."""
         if self.open is not None:
             self.waiting.append(self.open)
             self.open = None

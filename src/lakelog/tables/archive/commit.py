@@ -39,7 +39,7 @@ _ATTEMPTS_MAX = 8
 
 
 class Outcome(Enum):
-    """What `commit_batch` did."""
+    """The outcome of `commit_batch`."""
 
     APPENDED = "appended"
     ALREADY_THERE = "already there"
@@ -66,6 +66,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     """
     is_unknown = False
     for attempt in range(_ATTEMPTS_MAX):
+        # Load the table again for each attempt: its progress shows whether the last one succeeded.
         table = load_for_commit(address)
         try:
             before = agreed_progress(table, batch.topic_id)
@@ -85,6 +86,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                 error,
                 extra=event("archive_commit_retried", batch=batch.number),
             )
+            # Only a rejected commit certainly has no effect; any other may still succeed later.
             is_unknown |= not isinstance(error, CommitFailedException)
             last = error
             time.sleep(0.05 * 2**attempt)

@@ -68,6 +68,7 @@ class BatchPlanner:
         if ranges:
             most = self._offsets_max(ranges)
             ends = limit_offsets({topic: starts}, latest.offsets, most)[topic]
+        assert all(ends[p] >= at for p, at in starts.items()), "a batch never goes back"
         return self._point(ends, latest.epochs.get(topic, {}))
 
     def tasks(self, begin: StreamOffset, end: StreamOffset) -> list[list[OffsetRange]]:
@@ -82,7 +83,9 @@ class BatchPlanner:
             for p, extent in added.items()
             if end.offsets[topic].get(p) == extent.end
         ]
-        pieces = [*split_ranges(ranges_between(offsets, end.offsets), self.job.tasks), *empty]
+        ranges = ranges_between(offsets, end.offsets)
+        pieces = [*split_ranges(ranges, self.job.tasks), *empty]
+        assert sum(piece.size for piece in pieces) == sum(each.size for each in ranges)
         epochs = end.epochs.get(topic, {})
         pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
         return _deal(pieces, self.job.tasks)

@@ -137,6 +137,7 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
     """
     merged: dict[int, Extent] = {}
     for piece in sorted(ranges, key=lambda each: (each.partition, each.start)):
+        assert piece.start <= piece.end, piece
         before = merged.get(piece.partition)
         if before is not None and piece.start != before.end:
             raise ProgressConflictError(
@@ -172,6 +173,9 @@ def advance(
     """Return the progress after `batch`, whose extents begin at the ends in `progress`."""
     extents = dict(progress.extents)
     for partition, extent in batch.items():
-        known = extents.get(partition, extent)
+        known = extents.get(partition)
+        assert extent.start <= extent.end, "an extent has no negative size"
+        assert known is None or extent.start == known.end, "`standing` checked that none is lost"
+        known = known or extent
         extents[partition] = Extent(known.start, extent.end, extent.leader_epoch)
     return Progress(extents, query_id, number)

@@ -55,9 +55,12 @@ class Group:
 
     @property
     def base_offset(self) -> int:
+        """The offset of the first batch; there must be one."""
         return self.batches[0][0].base_offset
 
     def add(self, header: BatchHeader, content: Buffer) -> None:
+        """Add a batch; `content` is its decompressed records."""
+        assert not header.is_control, "markers are no rows"
         self.batches.append((header, content))
         self.size_bytes += len(content)
         self.rows_max += header.records_count
