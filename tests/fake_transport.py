@@ -105,6 +105,7 @@ class FakeTransport:
         self.probes: list[tuple[int, int]] = []
         self.offloaded: list[Any] = []
         self.soon: deque[Callable[[], object]] = deque()
+        self.timers: list[tuple[float, Callable[[], object]]] = []
         self.socket_closed = False
         self.random = random.Random(seed) if seed is not None else None
 
@@ -191,6 +192,9 @@ class FakeTransport:
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         self.soon.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        self.timers.append((delay_s, callback))
 
     def run(self) -> None:
         """Until nothing more can happen."""

@@ -554,3 +554,44 @@ class FakeClock:
 
     def wall_ms(self) -> int:
         return int(self.now * 1000)
+
+
+def test_a_muted_connection_handles_requests_after_its_time_only() -> None:
+    transport, sink, connection = connect()
+    connection.mute(0.5)
+    bodies = [request(number) for number in range(3)]
+    for body in bodies:
+        transport.incoming += frame(body)
+    transport.run()
+    assert sink.requests == []
+    ((delay_s, end),) = transport.timers
+    assert delay_s == 0.5
+    end()
+    transport.run()
+    assert sink.requests == bodies
+    assert bytes(transport.sent) == b"".join(b"<" + body + b">" for body in bodies)
+
+
+def test_a_muted_client_that_leaves_is_closed_at_once() -> None:
+    transport, sink, connection = connect()
+    connection.mute(0.5)
+    transport.incoming += frame(request(1))
+    transport.eof = True
+    transport.run()
+    assert connection.closed
+    for _, end in transport.timers:
+        end()
+    transport.run()
+    assert sink.requests == []
+
+
+def test_responses_are_sent_while_a_connection_is_muted() -> None:
+    transport, sink, connection = connect()
+    transport.room = 0
+    transport.incoming += frame(request(1))
+    transport.run()
+    connection.mute(0.5)
+    transport.room = 1 << 30
+    transport.run()
+    assert bytes(transport.sent) == b"<" + request(1) + b">"
+    assert sink.requests == [request(1)]
