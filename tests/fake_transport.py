@@ -10,6 +10,7 @@ from typing import Any
 
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.reply import Reply
@@ -317,7 +318,7 @@ def connect(
             8 << 20,
             memory or RequestMemory(Share(0)),
             unread or SharedLimit(Share(0), ClosingLog(ManualClock()), ""),
-            turns or RequestTurns(ManualClock(), transport),  # type: ignore[arg-type]
+            turns or RequestTurns(ManualClock(), LoopTurns(ManualClock(), transport)),  # type: ignore[arg-type]
         ),
     )
     connection.open()
@@ -333,7 +334,7 @@ class CrowdedLoop:
     def __init__(self) -> None:
         self.now = 0.0
         self.soon: deque[Callable[[], object]] = deque()
-        self.turns = RequestTurns(self, self)  # type: ignore[arg-type]
+        self.turns = RequestTurns(self, LoopTurns(self, self))  # type: ignore[arg-type]
         self.transports: list[FakeTransport] = []
 
     def monotonic(self) -> float:

@@ -20,6 +20,7 @@ from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
@@ -107,7 +108,9 @@ class Broker:
         self.dispatcher = Dispatcher(
             routes,
             self._newer_api_versions,
-            ConnectionRegistry(clock, self.tasks, MemoryBudget(memory_max, unread_max=unread_max)),
+            ConnectionRegistry(
+                clock, LoopTurns(clock, self.tasks), MemoryBudget(memory_max, unread_max=unread_max)
+            ),
             self.tasks,
             self.requests,
             Gate(AllowEveryone(), NoQuotas()),

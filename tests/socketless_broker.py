@@ -205,8 +205,8 @@ class SocketlessBroker:
         ) and not self.connection.closed:
             if self.socket.incoming and self.socket.readable is not None:
                 self.socket.readable()
-            turns.next_turn()
-            turns.sending.next_turn()
+            if turns.loop_turns.is_due:
+                turns.loop_turns.next_turn()
         return self.take_answer()
 
     def take_answer(self) -> bytes:

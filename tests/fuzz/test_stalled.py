@@ -19,7 +19,8 @@ from fuzz.good_client import GoodClient, allow_files, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.posix import SystemClock
-from lakelog.server.connections.request_turns import FREE, SHARE, TURN_S, Rank
+from lakelog.runtime.turns import PART_S
+from lakelog.server.connections.request_turns import FREE, SHARE, Rank
 from lakelog.wire.framing import encode_request
 from wire_client import FETCH_VERSION, WireClient, create_topic, fetch_request
 
@@ -134,7 +135,7 @@ class _Counted:
 
     def _note(self, *arguments: Any) -> Any:
         self.handled += 1
-        self._clock.late_s += TURN_S
+        self._clock.late_s += PART_S
         return self._on_request(*arguments)
 
     def _turn(self) -> None:

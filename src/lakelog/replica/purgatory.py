@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.runtime.api import Clock, Tasks, Timer, Turns
 
 _TRIED_MAX = 128
 """Largest number of waits that are tried, or expire, in one turn of the loop."""
-_TURN_S = 0.002
-"""Seconds of a turn after which no further wait is tried or expires."""
 
 
 class Wait(Protocol):
@@ -61,18 +60,19 @@ class Parked:
 
 
 class Purgatory:
-    """Waits by key and by deadline."""
+    """Waits by key and by deadline; those to try are a part of `turns`."""
 
-    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, turns: Turns) -> None:
         self._clock = clock
         self._tasks = tasks
+        self._turns = turns
+        turns.add(self._try_some)
         self._by_key: dict[Hashable, dict[Parked, None]] = {}
         self._deadlines: list[Parked] = []
         self._timer: Timer | None = None
         self._timer_due = 0.0
         self._count = 0
         self._to_try: dict[Parked, None] = {}
-        self._trying_soon = False
 
     def __len__(self) -> int:
         return self._count
@@ -111,27 +111,25 @@ class Purgatory:
         waiting = self._by_key.get(key)
         if waiting is not None:
             self._to_try.update(waiting)
-            self._try_soon()
-
-    def _try_soon(self) -> None:
-        if not self._trying_soon:
-            self._trying_soon = True
-            self._tasks.call_soon(self._try_some)
+            self._turns.want()
 
     def _try_some(self) -> None:
-        self._trying_soon = False
         to_try = self._to_try
-        until = self._clock.monotonic() + _TURN_S if len(to_try) > 1 else math.inf
+        if not to_try:
+            return
         try:
-            for parked in list(islice(to_try, _TRIED_MAX)):
-                del to_try[parked]
-                if not parked.done and not parked.being_tried and self._try(parked):
-                    self.cancel(parked)
-                if to_try and self._clock.monotonic() >= until:
-                    break
+            some = list(islice(to_try, _TRIED_MAX))
+            self._turns.run_some(len(some), partial(self._try_next, iter(some)))
         finally:
             if to_try:
-                self._try_soon()
+                self._turns.want()
+
+    def _try_next(self, some: Iterator[Parked]) -> bool:
+        parked = next(some)
+        del self._to_try[parked]
+        if not parked.done and not parked.being_tried and self._try(parked):
+            self.cancel(parked)
+        return True
 
     def _try(self, parked: Parked) -> bool:
         parked.being_tried = True
@@ -184,19 +182,20 @@ class Purgatory:
         self._timer = self._tasks.call_later(max(0.0, due - self._clock.monotonic()), self._tick)
 
     def _tick(self) -> None:
-        """Expire due waits, a bounded number; the timer fires again for the rest."""
+        """Expire due waits; the timer rings for the others in the next turn."""
         self._timer = None
-        now = self._clock.monotonic()
-        expired = 0
         try:
-            while expired < _TRIED_MAX and (parked := self._pop_due(now)):
-                expired += 1
-                self._remove(parked)
-                self._expire(parked.wait)
-                if self._clock.monotonic() >= now + _TURN_S:
-                    break
+            self._turns.run_some(_TRIED_MAX, partial(self._expire_next, self._clock.monotonic()))
         finally:
             self._arm()
+
+    def _expire_next(self, now: float) -> bool:
+        parked = self._pop_due(now)
+        if parked is None:
+            return False
+        self._remove(parked)
+        self._expire(parked.wait)
+        return True
 
     def _pop_due(self, now: float) -> Parked | None:
         """Remove and return the next due wait, or `None`; ended waits are skipped."""

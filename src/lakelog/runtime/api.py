@@ -270,6 +270,25 @@ class Tasks(Protocol):
         ...
 
 
+class Turns(Protocol):
+    """The turns of the event loop, which several kinds of work share (`runtime.turns`)."""
+
+    def add(self, part: Callable[[], object]) -> None:
+        """Call `part` in every turn that was asked for, after the parts added before."""
+        ...
+
+    def want(self) -> None:
+        """Schedule another turn; a part that leaves work calls this before it returns."""
+        ...
+
+    def run_some(self, pieces: int, piece: Callable[[], bool]) -> None:
+        """Call `piece` until it returns False or the part has had its time, `pieces` times at most.
+
+        The first piece always runs.
+        """
+        ...
+
+
 class Child(Protocol):
     """A helper process that exchanges lines with this process and ends with it."""
 

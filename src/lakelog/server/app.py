@@ -31,6 +31,7 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.role import Role
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.broker import Broker
@@ -102,18 +103,19 @@ class Server:
         )
         self._partitions = Partitions(self._role_elsewhere)
         self._acceptors: list[Acceptor] = []
-        purgatory, checks = Purgatory(clock, tasks), StoredChecks(tasks)
         topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         budget = MemoryBudget(
             options.config.get_int("queued.max.request.bytes"),
             options.config.get_int("lakelog.coordinator.state.max.bytes"),
         )
+        turns = LoopTurns(clock, tasks)
+        connections = ConnectionRegistry(clock, turns, budget)
+        purgatory, checks = Purgatory(clock, tasks, turns), StoredChecks(tasks)
         parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
         self._coordinators = coordinators = Coordinators(
             *parts, self._metadata, budget.state, checks
         )
-        connections = ConnectionRegistry(clock, tasks, budget)
         self.broker = Broker(
             node_id=options.node_id,
             cluster_id="",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lakelog.replica.purgatory import Purgatory
+from lakelog.runtime.turns import LoopTurns
 
 
 class FakeLoop:
@@ -67,7 +68,7 @@ class Fetch:
 
 def make() -> tuple[FakeLoop, Purgatory]:
     loop = FakeLoop()
-    return loop, Purgatory(loop, loop)  # type: ignore[arg-type]
+    return loop, Purgatory(loop, loop, LoopTurns(loop, loop))  # type: ignore[arg-type]
 
 
 def test_a_wait_is_tried_when_one_of_its_keys_is_touched() -> None:

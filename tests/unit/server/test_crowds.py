@@ -20,8 +20,9 @@ from fake_transport import (
 )
 from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.runtime.turns import PART_S
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
+from lakelog.server.connections.request_turns import FREE, Rank
 from lakelog.server.fetches.pending import PendingFetch
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
@@ -81,7 +82,7 @@ def test_the_first_requests_of_a_crowd_keep_no_good_client_waiting(
     while loop.turns.waiting:
         begun = loop.now
         loop.turn()
-        assert loop.now - begun <= len(Rank) * (TURN_S + TAKES_S)
+        assert loop.now - begun <= len(Rank) * (PART_S + TAKES_S)
     assert all(is_answered(transport, request(1, crowd_key)) for transport, _, _ in crowd)
 
 
@@ -96,10 +97,10 @@ def test_a_crowd_is_answered_in_turns_and_in_the_order_of_coming() -> None:
         begun = loop.now
         loop.turn()
         turns += 1
-        assert loop.now - begun <= TURN_S + (FREE + 1) * TAKES_S
+        assert loop.now - begun <= PART_S + (FREE + 1) * TAKES_S
         answered = [bool(transport.sent) for transport, _, _ in crowd]
         assert answered == sorted(answered, reverse=True)
-    assert turns <= CROWD * TAKES_S / TURN_S + 2
+    assert turns <= CROWD * TAKES_S / PART_S + 2
     assert not loop.turns.waiting
 
 
@@ -163,7 +164,7 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
     while closed < CROWD:
         begun = loop.now
         loop.turn()
-        assert loop.now - begun <= TURN_S + TAKES_S
+        assert loop.now - begun <= PART_S + TAKES_S
         closed, before = sum(connection.closed for _, _, connection in crowd), closed
         assert closed > before
     assert all(sink.closed == 1 for _, sink, _ in crowd)

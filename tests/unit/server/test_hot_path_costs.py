@@ -28,12 +28,12 @@ _ROUNDS = 20
 SHAPES = {"alone": 1, "of 20": 20}
 VERSIONS = (3, 11), (3, 12), (3, 13)
 RECORDED = {
-    "produce 1 record, alone": (29.1, 1162, 1074, 1041),
-    "produce 100 records, alone": (31.0, 1232, 1138, 1102),
+    "produce 1 record, alone": (27.1, 1130, 1046, 1011),
+    "produce 100 records, alone": (29.0, 1200, 1110, 1072),
     "produce 1 record, of 20": (2.9, 392, 369, 356),
     "produce 100 records, of 20": (4.9, 462, 434, 417),
-    "fetch 1 record, alone": (37.0, 1049, 970, 943),
-    "fetch 100 records, alone": (37.0, 1049, 970, 943),
+    "fetch 1 record, alone": (35.0, 1017, 942, 913),
+    "fetch 100 records, alone": (35.0, 1017, 942, 913),
     "fetch 1 record, of 20": (31.5, 948, 887, 846),
     "fetch 100 records, of 20": (31.6, 950, 889, 848),
 }

@@ -16,7 +16,6 @@ from lakelog.server.connections.session import Session
 
 logger = logging.getLogger(__name__)
 
-_ACCEPTS_AT_ONCE = 64
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
 _REFUSALS_NOTED_S = 5.0
@@ -74,9 +73,9 @@ class Acceptor:
             self._listener.close()
 
     def _on_acceptable(self) -> None:
-        for _ in range(_ACCEPTS_AT_ONCE):
-            if self._must_wait():
-                return
+        """Accept at least one connection, and more while this turn has time for requests."""
+        turns = self._connections.turns
+        while not self._must_wait():
             try:
                 sock = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -86,6 +85,9 @@ class Acceptor:
                 return
             self._connections.accept_rate.take()
             self._open_connection(sock)
+            turns.left -= 1
+            if turns.left <= 0 and turns.is_over():
+                return
 
     def _must_wait(self) -> bool:
         per_second = self._config().get_int("max.connection.creation.rate")

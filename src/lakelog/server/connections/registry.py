@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lakelog.base.memory_budget import MemoryBudget
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.connections.accept_rate import AcceptRate
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.limits import Limits
@@ -21,12 +22,12 @@ _UNREAD = "responses that nobody reads take more than 256 MiB"
 class ConnectionRegistry:
     """One for all listeners of a broker. Iterates in the order in which clients connected."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, budget: MemoryBudget) -> None:
+    def __init__(self, clock: Clock, turns: LoopTurns, budget: MemoryBudget) -> None:
         self._open: dict[Connection, None] = {}
         self._of_host: Counter[str] = Counter()
         self.budget = budget
         self.memory = RequestMemory(budget.received)
-        self.turns = RequestTurns(clock, tasks)
+        self.turns = RequestTurns(clock, turns)
         self.accept_rate = AcceptRate(clock)
         self.closings = ClosingLog(clock)
         self.unread = SharedLimit(budget.unread, self.closings, _UNREAD)

@@ -2,11 +2,11 @@
 
 The loop serves every socket that is ready in one turn, so a thousand connections that all ask at
 once would keep the next client waiting for all of them. One turn therefore handles requests for
-`TURN_S`, and the rest wait here for another turn. While there is little to do, nothing is timed:
+`PART_S`, and the rest wait here for another turn. While there is little to do, nothing is timed:
 the first `FREE` requests pass. Requests other than Produce and Fetch are always timed, because
 their size does not bound their cost.
 
-Waiting connections are in three queues (`Rank`). Each turn serves each queue for `TURN_S`, and at
+Waiting connections are in three queues (`Rank`). Each turn serves each queue for `PART_S`, and at
 least one connection of it, so none starves. A client that sends one request and waits for the
 response is therefore delayed neither by a thousand connections that have just been opened, nor by
 clients that send ahead.
@@ -17,17 +17,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock
+from lakelog.runtime.turns import PART_S, LoopTurns
 from lakelog.server.connections.send_turns import SendTurns
 
-TURN_S = 0.002
-"""Seconds of one turn for each queue, and for requests that have not waited."""
 FREE = 32
 """Units of work that are not timed. A Produce or Fetch is one, and one more for each full
 `2 ** UNIT_SHIFT` bytes and each full `UNIT_S` that it took."""
 UNIT_SHIFT = 15
-UNIT_S = TURN_S / FREE
+UNIT_S = PART_S / FREE
 SHARE = 64
 """Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512
@@ -46,16 +46,17 @@ class Rank(IntEnum):
 
 
 class RequestTurns:
-    """One for all connections of a broker."""
+    """The requests that all connections of a broker begin in a turn: a part of `LoopTurns`."""
 
-    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, clock: Clock, turns: LoopTurns) -> None:
         self._clock = clock
-        self._tasks = tasks
+        self.loop_turns = turns
+        turns.add(self._run)
         self._queues: tuple[deque[Callable[[], object]], ...] = tuple(deque() for _ in Rank)
         self._granted = False
-        self._next_is_due = False
-        self._begun = 0.0
-        self.sending = SendTurns(tasks)
+        self._begun: float | None = None
+        """When requests of this turn began to be timed, on the monotonic clock."""
+        self.sending = SendTurns(turns)
         self.left = FREE
         """Units that pass before `is_over` has to be asked; connections subtract theirs."""
         self.share = SHARE
@@ -70,10 +71,11 @@ class RequestTurns:
         """
         if self._granted:
             return False
-        if not self._next_is_due:
-            self._want_next()
+        if self._begun is None:
+            self._begun = self._clock.monotonic()
+            self.loop_turns.want()
             return False
-        return self._clock.monotonic() - self._begun >= TURN_S
+        return self._clock.monotonic() - self._begun >= PART_S
 
     def may_begin(self) -> bool:
         """Return whether a request that is neither Produce nor Fetch may begin in this turn."""
@@ -84,43 +86,35 @@ class RequestTurns:
         return not self.is_over()
 
     def wait(self, resume: Callable[[], object], rank: Rank) -> None:
-        """Calls `resume` in a later turn; it may then begin one request, or its share."""
+        """Call `resume` in a later turn; it may then begin one request, or its share."""
         self._queues[rank].append(resume)
         self.waiting += 1
         self._set_share()
-        self._want_next()
+        self.loop_turns.want()
 
     def _set_share(self) -> None:
         self.share = min(SHARE, _TOGETHER // (1 + self.waiting)) or 1
 
-    def _want_next(self) -> None:
-        if not self._next_is_due:
-            self._next_is_due = True
-            self._begun = self._clock.monotonic()
-            self._tasks.call_soon(self.next_turn)
-
-    def next_turn(self) -> None:
+    def _run(self) -> None:
         """Begin a turn: waiting connections have theirs before any socket is read."""
         self.left = FREE
+        self._begun = None
         if not self.waiting:
-            self._next_is_due = False
             return
         self._begun = self._clock.monotonic()
         try:
             for queue in self._queues:
-                self._resume_some(queue)
+                self.loop_turns.run_some(len(queue), partial(self._resume_next, queue))
         finally:
             self._granted = False
             self._set_share()
-            self._next_is_due = self.waiting > 0
-            if self._next_is_due:
-                self._tasks.call_soon(self.next_turn)
+            if self.waiting:
+                self.loop_turns.want()
+            else:
+                self._begun = None
 
-    def _resume_some(self, queue: deque[Callable[[], object]]) -> None:
-        until = self._clock.monotonic() + TURN_S
-        for _ in range(len(queue)):
-            self._granted = True
-            self.waiting -= 1
-            queue.popleft()()
-            if self._clock.monotonic() >= until:
-                return
+    def _resume_next(self, queue: deque[Callable[[], object]]) -> bool:
+        self._granted = True
+        self.waiting -= 1
+        queue.popleft()()
+        return True

@@ -20,6 +20,7 @@ from fake_transport import (
 )
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
@@ -538,7 +539,7 @@ def registry_of(
 ) -> ConnectionRegistry:
     """The connections of a sweep."""
     tasks: Any = None
-    registry = ConnectionRegistry(clock, tasks, MemoryBudget(0))
+    registry = ConnectionRegistry(clock, LoopTurns(clock, tasks), MemoryBudget(0))
     registry.memory = memory or registry.memory
     for connection in connections:
         registry.add(connection)

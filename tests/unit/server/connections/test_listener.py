@@ -11,9 +11,11 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
+from lakelog.runtime.turns import PART_S, LoopTurns
 from lakelog.server.auth.authorizer import AllowEveryone
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.request_turns import FREE
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
@@ -48,13 +50,16 @@ class ArrivingSockets:
         self.arriving: deque[FakeSocket | OSError] = deque()
         self.acceptable: Callable[[], None] | None = None
         self.timers: list[tuple[float, Callable[[], object]]] = []
+        self.soon: list[Callable[[], object]] = []
         self.closed = False
+        self.takes_ms = 0
+        """Milliseconds that it takes to accept a connection."""
         tasks: Any = self
         self.clock = clock = ManualClock()
         self.dispatcher = Dispatcher(
             {},
             lambda context, request: None,
-            ConnectionRegistry(clock, tasks, MemoryBudget(0)),
+            ConnectionRegistry(clock, LoopTurns(clock, tasks), MemoryBudget(0)),
             tasks,
             RequestMetrics(clock),
             Gate(AllowEveryone(), NoQuotas()),
@@ -85,6 +90,7 @@ class ArrivingSockets:
     def accept(self) -> FakeSocket:
         if not self.arriving:
             raise BlockingIOError
+        self.clock.now_ms += self.takes_ms
         arrived = self.arriving.popleft()
         if isinstance(arrived, OSError):
             raise arrived
@@ -101,6 +107,9 @@ class ArrivingSockets:
 
     on_writable = on_readable
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         self.timers.append((delay_s, lambda: callback(*args)))
 
@@ -112,6 +121,26 @@ class ArrivingSockets:
 
 def refused(sockets: list[FakeSocket]) -> list[int]:
     return [number for number, sock in enumerate(sockets) if sock.closed]
+
+
+@pytest.mark.parametrize("others", [0, FREE])
+def test_a_crowd_that_connects_at_once_is_accepted_in_several_turns(others: int) -> None:
+    """`others` is what requests have taken of the turn."""
+    arriving_sockets, turns = ArrivingSockets({}), 0
+    arriving_sockets.takes_ms = 1
+    most = FREE - others + 2 + PART_S * 1000
+    arriving_sockets.arriving.extend(FakeSocket("10.0.0.1") for _ in range(200))
+    while arriving_sockets.arriving:
+        assert arriving_sockets.acceptable is not None
+        arriving_sockets.dispatcher.connections.turns.left -= others
+        accepted = len(arriving_sockets.dispatcher.connections)
+        arriving_sockets.acceptable()
+        accepted = len(arriving_sockets.dispatcher.connections) - accepted
+        assert 1 <= accepted <= most
+        turns += 1
+        for callback in [arriving_sockets.soon.pop() for _ in list(arriving_sockets.soon)]:
+            callback()
+    assert turns >= 200 / most
 
 
 def test_all_connections_are_accepted_by_default() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import cast
 
 import pytest
 
 from fake_transport import OTHER, FakeTransport, Sink, connect, frame, request
 from lakelog.base.memory_budget import MemoryBudget
+from lakelog.runtime.api import Tasks
+from lakelog.runtime.turns import LoopTurns
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from storage_kit import ManualClock
@@ -24,7 +27,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.budget = MemoryBudget(150 * KIB, unread_max=600 * KIB)
-        self.registry = ConnectionRegistry(ManualClock(), FakeTransport(), self.budget)  # type: ignore[arg-type]
+        clock, tasks = ManualClock(), cast(Tasks, FakeTransport())
+        self.registry = ConnectionRegistry(clock, LoopTurns(clock, tasks), self.budget)
         self.members: list[Member] = []
 
     def step(self) -> None:
