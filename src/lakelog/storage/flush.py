@@ -23,7 +23,7 @@ from lakelog.storage.segments.segment_list import SegmentList
 
 
 class Flushes:
-    """How far a log is on the device, and the flushes under way that extend it."""
+    """The durable end of a log, and the running flushes that advance it."""
 
     __slots__ = ("_jobs", "broken", "recovery_point", "segments", "stable_point", "syncing")
 
@@ -38,7 +38,7 @@ class Flushes:
         self.syncing = segments.disk.mutex()
         """Held during a sync until its outcome is known; see `FlushJob.run`."""
         self._jobs: list[FlushJob] = []
-        """Under way, or failed: after a failure no other job begins."""
+        """Running or failed jobs; after a failure no other job begins."""
 
     @property
     def may_be_closed(self) -> bool:
@@ -48,7 +48,7 @@ class Flushes:
     def is_due(self, end_offset: int, *, beside_others: bool) -> bool:
         """Whether a flush up to `end_offset` has anything to do and may begin.
 
-        It waits for the one under way, unless it may run `beside_others`.
+        It waits for a running flush, unless it may run `beside_others`.
         """
         if self._jobs and not beside_others:
             return False
@@ -82,7 +82,10 @@ class Flushes:
             job.handles.append(handle)
 
     def _names_to_sync(self) -> list[Path]:
-        """Files before the folders that name them."""
+        """Return the unsynced paths, files before the folders that name them.
+
+        A durable name of a file without durable content would be worse than no file.
+        """
         folder, names = self.segments.folder, set(self.segments.unsynced)
         if folder.parent in names:
             names.add(folder / PARTITION_METADATA)
@@ -97,8 +100,8 @@ class Flushes:
     def run_now(self, job: FlushJob) -> None:
         """Run a job and block until it ends. Raises `OSError`.
 
-        After a want of descriptors the next flush begins with the same files. After any other
-        failure, also of another job under way, the log is `broken`.
+        After a lack of descriptors the next flush begins with the same files. After any other
+        failure, also of another running job, the log is `broken`.
         """
         try:
             job.run()
@@ -114,11 +117,12 @@ class Flushes:
             raise
 
     def finish(self, job: FlushJob) -> bool:
-        """Take note that `job.run()` has returned; return whether that proves anything.
+        """Advance the recovery point after `job.run()`; return whether the job proves anything.
 
         It does not after a truncation, which may have removed the synced bytes since.
         """
         assert job.done
+        assert job.end_offset >= 0 and job in self._jobs, "each job is finished once"
         job.release()
         self._jobs.remove(job)
         if job.generation != self.segments.generation or self.broken:
@@ -134,7 +138,8 @@ class Flushes:
         self.segments.unsynced |= set(job.names)
 
     def truncate_to(self, end: int) -> bool:
-        """The log is about to end at `end`; return whether the recovery point has gone back."""
+        """Lower the recovery point to the log's new end; return whether it was above it."""
+        assert end >= 0
         self.stable_point = min(self.stable_point, end)
         if end >= self.recovery_point:
             return False
@@ -144,7 +149,7 @@ class Flushes:
 
 @dataclass(slots=True, eq=False)
 class FlushJob:
-    """What to sync so that everything before `end_offset` survives a power failure."""
+    """The files to sync so that all records before `end_offset` survive a power failure."""
 
     flushes: Flushes
     end_offset: int

@@ -1,13 +1,13 @@
 """The producers of a log: epoch, sequences, the last five batches, transactions.
 
 A batch that repeats one of the last five (same epoch, same first and last sequence) is a retry and
-is answered with the first one's offsets; otherwise sequences must go on without a gap, from 0
-after an epoch bump. A producer that is not known may begin anywhere: its state may have expired
-with it none the wiser (KIP-360). Sequences run from 0 to 2^31 - 1 and around.
+gets the offsets of the first attempt. Otherwise sequences must continue without a gap, from 0 after
+an epoch bump. An unknown producer may begin at any sequence, because its state may have expired
+without its knowledge (KIP-360). Sequences run from 0 to 2^31 - 1 and then from 0 again.
 
-A transaction begins with its producer's first transactional batch, which is let in only under a
-verification (`verification`), and ends with a marker. Of all that are under way, or whose marker
-is not committed, the first one's first offset bounds what `read_committed` consumers see.
+A transaction begins with its producer's first transactional batch, which needs a verification
+(`verification`), and ends with a marker. The first offset of all transactions that are open, or
+whose marker is not committed, is the last stable offset: `read_committed` consumers read up to it.
 
 Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
 `org.apache.kafka.storage.internals.log`.
@@ -32,7 +32,7 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 SEQUENCE_MAX = 0x7FFFFFFF
 _BUMPS_EPOCH = 2
-"""The first transaction version whose markers carry a bumped epoch."""
+"""The first transaction version whose markers have a bumped epoch (KIP-890)."""
 
 
 class BatchMetadata(NamedTuple):
@@ -117,7 +117,7 @@ class ProducerStateTable:
     def __init__(
         self, expiration_ms: int = EXPIRATION_MS, on_new: Callable[[], None] | None = None
     ) -> None:
-        """`on_new` is called when another producer becomes known."""
+        """`on_new`: called when the log gets a new producer."""
         self._on_new = on_new
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
@@ -125,7 +125,7 @@ class ProducerStateTable:
         self._ended: dict[int, int] = {}
         """Transactions whose markers are not committed: marker offset by first offset."""
         self.first_unstable_offset = -1
-        """Where the first transaction began that is open or has an uncommitted marker; else -1."""
+        """First offset of all transactions that are open or have an uncommitted marker; else -1."""
         self.verifications = Verifications()
         self.end_offset = 0
 
@@ -141,7 +141,7 @@ class ProducerStateTable:
         self._find_unstable()
 
     def _find_unstable(self) -> None:
-        first = next(iter(self._ongoing), -1)
+        first = next(iter(self._ongoing), -1)  # transactions are in the order of their offsets
         if self._ended:
             ended = min(self._ended)
             first = ended if first < 0 else min(first, ended)
@@ -195,6 +195,7 @@ class ProducerStateTable:
         begin a transaction without verification or is outside its producer's open transaction.
         """
         known = self.entries.get(header.producer_id) or ProducerEntry()
+        # Duplicates first: a retry of an older batch would otherwise look like a gap.
         if origin == "client" and header.producer_epoch == known.epoch:
             ends = header.base_sequence, header.last_sequence
             for batch in known.batches:

@@ -151,8 +151,8 @@ class SegmentList(Sequence[Segment]):
     def take_back(self, base: int) -> None:
         """Remove the files of a segment that could not begin at `base`. Raises `OSError`.
 
-        The active segment continues. If a file stayed, the next start would end the log at `base`,
-        however far the active segment had grown beyond it.
+        The active segment continues. If a file remained, the next start would truncate the log at
+        `base`, although the active segment may have grown beyond it.
         """
         self.active.sealed = False
         self.unsynced.add(self.folder)
@@ -168,6 +168,7 @@ class SegmentList(Sequence[Segment]):
         """
         assert 0 < keep <= len(self._segments)
         if keep < len(self._segments):
+            # Newest first: a kill in between leaves a log without a gap.
             for segment in reversed(self._segments[keep:]):
                 self._delete(segment, 0)
             self.disk.sync_dir(self.folder)
@@ -177,7 +178,7 @@ class SegmentList(Sequence[Segment]):
         self.known.clear()
 
     def restart_at(self, offset: int, config: LogConfig) -> None:
-        """Delete every segment and begin again, empty, at `offset`. Raises `OSError`."""
+        """Delete every segment and create an empty one at `offset`. Raises `OSError`."""
         created_ms = self._segments[0].created_ms
         for segment in reversed(self._segments):
             self._delete(segment, 0)
@@ -191,8 +192,8 @@ class SegmentList(Sequence[Segment]):
     def replace(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
         """Replace a run of sealed segments by `new`, whose files get their names afterwards.
 
-        `due_ms` is when the old files are removed (wall clock). Raises `OSError`; after one for
-        want of space or descriptors nothing has changed.
+        due_ms: removal of the old files, milliseconds since the epoch. Raises `OSError`; nothing
+        has changed if it is a shortage of space or descriptors.
         """
         assert old[-1] is not self.active
         assert new.base_offset == old[0].base_offset
@@ -222,7 +223,7 @@ class SegmentList(Sequence[Segment]):
         self.removed.add(segment, due_ms)
 
     def note_aborted(self) -> None:
-        """Find out again whether any segment has the marker of an aborted transaction."""
+        """Update `has_aborted` after segments or markers were added or removed."""
         self.has_aborted = any(segment.txn_index is not None for segment in self._segments)
 
     def finish(self) -> None:
