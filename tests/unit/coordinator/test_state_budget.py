@@ -44,11 +44,21 @@ from lakelog.protocol.txn_offset_commit import (
 from lakelog.records.batch import read_header
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+
 AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
+
+
 ORDERS = ("orders", 0)
+
+
 WIDE = 2000
 """Partitions of the topic `wide`."""
+
+
 Scenario = Callable[[Setup, str], Coroutine[Any, Any, None]]
 
 
@@ -248,9 +258,6 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
     scenario()
 
 
-# Rejected requests, and room afterwards
-
-
 async def with_memory(setup: Setup, bytes_max: int) -> None:
     """Return the same broker with another budget."""
     setup.memory = Share(bytes_max)
@@ -374,9 +381,6 @@ async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
     assert setup.memory.used == 0
 
 
-# A flood of groups
-
-
 @in_virtual_time(groups_max=100, partitions=4)
 async def test_a_flood_of_groups_locks_no_client_out(setup: Setup) -> None:
     for number in range(20):
@@ -446,24 +450,3 @@ async def test_members_and_open_transactions_keep_a_newcomer(setup: Setup) -> No
     assert await commit_codes(setup, {ORDERS: 7}, group="e") == [AGAINST_POLICY]
     assert await committed(setup, "c") == {}
     assert await committed(setup, "a") == {ORDERS: 7}
-
-
-@transaction_setup.in_virtual_time()
-async def test_a_transaction_takes_no_more_than_its_share(
-    setup: transaction_setup.Setup,
-) -> None:
-    setup.memory = Share(1 << 20)
-    await setup.restart()
-    producer = await setup.ready("t")
-    many = [("orders", index) for index in range(1000)]
-    assert await setup.add(producer, *many) == AGAINST_POLICY
-    assert await setup.add(producer, *many[:500]) == 0
-    assert await setup.add(producer, *many[500:900]) == AGAINST_POLICY
-    assert (await setup.end(producer, commit=True)).code == 0
-    await setup.settled()
-    assert await setup.add(producer, *many[:500]) == 0
-
-    setup.memory.used += 1 << 20
-    assert (await setup.init("another")).code == AGAINST_POLICY
-    setup.memory.used -= 1 << 20
-    assert (await setup.init("another")).code == 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from consumer_members import GROUP, Consumer, describe, group_of, settle, snapshot
+from consumer_members import Consumer, describe, group_of, settle, snapshot
 from group_setup import Setup, in_virtual_time, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
@@ -152,34 +151,6 @@ async def test_unknown_groups_and_members(setup: Setup) -> None:
     assert (await stranger.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@in_virtual_time(consumer=AT_ONCE)
-async def test_a_silent_member_is_dropped(setup: Setup) -> None:
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    await settle(one, two)
-    for _ in range(10):
-        await asyncio.sleep(5)
-        await one.beat()
-    assert one.of() == set(range(8))
-    assert (await two.ask()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_a_silent_member_is_dropped_although_the_log_was_full_just_then(
-    setup: Setup,
-) -> None:
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    await settle(one, two)
-    setup.log.fate = lambda: "refused"
-    for _ in range(10):
-        await asyncio.sleep(5)
-        await one.beat()
-    assert "two" in group_of(setup).members
-    setup.log.fate = lambda: "ok"
-    await asyncio.sleep(1)
-    await settle(one)
-    assert one.of() == set(range(8))
-
-
 @in_virtual_time(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
 async def test_a_full_group_rejects_new_members(setup: Setup) -> None:
     one = Consumer(setup, "one")
@@ -256,20 +227,6 @@ async def test_an_instance_id_in_use_cannot_be_taken_over(setup: Setup) -> None:
 
 
 @in_virtual_time(consumer=AT_ONCE)
-async def test_a_static_member_that_stays_away_is_dropped(setup: Setup) -> None:
-    one = Consumer(setup, "one", instance_id="a")
-    two = Consumer(setup, "two")
-    await settle(one, two)
-    await one.leave(-2)
-    for _ in range(10):
-        await asyncio.sleep(5)
-        await two.beat()
-    await settle(two)
-    assert two.of() == set(range(8))
-    assert group_of(setup).static_members == {}
-
-
-@in_virtual_time(consumer=AT_ONCE)
 async def test_a_static_member_speaks_for_its_instance_only(setup: Setup) -> None:
     one = Consumer(setup, "one", instance_id="a")
     await one.beat()
@@ -288,51 +245,3 @@ async def test_partitions_of_a_dropped_subscription_are_revoked(setup: Setup) ->
     one.topics = []
     await settle(one)
     assert one.owned == {}
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_groups_follow_created_extended_and_deleted_topics(setup: Setup) -> None:
-    one = Consumer(setup, "one", topics=["orders", "later"])
-    await settle(one)
-    setup.topics.topics["later"] = (b"l" * 16, 1)
-    setup.coordinator.on_topics_changed({"later"}, are_new=True)
-    await settle(one)
-    assert one.of("later") == {0}
-    setup.topics.topics["later"] = (b"l" * 16, 3)
-    setup.coordinator.on_topics_changed({"later"}, are_new=False)
-    await settle(one)
-    assert one.of("later") == {0, 1, 2}
-    epoch = one.epoch
-    del setup.topics.topics["later"]
-    setup.coordinator.on_topics_changed({"later"}, are_new=False)
-    await settle(one)
-    assert one.owned == {ORDERS: set(range(8))}
-    assert one.epoch == epoch + 1
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_state_survives_a_restart_exactly(setup: Setup) -> None:
-    one = Consumer(setup, "one", topics=["orders"], instance_id="a")
-    two = Consumer(setup, "two", topics=None, regex="cl.*", assignor="range")
-    three = Consumer(setup, "three")
-    await settle(one, two)
-    await three.beat()
-    await one.ask()
-    before = snapshot(setup)
-    assert before[GROUP]["regexes"]
-    await setup.restart()
-    assert snapshot(setup) == before
-    await settle(one, two, three)
-    assert one.of() | three.of() == set(range(8))
-
-
-@in_virtual_time(consumer=AT_ONCE)
-async def test_a_member_that_died_while_no_broker_coordinated_expires(setup: Setup) -> None:
-    one, two = Consumer(setup, "one"), Consumer(setup, "two")
-    await settle(one, two)
-    await setup.restart()
-    for _ in range(AT_ONCE.session_timeout_ms // 1000 + 1):
-        await asyncio.sleep(1)
-        await two.beat()
-    assert set(group_of(setup).members) == {"two"}
-    assert two.of() == set(range(8))
