@@ -290,7 +290,8 @@ class MemoryBroker:
 
     def _receive(self, request: Q, version: int) -> tuple[Context, Q, MemorySocket]:
         api = api_for(type(request))
-        frame = b"".join(encode_request(api, version, _CORRELATION_ID, CLIENT_ID, request))
+        parts = encode_request(api, version, _CORRELATION_ID, CLIENT_ID, request)
+        frame = bytearray().join(parts)
         view = memoryview(frame)
         correlation_id, client_id, body = decode_request_header(
             view, 4, len(frame), flexible=version >= api.flexible_from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +12,18 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.protocol.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from lakelog.server.appends.transaction_verification import TopicPartition
+from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
+from memory_broker import MemoryBroker
 from storage_kit import (
     NOW,
     TOPIC_ID,
@@ -216,3 +225,94 @@ def test_a_request_that_holds_no_batch_is_answered() -> None:
     setup = ProduceSetup()
     assert setup.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
     assert not setup.coordinator.asked
+
+
+# Requests without a transaction, against a broker in memory.
+
+
+def written(
+    world: MemoryBroker, asked: ProduceRequest, version: int = 12
+) -> list[PartitionProduceResponse]:
+    response: ProduceResponse = world.ask(produce.handle, asked, version)
+    return [each for topic in response.responses for each in topic.partition_responses]
+
+
+def plain(
+    *batches: bytes | bytearray | None, acks: int = 1, topic: str = "t", timeout_ms: int = 1000
+) -> ProduceRequest:
+    entries = [PartitionProduceData(index=i, records=b) for i, b in enumerate(batches)]
+    topics = [TopicProduceData(name=topic, partition_data=entries)]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+
+
+def test_each_partition_has_its_offset_or_its_error(world: MemoryBroker) -> None:
+    world.create("t", 2)
+    world.append("t", count=3)
+    found = written(world, plain(make_batch(2), None, make_batch()))
+    assert [(each.index, each.error_code, each.base_offset) for each in found] == [
+        (0, E.NONE, 3),
+        (1, E.INVALID_RECORD, -1),
+        (2, E.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+    assert world.broker.requests.errors["Produce", E.INVALID_RECORD] == 1
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_unknown_acks_write_nothing(world: MemoryBroker, acks: int) -> None:
+    world.create("t")
+    (found,) = written(world, plain(make_batch(), acks=acks))
+    assert found.error_code == E.INVALID_REQUIRED_ACKS
+    assert world.partition("t").log.log_end_offset == 0
+
+
+def test_a_damaged_batch_is_not_written(world: MemoryBroker) -> None:
+    world.create("t")
+    damaged = make_batch()
+    damaged[-1] ^= 1
+    (found,) = written(world, plain(damaged))
+    assert found.error_code == E.CORRUPT_MESSAGE
+    (repeated,) = written(world, plain(make_batch()))
+    assert repeated.error_code == E.NONE
+
+
+def test_an_idempotent_batch_that_is_repeated_has_its_first_offset(world: MemoryBroker) -> None:
+    world.create("t")
+    asked = plain(make_batch(3, producer=(7, 0, 0)))
+    assert [written(world, asked)[0].base_offset for _ in range(2)] == [0, 0]
+    gap = plain(make_batch(producer=(7, 0, 9)))
+    assert written(world, gap)[0].error_code == E.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_with_acks_0_an_error_closes_the_connection(world: MemoryBroker) -> None:
+    world.create("t")
+    assert world.start(produce.handle, plain(make_batch(), acks=0), 12).context.parts == []
+    with pytest.raises(ProtocolViolation, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        world.start(produce.handle, plain(make_batch(), acks=0, topic="gone"), 12)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_durable_topic_answers_after_the_flush(world: MemoryBroker, acks: int) -> None:
+    world.create("t", durability="fsync")
+    asked = world.start(produce.handle, plain(make_batch(), acks=acks), 12)
+    assert not asked.is_answered
+    (topic,) = asked.response().responses
+    assert topic.partition_responses[0].error_code == E.NONE
+    assert world.partition("t").watermark.offset == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(errno.EIO, E.KAFKA_STORAGE_ERROR), (errno.ENOSPC, E.KAFKA_STORAGE_ERROR)],
+)
+def test_a_batch_that_was_not_written_is_an_error(
+    world: MemoryBroker, code: int, expected: ErrorCode
+) -> None:
+    world.create("t")
+    world.disk.fail("write", code, suffix=".log")
+    assert written(world, plain(make_batch()))[0].error_code == expected
+
+
+def test_not_enough_replicas_keep_acks_all_from_writing(world: MemoryBroker) -> None:
+    world.create("t", min_insync_replicas="2")
+    assert written(world, plain(make_batch(), acks=-1))[0].error_code == E.NOT_ENOUGH_REPLICAS
+    assert written(world, plain(make_batch(), acks=1))[0].error_code == E.NONE
