@@ -40,7 +40,9 @@ def _committed_by_append(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a produce waits for no flush", Law.DURABLE, "plain", faults=POWER, settings=BY_FLUSH)
 def _waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(broker: Any, context: Any, request: Any, response: Any, waiting: Any) -> Any:
+    def answer(
+        broker: Any, context: Any, request: Any, response: Any, waiting: Any, failed: Any
+    ) -> Any:
         return response if request.acks else None
 
     monkeypatch.setattr(produce, "_answer", answer)
@@ -60,6 +62,7 @@ def _run_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
         return run.takes_runs(config._replace(durability=PAGE_CACHE))
 
     monkeypatch.setattr(log, "takes_runs", takes_runs)
+    monkeypatch.setattr(HighWatermark, "by_append", property(lambda self: self._is_sole))
 
 
 @bug("no flush at an append", Law.DURABLE, "idempotent", faults=POWER, settings=AT_ONCE)
