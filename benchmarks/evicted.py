@@ -18,7 +18,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +26,13 @@ from statistics import median
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from benchmark import Benchmark  # noqa: E402
 from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
 from load import Case, LoadGenerator, Measurement, measured  # noqa: E402
 from page_cache import evict  # noqa: E402
 from programs import Program  # noqa: E402
 from rounds import note  # noqa: E402
-from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
-
-from kafka_jars import JavaMissingError  # noqa: E402
+from tables import Table  # noqa: E402
 
 _OLD, _LIVE = "old", "live"
 _BATCH_BYTES = 1_000_000
@@ -198,26 +196,17 @@ def _run(options: argparse.Namespace, folder: Path) -> Table:
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
-    try:
-        table = _run(options, folder)
-    except (BrokerError, JavaMissingError) as error:
-        note(f"bench: {error}")
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{environment()}; {options.megabytes} MB, median of {options.rounds} rounds\n")
-    show([table])
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"{options.megabytes} MB are evicted; {options.rate} requests/s of 1 KB are measured "
             f"alone and beside a consumer of the evicted data, which is "
             f"{'in line' if options.in_line else 'last in line'} for a processor. Median of "
-            f"{options.rounds} rounds, each of which follows. Repeat with "
-            f"{repeat_command('evicted', argv)}."
+            f"{options.rounds} rounds, each of which follows."
         )
-        record(section("beside a consumer of evicted data", about, [table]))
-    return 0
+
+    benchmark = Benchmark("evicted", "beside a consumer of evicted data", about)
+    return benchmark.run(argv, options, lambda folder: [_run(options, folder)])
 
 
 if __name__ == "__main__":

@@ -11,22 +11,18 @@ rounds are printed, and the medians are the result.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
+from benchmark import Benchmark  # noqa: E402
+from brokers import BROKERS, Broker, make_brokers, running  # noqa: E402
 from idle import measure_idle  # noqa: E402
 from latencies import CASES, FANOUTS, measure_fanout, measure_produce  # noqa: E402
-from rounds import note  # noqa: E402
-from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
-
-from kafka_jars import JavaMissingError  # noqa: E402
+from tables import Table  # noqa: E402
 
 _BUILD = _PROJECT / "build" / "bench"
 
@@ -69,24 +65,17 @@ def _run(options: argparse.Namespace, folder: Path) -> list[Table]:
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
-    try:
-        tables = _run(options, folder)
-    except (BrokerError, JavaMissingError) as error:
-        note(f"bench: {error}")
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{environment()}; median of {options.rounds} rounds\n")
-    show(tables)
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"Median of {options.rounds} interleaved rounds of {options.seconds} s (idle: "
             f"{options.idle_seconds} s), each of which follows. Latencies are from the intended "
-            f"send time. Repeat with {repeat_command('latency', argv)}."
+            f"send time."
         )
-        record(section("latency", about, tables))
-    return 0
+
+    return Benchmark("latency", "latency", about).run(
+        argv, options, lambda folder: _run(options, folder)
+    )
 
 
 if __name__ == "__main__":

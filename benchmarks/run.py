@@ -8,10 +8,8 @@ servers'. The program prints its measurements and passes no judgement.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +18,12 @@ _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
 from bare import BareSendfile  # noqa: E402
-from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
+from benchmark import Benchmark  # noqa: E402
+from brokers import BROKERS, Broker, make_brokers  # noqa: E402
 from load import Case, LoadGenerator, Measurement  # noqa: E402
 from page_cache import back_free_memory  # noqa: E402
 from report import Results, Start, tables  # noqa: E402
 from rounds import interleaved, note  # noqa: E402
-from tables import environment, record, repeat_command, section, show  # noqa: E402
-
-from kafka_jars import JavaMissingError  # noqa: E402
 
 _IDLE_S = 10.0
 _STARTS = 5
@@ -157,23 +153,13 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
-    try:
-        results = _run(options, folder)
-    except (BrokerError, JavaMissingError) as error:
-        note(f"bench: {error}")
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{environment()}; median of {options.rounds} rounds\n")
-    show(tables(results))
-    if options.record:
-        command = repeat_command("run", argv)
-        about = (
-            f"Median of {options.rounds} interleaved rounds. {_VERIFYING} Repeat with {command}."
-        )
-        record(section("", about, tables(results)))
-    return 0
+
+    def about() -> str:
+        return f"Median of {options.rounds} interleaved rounds. {_VERIFYING}"
+
+    return Benchmark("run", "", about).run(
+        argv, options, lambda folder: tables(_run(options, folder))
+    )
 
 
 if __name__ == "__main__":

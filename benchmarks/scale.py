@@ -11,8 +11,7 @@ import argparse
 import resource
 import shutil
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _PROJECT = Path(__file__).parent.parent
@@ -21,12 +20,11 @@ sys.path.insert(0, str(_PROJECT / "tests"))
 import scale_curves  # noqa: E402
 import scale_partitions  # noqa: E402
 import scale_recovery  # noqa: E402
-from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
+from benchmark import Benchmark  # noqa: E402
+from brokers import BROKERS, Broker, make_brokers  # noqa: E402
 from rounds import note  # noqa: E402
 from scale_table import Cells, side_by_side  # noqa: E402
-from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
-
-from kafka_jars import JavaMissingError  # noqa: E402
+from tables import Table  # noqa: E402
 
 _DESCRIPTORS = 16_000
 _STEPS = (1, 10, 100, 1000, 10_000)
@@ -105,35 +103,27 @@ def _curve_table(name: str, brokers: list[Broker], curves: list[scale_curves.Cur
 _PARTS = {"partitions": _partitions, "curves": _curves, "recovery": _recovery}
 
 
-def _measure(part: str, options: argparse.Namespace) -> list[Table]:
-    folder = Path(tempfile.mkdtemp(prefix="lakelog-scale-"))
-    try:
-        brokers = make_brokers(options.broker, folder)
-        for broker in brokers:
-            broker.prepare()
-        return _PARTS[part](brokers, options)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _measure(folder: Path, options: argparse.Namespace) -> Iterator[Table]:
+    for part in [options.only] if options.only else _PARTS:
+        brokers = make_brokers(options.broker, folder / part)
+        try:
+            for broker in brokers:
+                broker.prepare()
+            yield from _PARTS[part](brokers, options)
+        finally:
+            shutil.rmtree(folder / part, ignore_errors=True)
 
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
-    tables = []
-    print(environment())
-    for part in [options.only] if options.only else _PARTS:
-        try:
-            found = _measure(part, options)
-        except (BrokerError, JavaMissingError, OSError) as error:
-            note(f"scale: {error}")
-            return 1
-        show(found)
-        tables += found
-    if options.record:
-        command = repeat_command("scale", argv)
-        about = _ABOUT.format(maps=_MAPS.read_text().strip())
-        record(section("as things grow", f"{about} Repeat with {command}.", tables))
-    return 0
+
+    def about() -> str:
+        return _ABOUT.format(maps=_MAPS.read_text().strip())
+
+    return Benchmark("scale", "as things grow", about).run(
+        argv, options, lambda folder: _measure(folder, options)
+    )
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ and one process can.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -24,13 +22,13 @@ from statistics import median, quantiles
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from benchmark import Benchmark  # noqa: E402
 from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
 from rounds import note  # noqa: E402
-from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
+from tables import Table  # noqa: E402
 
 from fuzz.good_client import GoodClient, InBackground, allow_files  # noqa: E402
 from fuzz.slow_readers import TOPIC, slow_readers  # noqa: E402
-from kafka_jars import JavaMissingError  # noqa: E402
 from wire_client import WireClient, batch_of, create_topic, produce  # noqa: E402
 
 _FILL_BATCHES = 60
@@ -125,24 +123,16 @@ def _run(options: argparse.Namespace, folder: Path) -> Table:
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
     allow_files(2 * options.readers + _FILES)
-    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
-    try:
-        table = _run(options, folder)
-    except (BrokerError, JavaMissingError) as error:
-        note(f"bench: {error}")
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{environment()}; rounds: {options.rounds}\n")
-    show([table])
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"A call is one produce and one fetch. {options.readers} connections fetch 50 MiB at "
             f"once and read it slowly. Rounds: {options.rounds}; the figures are of all calls of "
-            f"all of them. Repeat with {repeat_command('slow_readers', argv)}."
+            f"all of them."
         )
-        record(section("beside slow readers", about, [table]))
-    return 0
+
+    benchmark = Benchmark("slow_readers", "beside slow readers", about)
+    return benchmark.run(argv, options, lambda folder: [_run(options, folder)])
 
 
 if __name__ == "__main__":
