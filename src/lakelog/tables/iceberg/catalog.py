@@ -5,6 +5,7 @@ Importing this module imports PyIceberg, which takes about a second.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.warehouse import CATALOG_NAME
 
+_RETRIES = 5
+"""Each of the catalog's two tables may fail once; a locked database may take longer."""
+_FIRST_PAUSE_S = 0.02
+"""Longest pause before the first retry. The longest of each further one is twice as long."""
+
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """Return the catalog. A process opens one per set of properties and reuses its connections."""
@@ -26,13 +32,15 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     """Return a new catalog.
 
-    If two processes create the catalog's own tables at the same time, one fails and tries again.
+    If two processes create the catalog's own tables at the same time, one fails and retries. There
+    is no event to wait for, so the pauses are random, short at first and then longer.
     """
-    try:
-        return load_catalog(CATALOG_NAME, **dict(properties))
-    except SQLAlchemyError:
-        time.sleep(0.5)
-        return load_catalog(CATALOG_NAME, **dict(properties))
+    for attempt in range(_RETRIES):
+        try:
+            return load_catalog(CATALOG_NAME, **dict(properties))
+        except SQLAlchemyError:
+            time.sleep(random.uniform(0, _FIRST_PAUSE_S * 2**attempt))
+    return load_catalog(CATALOG_NAME, **dict(properties))
 
 
 def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:
