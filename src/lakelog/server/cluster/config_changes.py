@@ -1,4 +1,4 @@
-"""The change of configuration of AlterConfigs and IncrementalAlterConfigs."""
+"""Commits the configuration changes of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """The offsets' partition becomes a partition of the transaction like any other."""
+    """Add the partition of the group's offsets to the transaction."""
     try:
         await broker.topics.ensure_group_topic()
     except KafkaError as error:

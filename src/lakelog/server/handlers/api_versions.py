@@ -45,7 +45,7 @@ API = ServedApi(ApiVersionsRequest, handle, done="Features; version 5 checks clu
 
 
 def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:
-    """Return the true range of ApiVersions itself; a client would retry forever without."""
+    """Return the true range of ApiVersions; without it a client would retry forever."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=broker.advertised_apis
     )

@@ -50,7 +50,7 @@ API = ServedApi(MetadataRequest, handle, done="By name and by id, with creation 
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:
-    """No list means all of them."""
+    """Return whether the request has no list: null, or empty in version 0."""
     return request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE)
 
 

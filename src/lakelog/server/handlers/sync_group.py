@@ -1,4 +1,4 @@
-"""SyncGroup (14): brings the assignment of a classic group from its leader to its members.
+"""SyncGroup (14): returns to each member of a classic group the assignment by its leader.
 
 The response of a member waits for the leader's request.
 """
