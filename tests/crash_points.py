@@ -278,7 +278,7 @@ class Workload:
 
     def _lead(self, log: Log) -> None:
         self._partition = Partition(log, sole_leader(self._epoch), lambda _: None)
-        self._partition.assume(sole_leader(self._epoch))
+        self._partition.assume(sole_leader(self._epoch), 0)
 
     @property
     def _log(self) -> Log:

@@ -43,7 +43,7 @@ class ManualClock:
 
 def sole_leader(leader_epoch: int) -> Role:
     """The role of a broker that is the only replica."""
-    return Role(leader_epoch, leader_id=1, is_leader=True, isr_size=1)
+    return Role(leader_epoch, leader_id=1, is_leader=True, isr=(1,))
 
 
 def partitions_in_memory(clock: ManualClock, count: int) -> Partitions:

@@ -83,10 +83,10 @@ def _watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def _epoch_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assume = Partition.assume
 
-    def assume_known(self: Partition, role: Role) -> None:
+    def assume_known(self: Partition, role: Role, now_ms: int) -> None:
         known = max(self.log.leader_epochs.latest, 0)
         self.leader_epoch = known
-        assume(self, role._replace(leader_epoch=known))
+        assume(self, role._replace(leader_epoch=known), now_ms)
 
     monkeypatch.setattr(Partition, "assume", assume_known)
 
@@ -231,8 +231,8 @@ def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assume, read = Partition.assume, Partition.read
     first: dict[str, Partition] = {}
 
-    def noting(self: Partition, role: Role) -> None:
-        assume(self, role)
+    def noting(self: Partition, role: Role, now_ms: int) -> None:
+        assume(self, role, now_ms)
         if self.index == 0:
             first[self.topic] = self
 

@@ -10,15 +10,20 @@ at or below the log end offset, and neither the high watermark nor the leader ep
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.base.shortage import no_space
+from lakelog.records.batch import iter_batches
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.availability import Availability
+from lakelog.replica.followers import Followers
 from lakelog.replica.recompressed import recompressed
-from lakelog.replica.role import NotLeaderError, Role
+from lakelog.replica.role import NO_ROLE, NotLeaderError, Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
 from lakelog.storage.errors import CorruptLog
@@ -32,6 +37,8 @@ from lakelog.storage.reading.timestamps import Search
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.validation.batches import Origin
+
+logger = logging.getLogger(__name__)
 
 
 class Partition:
@@ -51,6 +58,7 @@ class Partition:
         "_settled",
         "fetched_bytes",
         "flushed_ms",
+        "followers",
         "index",
         "key",
         "leader_epoch",
@@ -72,9 +80,10 @@ class Partition:
         note_shortage: Callable[[OSError], object] = lambda error: None,
         gate: SpaceGate | None = None,
         committed: int = 0,
+        now_ms: int = 0,
     ) -> None:
         """
-        role: of this broker; `assume` changes it, and adopts the first one.
+        role: the first role of this broker; see `assume`, also for `now_ms`.
         flush_soon: called when a segment was closed, and for every append that only a flush
             commits. The owner flushes and then calls `note_flush`.
         settled: called when waiting records are committed, or will not be by this leader.
@@ -87,9 +96,9 @@ class Partition:
         self.index = log.partition
         self.key = (log.topic_id, log.partition)
         self.log = log
-        self.role = role
-        self.leader_epoch = role.leader_epoch
-        self.serves = role.is_leader
+        self.role = NO_ROLE
+        self.leader_epoch = NO_ROLE.leader_epoch
+        self.serves = False
         """Whether this broker leads the partition and its log can be used."""
         self.flushed_ms = 0
         """Time of the last flush for `flush.ms`, milliseconds since the epoch."""
@@ -97,12 +106,13 @@ class Partition:
         self._settled = settled
         self._gate = gate or SpaceGate()
         self._availability = Availability(log, self._on_offline, note_shortage)
-        self.watermark = HighWatermark(log, committed)
-        self.watermark.use_role(role)
-        self.watermark.advance()
+        self.followers = Followers()
+        """The other replicas, if this broker is the leader."""
+        self.watermark = HighWatermark(log, self.followers, committed)
         self.written = Written(log)
         self.fetched_bytes = 0
         """Bytes of records sent to consumers."""
+        self.assume(role, now_ms)
 
     @property
     def last_stable_offset(self) -> int:
@@ -301,11 +311,13 @@ class Partition:
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
-    def assume(self, role: Role) -> None:
+    def assume(self, role: Role, now_ms: int) -> None:
         """Lead or follow from now on, in the leader epoch of `role`.
 
         The epoch of a leader begins at the log end offset (KIP-101). Operations of an earlier epoch
         fail: appends that wait to be committed, and verifications of transactions (KIP-890).
+
+        now_ms: of the monotonic clock; followers count as caught up then.
         """
         assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
         is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
@@ -316,9 +328,125 @@ class Partition:
             self.log.assign_epoch(role.leader_epoch)
         if is_new:
             self.log.producers.verifications.void()
+            self.followers.begin(role.followers, now_ms)
+        else:
+            self.followers.keep(role.followers, now_ms)
         self.watermark.use_role(role)
         if self.watermark.advance() or is_new:
             self._settled(self)
+
+    # Replication
+
+    def note_fetch(self, node_id: int, broker_epoch: int, offset: int, now_ms: int) -> None:
+        """Note the position of a follower, which has everything before `offset`.
+
+        broker_epoch: of the follower's registration (KIP-903).
+        now_ms: of the monotonic clock.
+
+        Raises `NotLeaderError` on a follower, and `KafkaError` (NOT_LEADER_OR_FOLLOWER) for a
+        broker to which the partition is not assigned, or in a process before its present one.
+        """
+        self.check_leader()
+        follower = self.followers.get(node_id)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {node_id} in epoch {broker_epoch} is no replica of "
+                f"{self.topic}-{self.index}",
+            )
+        follower.note_fetch(broker_epoch, offset, self.log.log_end_offset, now_ms)
+        if self.watermark.advance():
+            self._settled(self)
+
+    def append_fetched(
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        high_watermark: int,
+        log_start: int,
+        now_ms: int,
+    ) -> None:
+        """Append the batches of a leader's response, unchanged, and adopt its offsets.
+
+        leader_epoch: in which they were requested; a response to an earlier epoch is ignored.
+        log_start: the leader's log start offset, below which it has deleted records.
+        now_ms: milliseconds since the epoch.
+
+        Raises `CorruptRecord` for damaged batches, with those before them appended; `NotReady` as
+        `append`; `KafkaError` if the log fails.
+        """
+        if leader_epoch != self.leader_epoch or self.role.is_leader:
+            return
+        self._availability.check()
+        try:
+            for header, batch in iter_batches(records):
+                if header.last_offset >= self.log.log_end_offset:  # else a repeated call
+                    self.log.append_fetched(batch, now_ms=now_ms)
+            self.watermark.follow(high_watermark)
+            if log_start > self.log.log_start_offset:
+                self.log.advance_log_start(min(log_start, self.watermark.offset))
+        except (OSError, CorruptLog) as error:
+            raise self.storage_error(error) from error
+        if self.watermark.by_flush or self.written.note_roll():
+            self._flush_soon(self)
+
+    def truncate(self, diverging_epoch: int, end_offset: int, leader_epoch: int) -> None:
+        """Cut the log to where it agrees with the leader's (KIP-101, KIP-279).
+
+        diverging_epoch, end_offset: the largest epoch that both logs may share, and its exclusive
+            end in the leader's log.
+        leader_epoch: in which the leader was asked; an answer to an earlier one is ignored.
+
+        Committed records are cut only if the leader itself has lost them.
+
+        Raises `KafkaError` if the log fails.
+        """
+        if leader_epoch != self.leader_epoch or self.role.is_leader:
+            return
+        log = self.log
+        _, own_end = log.leader_epochs.end_offset(diverging_epoch, log.log_end_offset)
+        end = min(end_offset, own_end) if own_end >= 0 else end_offset
+        if end < log.log_start_offset:
+            self.restart_at(end_offset, leader_epoch)
+            return
+        self._cut("truncated", max(end, 0), partial(log.truncate_to, end))
+
+    def restart_at(self, offset: int, leader_epoch: int) -> None:
+        """Delete all records and begin at `offset`, the start of the leader's log.
+
+        An answer to an earlier `leader_epoch` is ignored. Raises `KafkaError` if the log fails.
+        """
+        if leader_epoch == self.leader_epoch and not self.role.is_leader:
+            self._cut("restarted", offset, partial(self.log.restart_at, offset))
+
+    def _cut(self, verb: str, offset: int, cut: Callable[[], object]) -> None:
+        log, committed = self.log, self.watermark.offset
+        before = log.log_end_offset
+        self._availability.check()
+        try:
+            cut()
+        except (OSError, CorruptLog) as error:
+            raise self.storage_error(error) from error
+        self.watermark.cut()
+        level = logging.ERROR if self.watermark.offset < committed else logging.INFO
+        logger.log(
+            level,
+            "partition %s-%d: %s to offset %d of %d, as its leader's log, in leader epoch %d",
+            self.topic,
+            self.index,
+            verb,
+            log.log_end_offset,
+            before,
+            self.leader_epoch,
+            extra=event(
+                "replica_truncated",
+                topic=self.topic,
+                partition=self.index,
+                offset=log.log_end_offset,
+                before=before,
+                high_watermark=committed,
+            ),
+        )
 
     def _update_serves(self) -> None:
         self.serves = self.role.is_leader and self.is_online
@@ -435,7 +563,7 @@ class Partition:
 
         Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
         """
-        if self.role.isr_size < self.log.config.min_insync_replicas:
+        if len(self.role.isr) < self.log.config.min_insync_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:

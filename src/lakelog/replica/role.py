@@ -21,18 +21,32 @@ class Role(NamedTuple):
     """The leader's node id; -1 if the partition has none."""
     is_leader: bool
     """Whether the broker itself is the leader."""
-    isr_size: int
-    """Number of in-sync replicas, with the leader."""
+    isr: tuple[int, ...]
+    """Node ids of the in-sync replicas, with the leader's."""
+    followers: tuple[int, ...] = ()
+    """Node ids of the other replicas, in sync or not, if this broker is the leader."""
 
     @classmethod
     def in_image(cls, partition: PartitionImage, node_id: int) -> Role:
         """Return the role of broker `node_id` as the metadata image states it."""
+        leads = partition.leader == node_id
+        followers = [replica for replica in partition.replicas if replica != node_id]
         return cls(
             partition.leader_epoch,
             partition.leader,
-            partition.leader == node_id,
-            len(partition.isr),
+            leads,
+            partition.isr,
+            tuple(followers) if leads else (),
         )
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether this broker leads and no other replica is in sync."""
+        return self.is_leader and len(self.isr) == 1
+
+
+NO_ROLE = Role(leader_epoch=-1, leader_id=-1, is_leader=False, isr=())
+"""The role before the first one is known."""
 
 
 class NotLeaderError(KafkaError):

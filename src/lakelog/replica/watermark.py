@@ -2,15 +2,22 @@
 
 A leader that is the only in-sync replica commits a record by appending it, or with
 `durability=fsync` by making it durable: the high watermark follows the log end offset, or the
-recovery point. With other replicas in sync, and in a follower, it stays at the last known value.
+recovery point. With other replicas in sync it is the smallest end of their logs. A
+follower knows it from the leader's responses.
+
+In sync counts everything that the controller may have in the ISR: the members of the last known ISR
+and of a proposal that it has not answered yet (KIP-497).
 
 It never falls, even when settings and roles change, because consumers have read the records below
-it.
+it. The one exception is a follower whose leader has lost committed records (`cut`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lakelog.base.config.keys.topics import FSYNC
+from lakelog.replica.followers import Followers
 from lakelog.replica.role import Role
 from lakelog.storage.log import Log
 
@@ -18,24 +25,29 @@ from lakelog.storage.log import Log
 class HighWatermark:
     """The end of the committed records, exclusive."""
 
-    __slots__ = ("_is_sole", "_log", "by_flush", "offset")
+    __slots__ = ("_followers", "_in_sync", "_is_leader", "_is_sole", "_log", "by_flush", "offset")
 
-    def __init__(self, log: Log, known: int = 0) -> None:
+    def __init__(self, log: Log, followers: Followers, known: int = 0) -> None:
         """`known` is the high watermark of the last checkpoint, which recovery may have cut off."""
         self._log = log
+        self._followers = followers
         self.offset = max(log.log_start_offset, min(known, log.log_end_offset))
         self.by_flush = False
         """Whether records are committed by a flush instead of their append."""
-        self._is_sole = False
+        self._is_leader = self._is_sole = False
+        self._in_sync: frozenset[int] = frozenset()
+        """The followers that have to have a record before it is committed."""
         self.use_config()
 
     def use_config(self) -> None:
         """Adopt the log's settings; the next `advance` commits records that need no flush now."""
         self.by_flush = self._log.config.durability == FSYNC
 
-    def use_role(self, role: Role) -> None:
-        """Adopt the role; the next `advance` commits the records that it allows to commit."""
-        self._is_sole = role.is_leader and role.isr_size == 1
+    def use_role(self, role: Role, proposed: Iterable[int] = ()) -> None:
+        """Adopt the role and a proposed ISR; the next `advance` commits what they allow."""
+        self._is_leader = role.is_leader
+        self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
+        self._is_sole = role.is_leader and not self._in_sync
 
     @property
     def by_append(self) -> bool:
@@ -49,13 +61,32 @@ class HighWatermark:
 
     def advance(self) -> bool:
         """Commit appended or flushed records; return whether the high watermark rose."""
-        if not self._is_sole:
-            return False
         log = self._log
         end = log.recovery_point if self.by_flush else log.log_end_offset
+        if not self._is_sole:
+            if not self._is_leader:
+                return False
+            end = min(end, self._followers.end(self._in_sync))
         # After a change to `fsync` the recovery point may be below offsets that were served.
         if end <= self.offset:
             return False
         assert end <= log.log_end_offset, "a record is committed only after it is in the log"
         self.offset = end
         return True
+
+    def follow(self, leader_offset: int) -> bool:
+        """Adopt the leader's high watermark as far as this log reaches; return whether it rose."""
+        assert not self._is_leader, "a leader decides itself"
+        end = min(leader_offset, self._log.log_end_offset)
+        if end <= self.offset:
+            return False
+        self.offset = end
+        return True
+
+    def cut(self) -> None:
+        """Follow a truncation of the log to its leader's.
+
+        Only here it may fall: the leader has lost committed records, as after an unclean election.
+        """
+        assert not self._is_leader
+        self.offset = max(self._log.log_start_offset, min(self.offset, self._log.log_end_offset))

@@ -49,6 +49,8 @@ from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.watch import PeerWatch
+from lakelog.server.replication.fetcher import Fetcher
+from lakelog.server.replication.replication import Replication
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
@@ -155,6 +157,7 @@ class Server:
             self._peers,
         )
         self._maintenance = self._make_maintenance()
+        self._replication = Replication(self._make_fetcher)
         self._replicas = self._make_replicas(purgatory)
 
     def _role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
@@ -194,10 +197,24 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             lambda partition: purgatory.check(partition.key),
+            self._replication.note_role,
+            self._environment.clock,
             self._environment.tasks,
             self._maintenance.checkpointed,
             self._shortages.note,
             self.broker.gate.revoke,
+        )
+
+    def _make_fetcher(self, leader_id: int) -> Fetcher:
+        node_id, environment = self._options.node_id, self._environment
+        return Fetcher(
+            node_id,
+            leader_id,
+            lambda: self._peers.peers.get(leader_id),
+            lambda: self._metadata.image.brokers[node_id].epoch,
+            self.broker.checks,
+            environment.clock,
+            environment.tasks,
         )
 
     def _make_dispatcher(self, connections: ConnectionRegistry) -> Dispatcher:
@@ -415,6 +432,7 @@ class Server:
         """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
         self._close_listeners()
+        self._replication.stop()
         self._peers.stop()
         for connection in list(self._dispatcher.connections):
             connection.close()

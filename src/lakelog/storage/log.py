@@ -37,7 +37,7 @@ from lakelog.records.batch import (
     read_header,
     set_append_time,
 )
-from lakelog.records.control import EndTransactionMarker, build_marker
+from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import replace
@@ -58,6 +58,7 @@ from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.validation.batches import Origin, check_first, check_incoming
+from lakelog.storage.validation.fetched import read_fetched
 
 T = TypeVar("T")
 
@@ -307,26 +308,74 @@ class Log:
                 wait_for(partial(aborted_in, self.segments, self.snapshots, self.segments.active))
             if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
-            self._write_marker(batch, header, marker, leader_epoch)
+            patch_offset_and_epoch(batch, 0, offset, leader_epoch)
+            self._write_marker(batch, header, marker, offset, leader_epoch)
         except OSError as error:
             self.flushes.broken |= not is_shortage(error)
             raise
         self.log_end_offset = self.producers.end_offset = offset + 1
         return offset
 
+    def append_fetched(self, batch: memoryview, *, now_ms: int) -> int:
+        """Append one batch as the leader stores it, and return its last offset.
+
+        A follower changes no byte. Compaction at the leader may have left a gap before the batch.
+        The leader has validated the records; this checks what would damage the log.
+
+        Raises `CorruptRecord` for a batch that is torn, altered, below the log's end, or of an
+        older leader epoch than the log's last batch. Raises `NotReady` and `CorruptLog` as
+        `check_marker`. After an `OSError` the log is as before.
+        """
+        header = read_fetched(batch, self.log_end_offset, self.leader_epochs.latest)
+        marker = read_marker(batch, header) if header.is_control else None
+        base, last = header.base_offset, header.last_offset
+        if marker is not None:
+            self.check_marker(commit=marker.commit)
+        try:
+            if self._must_roll_for(header, now_ms):
+                self.roll(now_ms)
+            if marker is not None:
+                self._write_marker(batch, header, marker, base, header.partition_leader_epoch)
+            else:
+                self._write_unchanged(batch, header)
+                if header.producer_id >= 0 and not header.is_control:
+                    self.producers.update(header, base)
+        except OSError as error:
+            self.flushes.broken |= not is_shortage(error)
+            raise
+        self.log_end_offset = self.producers.end_offset = last + 1
+        return last
+
+    def _write_unchanged(self, batch: memoryview, header: BatchHeader) -> None:
+        segment, base = self.segments.active, header.base_offset
+        if header.partition_leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(header.partition_leader_epoch, base)
+        position = segment.size
+        segment.append(batch, header.last_offset, header.max_timestamp)
+        self.segments.known.note(base, (segment, position, len(batch)))
+
+    def _must_roll_for(self, header: BatchHeader, now_ms: int) -> bool:
+        """Return whether a fetched batch needs another segment; a segment may be one batch."""
+        segment = self.segments.active
+        if header.size > self._config.segment_bytes:
+            return segment.size > 0
+        return self._must_roll(
+            segment, header.size, header.last_offset, header.max_timestamp, now_ms
+        )
+
     def _write_marker(
         self,
-        batch: bytearray,
+        batch: bytearray | memoryview,
         header: BatchHeader,
         marker: EndTransactionMarker,
+        offset: int,
         leader_epoch: int,
     ) -> None:
         """Write the entry of the index, then the marker.
 
         Without its entry, consumers would read an aborted transaction as if it were committed.
         """
-        offset, segment = self.log_end_offset, self.segments.active
-        patch_offset_and_epoch(batch, 0, offset, leader_epoch)
+        segment = self.segments.active
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
         if aborted is not None:
             segment.write_aborted(aborted)
@@ -610,6 +659,21 @@ class Log:
         self.snapshots.remove_beyond(end)
         active = segments.active
         self.rebuild_producers([active] if active.txn_index is not None else [])
+
+    def restart_at(self, offset: int) -> None:
+        """Delete all records, and begin at `offset`: the log of a follower that is too far behind.
+
+        Raises `OSError`.
+        """
+        if self.flushes.truncate_to(0) and self.before_truncate is not None:
+            self.before_truncate()
+        self.segments.generation += 1
+        self.segments.restart_at(offset, self._config)
+        self.log_start_offset = self.log_end_offset = offset
+        self.leader_epochs.truncate_from_end(0)
+        self.snapshots.remove_beyond(-1)
+        self.producers.load({})
+        self.producers.end_offset = offset
 
     def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
         """Make the producers' state from the newest snapshot and the log after it.

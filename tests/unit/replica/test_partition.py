@@ -39,7 +39,7 @@ def open_partition(
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
     partition = Partition(log, sole_leader(5), events.append)
-    partition.assume(sole_leader(5))
+    partition.assume(sole_leader(5), 0)
     return partition
 
 
@@ -64,7 +64,7 @@ def test_a_reader_of_another_log_gets_the_offset_of_divergence() -> None:
     """KIP-595: epoch 5 has the offsets to 4, epoch 8 those from there to 6."""
     partition = open_partition()
     partition.append(make_batch(4), NOW)
-    partition.assume(sole_leader(8))
+    partition.assume(sole_leader(8), 0)
     partition.append(make_batch(2), NOW)
 
     check_divergence(partition, 4, 5)

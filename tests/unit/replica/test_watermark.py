@@ -9,6 +9,7 @@ import pytest
 
 import lakelog
 from lakelog.base.config.log_config import LogConfig
+from lakelog.replica.followers import Followers
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.storage.log import Log
@@ -18,8 +19,11 @@ FLUSHED = LogConfig(durability="fsync")
 
 
 def watermark_of(log: Log, role: Role | None = None, known: int = 0) -> HighWatermark:
-    watermark = HighWatermark(log, known)
-    watermark.use_role(role or sole_leader(3))
+    followers = Followers()
+    watermark = HighWatermark(log, followers, known)
+    role = role or sole_leader(3)
+    followers.begin(role.followers, 0)
+    watermark.use_role(role)
     return watermark
 
 
@@ -54,8 +58,8 @@ def test_a_sole_replica_commits_its_recovered_records() -> None:
 @pytest.mark.parametrize(
     "role",
     [
-        Role(3, leader_id=1, is_leader=True, isr_size=2),
-        Role(3, leader_id=2, is_leader=False, isr_size=1),
+        Role(3, leader_id=1, is_leader=True, isr=(1, 2), followers=(2,)),
+        Role(3, leader_id=2, is_leader=False, isr=(2,)),
     ],
 )
 def test_with_other_replicas_only_the_checkpoint_is_known_to_be_committed(role: Role) -> None:
@@ -75,7 +79,7 @@ def test_a_checkpoint_beyond_the_recovered_log_is_cut_with_it() -> None:
 def test_a_leader_commits_its_log_once_it_is_alone_in_sync() -> None:
     log = memory_store().create()
     append(log, make_batch(5))
-    watermark = watermark_of(log, Role(3, 1, is_leader=True, isr_size=2), known=2)
+    watermark = watermark_of(log, Role(3, 1, is_leader=True, isr=(1, 2), followers=(2,)), known=2)
     watermark.use_role(sole_leader(3))
     assert watermark.advance()
     assert (watermark.offset, watermark.by_append) == (5, True)

@@ -35,7 +35,7 @@ from lakelog.metadata.records import (
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.role import Role
-from lakelog.runtime.api import Tasks
+from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.cluster.log_settings import changes_internal, log_config
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.storage.folder.directory import LogDirectory
@@ -62,6 +62,7 @@ class Replicas:
     Args:
         config: returns the broker's configuration in force.
         flush_soon, settled: called by partitions, see `Partition`.
+        role_changed: called with each new partition, and when the role of one changes or ends.
         note_shortage: called with temporary failures, see `Shortages.note`.
         revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
         checkpointed: waits until the checkpoint files are up to date.
@@ -75,6 +76,8 @@ class Replicas:
         config: Callable[[], BrokerConfig],
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object],
+        role_changed: Callable[[Partition], object],
+        clock: Clock,
         tasks: Tasks,
         checkpointed: Callable[[], Awaitable[bool]],
         note_shortage: Callable[[OSError], object],
@@ -86,6 +89,8 @@ class Replicas:
         self._config = config
         self._flush_soon = flush_soon
         self._settled = settled
+        self._role_changed = role_changed
+        self._clock = clock
         self._tasks = tasks
         self._checkpointed = checkpointed
         self._note_shortage = note_shortage
@@ -263,12 +268,19 @@ class Replicas:
                 self._note_shortage,
                 self._directory.gate,
                 self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
+                self._monotonic_ms(),
             )
             self._partitions.add(partition)
-        if partition.role != role:
+        elif partition.role != role:
             self._revoke()
-        partition.assume(role)
+            partition.assume(role, self._monotonic_ms())
+        else:
+            return False
+        self._role_changed(partition)
         return known is None
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     async def _make_logs(
         self, topic: TopicImage, indexes: list[int], configs: Callable[[str], LogConfig]
@@ -331,6 +343,7 @@ class Replicas:
         if partition is not None:
             self._partitions.remove(partition)
             self._revoke()
+            self._role_changed(partition)
             self._directory.schedule_delete(partition.log)
         elif (topic.name, index) in self._directory.failed:
             self._directory.schedule_delete_failed(topic.name, index, LogConfig())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import (
     AbortedTransaction,
@@ -15,9 +17,16 @@ from lakelog.replica.divergence import DivergedLog
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.role import current_leader
 from lakelog.server.broker import Broker
-from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.fetches.reading import (
+    READ_COMMITTED,
+    ZSTD_SINCE,
+    follower_of,
+    read_for_follower,
+    read_one,
+)
 from lakelog.server.requests.context import Context
 from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
+from lakelog.storage.indexes.txn_index import AbortedTransaction as Aborted
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.segments.handles import LogSlice
 
@@ -34,6 +43,8 @@ class PendingFetch:
         "_context",
         "_failed",
         "_failures",
+        "_follower",
+        "_noted",
         "_plan",
         "_rounds",
         "_to_check",
@@ -54,6 +65,9 @@ class PendingFetch:
         """On the monotonic clock, when the fetch is answered with the records found so far."""
         self._to_check: list[NeededCheck] = []
         self._failures: Failures = {}
+        self._follower = follower_of(request, context.version)
+        self._noted = False
+        """Whether the leader has noted the positions of the follower that sends the request."""
         self._failed = False
         """Whether a partition has an error or a diverging epoch."""
         self._rounds = 0
@@ -141,6 +155,7 @@ class PendingFetch:
                 bytes_left = 0
             results.append((target, data))
         self._failures = {}
+        self._noted = True
         if size and self._rounds >= _ROUNDS_MAX:
             self._leave_checks()
         if (size >= at_least or self._failed) and not self._to_check:
@@ -162,9 +177,16 @@ class PendingFetch:
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
         if self._failures:
             self._check_failures(target)
-        partition, found, ended = read_one(
-            self._broker, target, bytes_left, committed=self._committed, min_one=min_one
-        )
+        ended: Sequence[Aborted] = ()
+        if self._follower is None:
+            partition, found, ended = read_one(
+                self._broker, target, bytes_left, committed=self._committed, min_one=min_one
+            )
+        else:
+            partition, found = read_for_follower(self._broker, target, bytes_left, min_one=min_one)
+            if not self._noted:
+                now_ms = int(self._broker.clock.monotonic() * 1000)
+                partition.note_fetch(*self._follower, target.fetch_offset, now_ms)
         log = partition.log
         if self._context.version < ZSTD_SINCE and log.config.compression_type == "zstd":
             if found is not None:

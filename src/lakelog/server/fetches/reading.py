@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.divergence import check_divergence
 from lakelog.replica.fetch_session import FetchTarget
 from lakelog.replica.partition import Partition
@@ -12,7 +14,35 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction as Aborted
 from lakelog.storage.segments.handles import LogSlice
 
 READ_COMMITTED = 1
+_REPLICA_STATE_SINCE = 15
 ZSTD_SINCE = 10
+
+
+class FollowerId(NamedTuple):
+    """The broker that fetches as a follower, and the epoch of its registration."""
+
+    node_id: int
+    broker_epoch: int
+
+
+def follower_of(request: FetchRequest, version: int) -> FollowerId | None:
+    """Return the follower that sends the request; None for a consumer."""
+    if version >= _REPLICA_STATE_SINCE:
+        state = request.replica_state
+        return FollowerId(state.replica_id, state.replica_epoch) if state.replica_id >= 0 else None
+    return FollowerId(request.replica_id, -1) if request.replica_id >= 0 else None
+
+
+def read_for_follower(
+    broker: Broker, target: FetchTarget, bytes_left: int, *, min_one: bool
+) -> tuple[Partition, LogSlice | None]:
+    """Return the target's partition and its records, committed or not. Raises as `read_one`."""
+    partition = broker.partitions.leader(target.topic, target.partition)
+    partition.check_epoch(target.current_leader_epoch)
+    if target.last_fetched_epoch >= 0:
+        check_divergence(partition, target.fetch_offset, target.last_fetched_epoch)
+    bytes_max, end = min(target.max_bytes, bytes_left), partition.log.log_end_offset
+    return partition, partition.read(target.fetch_offset, bytes_max, min_one=min_one, end=end)
 
 
 def read_one(

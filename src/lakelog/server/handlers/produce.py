@@ -314,6 +314,9 @@ def _acknowledge_later(
             context.complete([])
 
     appends = [appended for appended, _ in waiting]
+    for appended in appends:
+        if appended.partition.role.followers:  # they wait for these records
+            broker.purgatory.check_soon(appended.partition.key)
     parked = broker.purgatory.park(
         Acknowledgement(appends, settle, fail),
         dict.fromkeys(appended.partition.key for appended in appends),

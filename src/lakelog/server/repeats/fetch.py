@@ -18,7 +18,7 @@ from lakelog.replica.fetch_session import (
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.connections.repeat import Repeat
-from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, read_of
+from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, follower_of, read_of
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
@@ -51,6 +51,7 @@ def _key(context: Context, request: FetchRequest) -> FetchKey | None:
         or len(topics[0].partitions) != 1
         or request.forgotten_topics_data
         or version < ZSTD_SINCE
+        or follower_of(request, version) is not None
     ):
         return None
     entry = topics[0].partitions[0]

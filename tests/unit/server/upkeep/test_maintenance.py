@@ -115,7 +115,7 @@ class Broker:
     def partition(self, index: int = 0, config: LogConfig = SMALL) -> Partition:
         log = self.directory.create_log("topic", index, TOPIC_ID, config)
         partition = Partition(log, sole_leader(1), self.maintenance.flush_soon)
-        partition.assume(sole_leader(1))
+        partition.assume(sole_leader(1), 0)
         self.partitions.add(partition)
         return partition
 

@@ -606,7 +606,7 @@ def _many_aborted() -> Store:
 def _fetch_committed(log: Log, jobs: list[Preparation]) -> list[AbortedTransaction]:
     """As the loop does it; what threads do has been done by `jobs`."""
     partition = Partition(log, sole_leader(3), lambda partition: None)
-    partition.assume(sole_leader(3))
+    partition.assume(sole_leader(3), 0)
     for _ in range(6):
         try:
             found, told = partition.read_committed(0, 1 << 20, min_one=True)

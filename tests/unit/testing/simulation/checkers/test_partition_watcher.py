@@ -53,7 +53,7 @@ class Restarts:
         partition = Partition(log, sole_leader(5), lambda _: None)
         for _ in range(batches):
             partition.append(make_batch(size=size), NOW)
-        partition.assume(sole_leader(epoch))
+        partition.assume(sole_leader(epoch), 0)
         return partition
 
     def crash(self) -> None:

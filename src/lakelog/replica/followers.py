@@ -1,0 +1,80 @@
+"""The other replicas of a partition, as its leader knows them from their fetches.
+
+A follower asks for the offset where its log ends, so a fetch acknowledges everything before that.
+It is caught up at a time if it has everything that the leader had at that time: a follower that
+always fetches to the end of a growing log is caught up, although it never has its newest record.
+
+Source: `org.apache.kafka.server.replica.Replica` of Apache Kafka, KIP-497, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_UNKNOWN = -1
+
+
+class Follower:
+    """One replica. Times are milliseconds of the leader's monotonic clock."""
+
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end")
+
+    def __init__(self, now_ms: int) -> None:
+        """Count the follower as caught up now: it gets its time to prove that it is."""
+        self.broker_epoch = _UNKNOWN
+        """The registration with which it fetched last."""
+        self.end_offset = _UNKNOWN
+        """The end of its log, exclusive; -1 before its first fetch."""
+        self.fetched_ms = now_ms
+        self.leader_end = 0
+        """The end of the leader's log at its last fetch."""
+        self.caught_up_ms = now_ms
+
+    def note_fetch(self, broker_epoch: int, offset: int, leader_end: int, now_ms: int) -> None:
+        """Note a fetch at `offset`, while the leader's log ended at `leader_end`."""
+        if offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif offset >= self.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.broker_epoch, self.end_offset = broker_epoch, offset
+        self.leader_end, self.fetched_ms = leader_end, now_ms
+
+    def lags(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Return whether it has been behind for more than `lag_max_ms` (KIP-16)."""
+        return self.end_offset < leader_end and now_ms - self.caught_up_ms > lag_max_ms
+
+
+class Followers:
+    """The followers of one partition during one reign of its leader."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Follower] = {}
+
+    def begin(self, replicas: Iterable[int], now_ms: int) -> None:
+        """Forget all positions: a reign begins, and followers may truncate their logs."""
+        self._by_id = {node_id: Follower(now_ms) for node_id in replicas}
+
+    def keep(self, replicas: Iterable[int], now_ms: int) -> None:
+        """Follow a change of the assigned replicas within a reign."""
+        known = self._by_id
+        self._by_id = {node_id: known.get(node_id) or Follower(now_ms) for node_id in replicas}
+
+    def get(self, node_id: int) -> Follower | None:
+        """Return the follower, or `None` for a broker that is not assigned."""
+        return self._by_id.get(node_id)
+
+    def end(self, in_sync: Iterable[int]) -> int:
+        """Return the end of the records that all of these replicas have; -1 if it is unknown."""
+        return min(self._by_id[node_id].end_offset for node_id in in_sync)
+
+    def lagging(
+        self, in_sync: Iterable[int], leader_end: int, now_ms: int, lag_max_ms: int
+    ) -> list[int]:
+        """Return the in-sync replicas that have been behind for more than `lag_max_ms`."""
+        return [
+            node_id
+            for node_id in in_sync
+            if self._by_id[node_id].lags(leader_end, now_ms, lag_max_ms)
+        ]

@@ -1,0 +1,174 @@
+"""Copies partitions from one leader: one request at a time, for as long as there are partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.protocol.fetch import FetchResponse
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from lakelog.records.errors import CorruptRecord
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.peers.errors import PeerError
+from lakelog.server.peers.peer import Peer
+from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
+from lakelog.server.upkeep.stored_checks import StoredChecks
+from lakelog.storage.preparation import NotReady
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S = WAIT_MS / 1000 + 10.0
+_EARLIEST = -2
+
+
+class Fetcher:
+    """The fetches from one leader.
+
+    Args:
+        peer: returns the connection to the leader, or None while it is not registered.
+        broker_epoch: returns the epoch of this broker's registration.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        leader_id: int,
+        peer: Callable[[], Peer | None],
+        broker_epoch: Callable[[], int],
+        checks: StoredChecks,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self.session = LeaderSession(node_id)
+        self._leader_id = leader_id
+        self._peer = peer
+        self._broker_epoch = broker_epoch
+        self._checks = checks
+        self._clock = clock
+        self._tasks = tasks
+        self._running: Any = None
+        self._pause: Any = None
+
+    def add(self, partition: Partition) -> None:
+        """Copy this partition, too."""
+        self.session.add(partition)
+        if self._running is None:
+            self._running = self._tasks.spawn(self._run(), name=f"fetch from {self._leader_id}")
+        elif self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+
+    def remove(self, partition: Partition) -> None:
+        """Stop copying this partition; a response under way is ignored for it."""
+        self.session.remove(partition)
+
+    def stop(self) -> None:
+        """Stop copying all partitions."""
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    async def _run(self) -> None:
+        while self.session:
+            request = self.session.request(self._broker_epoch(), self._clock.monotonic())
+            peer = self._peer()
+            if request is None or peer is None:
+                await self._rest()
+                continue
+            try:
+                response = await peer.request(request, timeout_s=_PATIENCE_S)
+            except PeerError:
+                self.session.lose_session()
+                await self._rest()
+                continue
+            assert isinstance(response, FetchResponse)
+            for fetched in self.session.on_response(response):
+                await self._adopt(peer, fetched)
+        self._running = None
+
+    async def _rest(self) -> None:
+        self._pause = self._tasks.future()
+        timer = self._tasks.call_later(REST_S, _settle, self._pause)
+        try:
+            await self._pause
+        finally:
+            timer.cancel()
+
+    async def _adopt(self, peer: Peer, fetched: Fetched) -> None:
+        """Append the records, or follow the leader's correction; a failed partition rests."""
+        partition, position, data = fetched
+        try:
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._restart(peer, partition, position.leader_epoch)
+            elif data.error_code:
+                raise KafkaError(ErrorCode(data.error_code))
+            elif data.diverging_epoch.end_offset >= 0:
+                diverging = data.diverging_epoch
+                partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
+            else:
+                await self._append(fetched)
+        except (KafkaError, CorruptRecord, PeerError) as error:
+            self.session.rest(partition, self._clock.monotonic())
+            _log_failure(partition, self._leader_id, error)
+
+    async def _append(self, fetched: Fetched) -> None:
+        partition, position, data = fetched
+        while True:
+            try:
+                partition.append_fetched(
+                    memoryview(data.records or b""),
+                    position.leader_epoch,
+                    data.high_watermark,
+                    data.log_start_offset,
+                    self._clock.wall_ms(),
+                )
+                return
+            except NotReady as first:
+                job = first.job
+            await self._checks.make(partition, job)
+
+    async def _restart(self, peer: Peer, partition: Partition, leader_epoch: int) -> None:
+        """Begin again at the start of the leader's log: it has deleted what this log ends with."""
+        wanted = ListOffsetsPartition(
+            partition_index=partition.index,
+            current_leader_epoch=leader_epoch,
+            timestamp=_EARLIEST,
+        )
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        response = await peer.request(
+            ListOffsetsRequest(replica_id=-1, topics=[topic]), timeout_s=_PATIENCE_S
+        )
+        assert isinstance(response, ListOffsetsResponse)
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise KafkaError(ErrorCode(found.error_code))
+        partition.restart_at(found.offset, leader_epoch)
+
+
+def _settle(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _log_failure(partition: Partition, leader_id: int, error: Exception) -> None:
+    logger.warning(
+        "partition %s-%d: cannot copy it from broker %d: %s",
+        partition.topic,
+        partition.index,
+        leader_id,
+        error,
+        extra=event(
+            "replica_fetch_failed",
+            topic=partition.topic,
+            partition=partition.index,
+            leader=leader_id,
+        ),
+    )

@@ -1,0 +1,181 @@
+"""The fetches of a follower from one leader, without I/O.
+
+A request names what changed since the last one in a fetch session (KIP-227): partitions that were
+added, appended to, or truncated. So a thousand idle partitions cost nothing. A partition that
+failed rests for a moment, because its error passes with the next change of the metadata.
+
+A follower asks with the leader epoch that it knows and with the epoch of its last record. The
+leader answers a diverging epoch instead of records if the logs differ, and the follower truncates
+(KIP-595). It is asked again until the epochs agree (KIP-279).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from lakelog.replica.partition import Partition
+
+PARTITION_BYTES_MAX = 1 << 20
+"""Of one partition in a response, unless its first batch is larger (`replica.fetch.max.bytes`)."""
+RESPONSE_BYTES_MAX = 10 << 20
+"""Of all partitions in a response (`replica.fetch.response.max.bytes`)."""
+WAIT_MS = 500
+"""How long a leader without new records waits (`replica.fetch.wait.max.ms`)."""
+REST_S = 0.2
+_NO_SESSION, _FULL = 0, 0
+_EPOCH_MAX = 2**31 - 1
+
+Key = tuple[bytes, int]
+
+
+class Position(NamedTuple):
+    """What a request says of one partition."""
+
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start: int
+
+
+class Fetched(NamedTuple):
+    """One partition of a response, and the position that it answers."""
+
+    partition: Partition
+    position: Position
+    data: PartitionData
+
+
+@dataclass(slots=True)
+class _Followed:
+    partition: Partition
+    rests_until: float = 0.0
+
+
+def position_of(partition: Partition) -> Position:
+    """Return the position from which a follower has to go on."""
+    log = partition.log
+    end = log.log_end_offset
+    last = log.leader_epochs.epoch_of(end - 1) if end > log.log_start_offset else -1
+    return Position(partition.leader_epoch, end, last, log.log_start_offset)
+
+
+class LeaderSession:
+    """The partitions that are fetched from one leader, and the session with it."""
+
+    def __init__(self, node_id: int) -> None:
+        """node_id: of this broker."""
+        self._node_id = node_id
+        self._followed: dict[Key, _Followed] = {}
+        self._session_id, self._epoch = _NO_SESSION, _FULL
+        self._in_session: dict[Key, Position] = {}
+        """What the leader has in the session."""
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch this partition from the next request on."""
+        self._followed[partition.key] = _Followed(partition)
+
+    def remove(self, partition: Partition) -> None:
+        """Do not fetch this partition any more."""
+        self._followed.pop(partition.key, None)
+
+    def rest(self, partition: Partition, now: float) -> None:
+        """Leave the partition out of requests for a moment."""
+        followed = self._followed.get(partition.key)
+        if followed is not None:
+            followed.rests_until = now + REST_S
+
+    def wake_at(self) -> float | None:
+        """Return the time when a resting partition is due again, or None."""
+        times = [each.rests_until for each in self._followed.values() if each.rests_until]
+        return min(times, default=None)
+
+    def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
+        """Return the next request, or None if no partition can be fetched now.
+
+        broker_epoch: of this broker's registration.
+        now: of the monotonic clock, in seconds.
+        """
+        wanted = {}
+        for key, followed in self._followed.items():
+            if followed.rests_until <= now:
+                followed.rests_until = 0.0
+                wanted[key] = position_of(followed.partition)
+        if not wanted:
+            return None
+        changed = {key: at for key, at in wanted.items() if self._in_session.get(key) != at}
+        forgotten = self._in_session.keys() - wanted.keys()
+        self._in_session = wanted
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES_MAX,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            topics=_topics(changed),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+
+    def lose_session(self) -> None:
+        """Begin with a full request again: the leader may not have seen the last one."""
+        self._session_id, self._epoch = _NO_SESSION, _FULL
+        self._in_session = {}
+
+    def on_response(self, response: FetchResponse) -> Iterator[Fetched]:
+        """Yield the partitions that have news, if they are still followed."""
+        if response.error_code != ErrorCode.NONE:
+            self.lose_session()
+            return
+        sent = self._in_session
+        self._session_id = response.session_id
+        self._epoch = self._epoch % _EPOCH_MAX + 1
+        if not response.session_id:
+            self.lose_session()
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed, position = self._followed.get(key), sent.get(key)
+                if followed is not None and position is not None:
+                    yield Fetched(followed.partition, position, data)
+
+
+def _topics(changed: dict[Key, Position]) -> list[FetchTopic]:
+    topics: dict[bytes, FetchTopic] = {}
+    for (topic_id, index), position in changed.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.offset,
+                last_fetched_epoch=position.last_epoch,
+                log_start_offset=position.log_start,
+                partition_max_bytes=PARTITION_BYTES_MAX,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(keys: set[Key]) -> list[ForgottenTopic]:
+    topics: dict[bytes, ForgottenTopic] = {}
+    for topic_id, index in sorted(keys):
+        topic = topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
+        topic.partitions.append(index)
+    return list(topics.values())

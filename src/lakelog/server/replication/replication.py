@@ -1,0 +1,42 @@
+"""The partitions that this broker follows, each copied from its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakelog.replica.partition import Partition
+from lakelog.server.replication.fetcher import Fetcher
+
+
+class Replication:
+    """One fetcher for each leader that this broker follows.
+
+    Args:
+        make_fetcher: returns a new fetcher from the leader with a node id.
+    """
+
+    def __init__(self, make_fetcher: Callable[[int], Fetcher]) -> None:
+        self._make_fetcher = make_fetcher
+        self._fetchers: dict[int, Fetcher] = {}
+        self._by_partition: dict[Partition, Fetcher] = {}
+        self._stopped = False
+
+    def note_role(self, partition: Partition) -> None:
+        """Follow a change of the partition's role; a retired partition has none."""
+        fetcher = self._by_partition.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+        role = partition.role
+        if self._stopped or role.is_leader or role.leader_id < 0 or not partition.is_online:
+            return
+        fetcher = self._fetchers.get(role.leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[role.leader_id] = self._make_fetcher(role.leader_id)
+        self._by_partition[partition] = fetcher
+        fetcher.add(partition)
+
+    def stop(self) -> None:
+        """Copy nothing any more."""
+        self._stopped = True
+        for fetcher in self._fetchers.values():
+            fetcher.stop()

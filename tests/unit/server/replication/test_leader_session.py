@@ -1,0 +1,221 @@
+"""A follower's log beside its leader's, over the leader's own Fetch handler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerRecord, PartitionRecord
+from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from lakelog.protocol.produce import ProduceResponse
+from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
+from lakelog.server.handlers import fetch, list_offsets, produce
+from lakelog.server.replication.leader_session import Fetched, LeaderSession
+from memory_broker import Asked, MemoryBroker
+from storage_kit import NOW, Store, make_batch, memory_store, read_batches
+from wire_client import produce_request
+
+LEADER, FOLLOWER = 1, 2
+FETCH, PRODUCE = 18, 12
+EPOCH = 4
+
+
+class Cluster:
+    """A broker that leads one partition, and the follower's partition of another broker."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker = broker
+        self.topic_id = broker.create("t")
+        self.store: Store = memory_store()
+        self.store.known.add(self.topic_id)
+        record = BrokerRecord(FOLLOWER, b"f" * 16, EPOCH, (), None)
+        self._submit(lambda image: Plan((record,), None))
+        self.change(isr=(LEADER, FOLLOWER))
+        log = self.store.directory.create_log("t", 0, self.topic_id, self.store.config)
+        self.follower = Partition(log, self.role, lambda partition: None)
+        self.session = LeaderSession(FOLLOWER)
+        self.session.add(self.follower)
+
+    def _submit(self, plan: object) -> None:
+        self.broker.run(self.broker.broker.metadata.submit(plan))  # type: ignore[arg-type]
+
+    def change(self, isr: tuple[int, ...], *, epoch_rises: bool = False) -> None:
+        """Give the partition an ISR, in a new leader epoch if it rises."""
+
+        def plan(image: MetadataImage) -> Plan[None]:
+            old = image.topics_by_id[self.topic_id].partitions[0]
+            epoch = old.leader_epoch + epoch_rises
+            state = (0, (LEADER, FOLLOWER), isr, LEADER, epoch, old.partition_epoch + 1)
+            return Plan((PartitionRecord(self.topic_id, *state),), None)
+
+        self._submit(plan)
+
+    @property
+    def leader(self) -> Partition:
+        return self.broker.partition("t")
+
+    @property
+    def role(self) -> Role:
+        """The follower's role in the image of the metadata."""
+        image = self.broker.broker.image
+        return Role.in_image(image.topics_by_id[self.topic_id].partitions[0], FOLLOWER)
+
+    def request(self, *, broker_epoch: int = EPOCH) -> FetchRequest:
+        request = self.session.request(broker_epoch, 0.0)
+        assert request is not None
+        return request
+
+    def fetch(self, *, broker_epoch: int = EPOCH) -> list[Fetched]:
+        """Fetch once, and apply records."""
+        request = self.request(broker_epoch=broker_epoch)
+        found = list(self.session.on_response(self.broker.ask(fetch.handle, request, FETCH)))
+        for partition, position, data in found:
+            if data.error_code or data.diverging_epoch.end_offset >= 0:
+                continue
+            records = memoryview(data.records or b"")
+            offsets = data.high_watermark, data.log_start_offset
+            partition.append_fetched(records, position.leader_epoch, *offsets, NOW)
+        return found
+
+    def produce(self, acks: int) -> Asked[ProduceResponse]:
+        return self.broker.start(
+            produce.handle, produce_request("t", bytes(make_batch(2)), acks=acks), PRODUCE
+        )
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with MemoryBroker() as broker:
+        yield Cluster(broker)
+
+
+def test_an_acknowledged_record_is_in_both_logs(cluster: Cluster) -> None:
+    asked = cluster.produce(acks=-1)
+    waits = [asked.is_answered]
+    for _ in range(2):
+        cluster.fetch()
+        waits.append(asked.is_answered)
+    assert waits == [False, False, True], "the second fetch says that the follower has the record"
+    assert asked.response().responses[0].partition_responses[0].error_code == 0
+    assert read_batches(cluster.follower.log) == read_batches(cluster.leader.log)
+    assert cluster.leader.watermark.offset == 2
+    assert cluster.follower.watermark.offset == 2, "the leader had counted it before it answered"
+
+
+def test_a_follower_waits_for_records_and_gets_uncommitted_ones(cluster: Cluster) -> None:
+    cluster.fetch()
+    waiting = cluster.broker.start(fetch.handle, cluster.request(), FETCH)
+    waits = [waiting.is_answered]
+    cluster.produce(acks=-1)
+    cluster.broker.pass_time(0.01)
+    assert [*waits, waiting.is_answered] == [False, True]
+    assert cluster.leader.watermark.offset == 0
+
+
+def test_an_idle_session_asks_for_nothing(cluster: Cluster) -> None:
+    cluster.fetch()
+    request = cluster.request()
+    assert request.session_id > 0
+    assert (request.topics, request.forgotten_topics_data) == ([], [])
+
+
+def test_a_removed_partition_is_forgotten_by_the_leader(cluster: Cluster) -> None:
+    cluster.fetch()
+    cluster.session.remove(cluster.follower)
+    assert cluster.session.request(EPOCH, 0.0) is None
+    assert not cluster.session
+
+
+def test_a_lost_session_begins_with_all_partitions(cluster: Cluster) -> None:
+    cluster.fetch()
+    refused = FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert not list(cluster.session.on_response(refused))
+    request = cluster.request()
+    assert (request.session_id, request.session_epoch, len(request.topics)) == (0, 0, 1)
+
+
+def test_a_partition_that_failed_rests_and_is_asked_again(cluster: Cluster) -> None:
+    cluster.fetch()
+    cluster.session.rest(cluster.follower, 10.0)
+    assert cluster.session.request(EPOCH, 10.0) is None
+    request = cluster.session.request(EPOCH, 11.0)
+    assert request is not None
+    assert not request.forgotten_topics_data
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_deposed_leader_gives_up_what_its_successor_does_not_have(
+    cluster: Cluster, seed: int
+) -> None:
+    """KIP-101, KIP-279: epochs decide, never the high watermark."""
+    chance = random.Random(seed)
+    for _ in range(3):
+        cluster.broker.append("t", count=2)
+        cluster.fetch()
+    # The follower led in epochs that its successor has never heard of, and wrote there.
+    own = cluster.follower
+    for _ in range(chance.randint(1, 2)):
+        epoch = own.leader_epoch + 1
+        own.assume(Role(epoch, FOLLOWER, True, (FOLLOWER,)), 0)
+        for _ in range(chance.randint(0, 3)):
+            own.append(make_batch(chance.randint(1, 4)), NOW)
+        cluster.change((LEADER,), epoch_rises=True)
+    cluster.change((LEADER,), epoch_rises=True)
+    cluster.broker.append("t", count=3)
+    own.assume(cluster.role, 0)
+    for _ in range(6):
+        for partition, position, data in cluster.fetch():
+            diverging = data.diverging_epoch
+            if diverging.end_offset >= 0:
+                partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
+    assert read_batches(own.log) == read_batches(cluster.leader.log)
+    assert own.log.leader_epochs.entries == cluster.leader.log.leader_epochs.entries
+
+
+def test_a_follower_that_is_too_far_behind_begins_at_the_leaders_start(cluster: Cluster) -> None:
+    for _ in range(3):
+        cluster.broker.append("t", count=2)
+    cluster.change((LEADER,))
+    cluster.leader.delete_records(4)
+    ((partition, position, data),) = cluster.fetch()
+    assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    wanted = ListOffsetsTopic(
+        name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)]
+    )
+    found: ListOffsetsResponse = cluster.broker.ask(
+        list_offsets.handle, ListOffsetsRequest(replica_id=-1, topics=[wanted]), 6
+    )
+    partition.restart_at(found.topics[0].partitions[0].offset, position.leader_epoch)
+    cluster.fetch()
+    log = cluster.follower.log
+    assert (log.log_start_offset, log.log_end_offset) == (4, 6)
+    assert read_batches(log) == read_batches(cluster.leader.log)
+    cluster.store.memory_disk.kill()
+    cluster.store.start()
+    assert cluster.store.directory.logs["t", 0].log_end_offset == 6
+
+
+@pytest.mark.parametrize(("node_id", "epoch"), [(3, EPOCH), (FOLLOWER, EPOCH - 1)])
+def test_only_assigned_brokers_in_their_present_epoch_may_follow(
+    cluster: Cluster, node_id: int, epoch: int
+) -> None:
+    """KIP-903."""
+    cluster.broker.append("t")
+    cluster.fetch()
+    cluster.session._node_id = node_id
+    cluster.session.lose_session()
+    ((_, _, data),) = cluster.fetch(broker_epoch=epoch)
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not data.records
