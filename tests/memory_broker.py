@@ -171,9 +171,14 @@ class Asked(Generic[A]):
     def is_answered(self) -> bool:
         return self.context.parts is not None
 
+    async def sent(self) -> None:
+        """Wait until the response is sent."""
+        await self._socket.was_sent.wait()
+
     def response(self) -> A:
         """Return the response as its client decodes it, once it is sent."""
-        self._world.run(self._socket.was_sent.wait())
+        if not self._socket.was_sent.is_set():
+            self._world.run(self._socket.was_sent.wait())
         assert not self.context.connection.closed
         frame = memoryview(bytes(self._socket.sent))[4:]
         correlation_id, response = decode_response(self.context.api, self.context.version, frame)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
@@ -19,15 +19,23 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.peers.errors import PeerError
-from lakelog.server.peers.peer import Peer
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
+from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
+
+
+class Leader(Protocol):
+    """The connection to the leader."""
+
+    async def request(self, message: Message, *, timeout_s: float) -> Message:
+        """Return the response. Raises `PeerError`."""
+        ...
 
 
 class Fetcher:
@@ -42,7 +50,7 @@ class Fetcher:
         self,
         node_id: int,
         leader_id: int,
-        peer: Callable[[], Peer | None],
+        peer: Callable[[], Leader | None],
         broker_epoch: Callable[[], int],
         checks: StoredChecks,
         clock: Clock,
@@ -102,7 +110,7 @@ class Fetcher:
         finally:
             timer.cancel()
 
-    async def _adopt(self, peer: Peer, fetched: Fetched) -> None:
+    async def _adopt(self, peer: Leader, fetched: Fetched) -> None:
         """Append the records, or follow the leader's correction; a failed partition rests."""
         partition, position, data = fetched
         try:
@@ -135,7 +143,7 @@ class Fetcher:
                 job = first.job
             await self._checks.make(partition, job)
 
-    async def _restart(self, peer: Peer, partition: Partition, leader_epoch: int) -> None:
+    async def _restart(self, peer: Leader, partition: Partition, leader_epoch: int) -> None:
         """Begin again at the start of the leader's log: it has deleted what this log ends with."""
         wanted = ListOffsetsPartition(
             partition_index=partition.index,

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from lakelog.replica.partition import Partition
-from lakelog.server.replication.fetcher import Fetcher
+
+
+class Copier(Protocol):
+    """Copies partitions from one leader; a `Fetcher`."""
+
+    def add(self, partition: Partition) -> None: ...
+
+    def remove(self, partition: Partition) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Replication:
@@ -15,10 +25,10 @@ class Replication:
         make_fetcher: returns a new fetcher from the leader with a node id.
     """
 
-    def __init__(self, make_fetcher: Callable[[int], Fetcher]) -> None:
+    def __init__(self, make_fetcher: Callable[[int], Copier]) -> None:
         self._make_fetcher = make_fetcher
-        self._fetchers: dict[int, Fetcher] = {}
-        self._by_partition: dict[Partition, Fetcher] = {}
+        self._fetchers: dict[int, Copier] = {}
+        self._by_partition: dict[Partition, Copier] = {}
         self._stopped = False
 
     def note_role(self, partition: Partition) -> None:

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerRecord, PartitionRecord
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -18,59 +15,21 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from lakelog.protocol.produce import ProduceResponse
-from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.server.handlers import fetch, list_offsets, produce
+from lakelog.server.handlers import fetch, list_offsets
 from lakelog.server.replication.leader_session import Fetched, LeaderSession
-from memory_broker import Asked, MemoryBroker
-from storage_kit import NOW, Store, make_batch, memory_store, read_batches
-from wire_client import produce_request
-
-LEADER, FOLLOWER = 1, 2
-FETCH, PRODUCE = 18, 12
-EPOCH = 4
+from memory_broker import MemoryBroker
+from replica_pair import EPOCH, FETCH, FOLLOWER, LEADER, ReplicaPair
+from storage_kit import NOW, make_batch, read_batches
 
 
-class Cluster:
-    """A broker that leads one partition, and the follower's partition of another broker."""
+class Cluster(ReplicaPair):
+    """Both replicas, and the session of the follower with the leader."""
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self.broker = broker
-        self.topic_id = broker.create("t")
-        self.store: Store = memory_store()
-        self.store.known.add(self.topic_id)
-        record = BrokerRecord(FOLLOWER, b"f" * 16, EPOCH, (), None)
-        self._submit(lambda image: Plan((record,), None))
-        self.change(isr=(LEADER, FOLLOWER))
-        log = self.store.directory.create_log("t", 0, self.topic_id, self.store.config)
-        self.follower = Partition(log, self.role, lambda partition: None)
+        super().__init__(broker)
         self.session = LeaderSession(FOLLOWER)
         self.session.add(self.follower)
-
-    def _submit(self, plan: object) -> None:
-        self.broker.run(self.broker.broker.metadata.submit(plan))  # type: ignore[arg-type]
-
-    def change(self, isr: tuple[int, ...], *, epoch_rises: bool = False) -> None:
-        """Give the partition an ISR, in a new leader epoch if it rises."""
-
-        def plan(image: MetadataImage) -> Plan[None]:
-            old = image.topics_by_id[self.topic_id].partitions[0]
-            epoch = old.leader_epoch + epoch_rises
-            state = (0, (LEADER, FOLLOWER), isr, LEADER, epoch, old.partition_epoch + 1)
-            return Plan((PartitionRecord(self.topic_id, *state),), None)
-
-        self._submit(plan)
-
-    @property
-    def leader(self) -> Partition:
-        return self.broker.partition("t")
-
-    @property
-    def role(self) -> Role:
-        """The follower's role in the image of the metadata."""
-        image = self.broker.broker.image
-        return Role.in_image(image.topics_by_id[self.topic_id].partitions[0], FOLLOWER)
 
     def request(self, *, broker_epoch: int = EPOCH) -> FetchRequest:
         request = self.session.request(broker_epoch, 0.0)
@@ -88,11 +47,6 @@ class Cluster:
             offsets = data.high_watermark, data.log_start_offset
             partition.append_fetched(records, position.leader_epoch, *offsets, NOW)
         return found
-
-    def produce(self, acks: int) -> Asked[ProduceResponse]:
-        return self.broker.start(
-            produce.handle, produce_request("t", bytes(make_batch(2)), acks=acks), PRODUCE
-        )
 
 
 @pytest.fixture
@@ -174,7 +128,7 @@ def test_a_deposed_leader_gives_up_what_its_successor_does_not_have(
         cluster.change((LEADER,), epoch_rises=True)
     cluster.change((LEADER,), epoch_rises=True)
     cluster.broker.append("t", count=3)
-    own.assume(cluster.role, 0)
+    own.assume(cluster.role_in(), 0)
     for _ in range(6):
         for partition, position, data in cluster.fetch():
             diverging = data.diverging_epoch
