@@ -1,6 +1,6 @@
 """The data source `lakelog`, which PySpark finds by the name of this module.
 
-At the first unknown format Spark imports every installed `pyspark_*` module, and one that fails
+At the first unknown format Spark imports every installed `pyspark_*` module, and a failing module
 breaks all Python data sources of the session. This module therefore imports nothing but the
 standard library and PySpark; it imports the rest when a query is planned.
 """

@@ -1,8 +1,8 @@
 """The pytest plugin of lakelog: a broker for the session, and topics for single tests.
 
-pytest imports this package at every start, and rewrites the assertions of the package that a plugin
-is in. Therefore it is none of lakelog's own: those keep their assertions as they are, and are
-imported when a test first asks for a broker.
+pytest imports this package at every start, and rewrites the assertions in a plugin's package.
+Therefore the plugin is outside the package `lakelog`, whose assertions stay unchanged and which is
+imported when a test first requests a broker.
 """
 
 from __future__ import annotations

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from lakelog.runtime import posix
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.testing.disk import MemoryDisk
@@ -192,19 +188,6 @@ def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
     file.close()
 
 
-def test_reading_ahead_returns_whether_the_device_was_read(tmp_path: Path) -> None:
-    disk = PosixDisk()
-    file = disk.open(tmp_path / "file", create=True)
-    file.write_at(0, bytes(1 << 20))
-    file.sync()
-    disk.drop_cached(file)
-    has_device = os.major(tmp_path.stat().st_dev) != 0
-    assert disk.read_ahead(file, 0, 1 << 20) is has_device
-    assert disk.is_resident(file, 0, 1 << 20)
-    assert not disk.read_ahead(file, 0, 1 << 20)
-    file.close()
-
-
 def test_dropping_the_cache_loses_nothing(place: Place) -> None:
     """Neither clean pages nor dirty ones."""
     file = place.disk.open(place.folder / "file", create=True)
@@ -237,17 +220,6 @@ def test_an_allocated_file_has_its_size(place: Place) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
-    disk, folder = PosixDisk(), tmp_path / "data"
-    disk.make_dirs(folder)
-    disk.open(folder / "opened", create=True).close()
-    disk.write_atomic(folder / "replaced", b"")
-    disk.lock(folder / "locked").release()
-    assert folder.stat().st_mode & 0o777 == 0o700
-    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
-    assert modes == dict.fromkeys(("opened", "replaced", "locked"), 0o600)
-
-
 def test_the_page_cache_of_a_file_has_one_name_for_all(place: Place) -> None:
     path = place.folder / "file"
     with pytest.raises(FileNotFoundError):
@@ -262,76 +234,6 @@ def test_the_page_cache_of_a_file_has_one_name_for_all(place: Place) -> None:
         place.disk.sync_dir(place.folder)
         place.disk.crash()
         assert place.disk.page_cache_id(path) != found
-
-
-def test_a_lock_file_is_not_changed_by_its_locks(tmp_path: Path) -> None:
-    disk, path = PosixDisk(), tmp_path / "lock"
-    disk.lock(path).release()
-    found = disk.page_cache_id(path)
-    disk.lock(path).release()
-    assert disk.page_cache_id(path) == found
-
-
-@pytest.mark.parametrize("put", [shutil.copy2, os.replace])
-def test_no_copy_has_the_name_of_the_original(
-    tmp_path: Path, put: Callable[[Path, Path], object]
-) -> None:
-    disk, path, other = PosixDisk(), tmp_path / "file", tmp_path / "other"
-    disk.open(path, create=True).close()
-    found = disk.page_cache_id(path)
-    shutil.copy2(path, other)
-    path.unlink()
-    put(other, path)
-    assert disk.page_cache_id(path) != found
-
-
-@pytest.mark.parametrize("boot", ["", "00000000-0000-0000-0000-000000000000\n", None])
-def test_a_kernel_that_does_not_name_its_boot_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None
-) -> None:
-    if boot is not None:
-        (tmp_path / "boot").write_text(boot)
-    monkeypatch.setattr(posix, "_BOOT_ID", tmp_path / "boot")
-    with pytest.raises(OSError, match=r"does not name its boot|No such file"):
-        PosixDisk().page_cache_id(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("call", "code", "is_told"),
-    [
-        ("fdatasync", errno.EIO, True),
-        ("fdatasync", errno.ENOSPC, True),
-        ("fsync", errno.EIO, True),
-        ("pwrite", errno.EIO, True),
-        ("pwrite", errno.EROFS, True),
-        ("pwrite", errno.ENOSPC, False),
-        ("pwritev", errno.EIO, True),
-        ("ftruncate", errno.EIO, True),
-        ("ftruncate", errno.EDQUOT, False),
-    ],
-)
-def test_the_watcher_of_a_disk_is_called_before_a_failure_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int, is_told: bool
-) -> None:
-    disk, told = PosixDisk(), []
-    file = disk.open(tmp_path / "file", create=True)
-    disk.watch(lambda: told.append(call))
-
-    def fail(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, call, fail)
-    calls: dict[str, Callable[[], object]] = {
-        "fdatasync": file.sync,
-        "fsync": lambda: disk.sync_dir(tmp_path),
-        "pwrite": lambda: file.write_at(0, b"x"),
-        "pwritev": lambda: file.write_at(0, b"x", b"y"),
-        "ftruncate": lambda: file.truncate(0),
-    }
-    with pytest.raises(OSError, match=os.strerror(code)):
-        calls[call]()
-    assert bool(told) is is_told
-    file.close()
 
 
 # What survives the power

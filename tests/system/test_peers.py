@@ -80,6 +80,11 @@ def peers(broker: BrokerProcess) -> dict[str, float]:
     }
 
 
+def becomes(broker: BrokerProcess, state: str) -> None:
+    """Wait until log and metrics show its one peer in this state."""
+    eventually(lambda: events(broker)[-1:] == [f"peer_{state}"] and peers(broker) == {state: 1.0})
+
+
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[BrokerProcess]:
     join(tmp_path / "second", 2, CLUSTER)
@@ -98,28 +103,25 @@ def first(tmp_path: Path, second: BrokerProcess) -> Iterator[BrokerProcess]:
 def test_a_broker_follows_the_deaths_and_returns_of_another(
     first: BrokerProcess, second: BrokerProcess
 ) -> None:
-    eventually(lambda: events(first) == ["peer_connected"])
-    assert peers(first) == {"connected": 1.0}
+    becomes(first, "connected")
     second.kill()
-    eventually(lambda: events(first)[1:] == ["peer_unreachable"])
-    assert peers(first) == {"unreachable": 1.0}
+    becomes(first, "unreachable")
     second.restart()
-    eventually(lambda: events(first)[2:] == ["peer_connected"])
+    becomes(first, "connected")
     os.kill(second.pid, signal.SIGSTOP)
-    eventually(lambda: events(first)[3:] == ["peer_unreachable"])
+    becomes(first, "unreachable")
     os.kill(second.pid, signal.SIGCONT)
-    eventually(lambda: events(first)[4:] == ["peer_connected"])
+    becomes(first, "connected")
     first.stop()
 
 
 def test_a_broker_of_another_cluster_is_refused(
     tmp_path: Path, first: BrokerProcess, second: BrokerProcess
 ) -> None:
-    eventually(lambda: events(first) == ["peer_connected"])
+    becomes(first, "connected")
     second.kill()
     with BrokerProcess(tmp_path / "stranger", second.port, arguments=("--node-id", "2")):
-        eventually(lambda: events(first)[-1] == "peer_refused")
-        assert peers(first) == {"refused": 1.0}
+        becomes(first, "refused")
         first.stop()
 
 

@@ -1,8 +1,8 @@
 """One budget of memory for everything that clients make the broker hold.
 
 Clients are not authenticated, so each kind of memory has a share with a limit. A byte is counted in
-one share, for one owner, and that owner releases it. The shares say what is held; what happens when
-one is used up is decided where its bytes are taken:
+one share, for one owner, and that owner releases it. The shares only count. The code that takes
+bytes of a share decides how to proceed when the share is used up:
 
     share      owners                                          used up
     received   receive buffers, batches copied out of them     owners wait (`RequestMemory`)
@@ -71,11 +71,11 @@ class Account(Generic[Owner]):
         share.accounts.add(self)
 
     def __iter__(self) -> Iterator[tuple[Owner, int]]:
-        """Iterate over the owners and their bytes, none of which are 0."""
+        """Iterate over the owners with bytes, and their bytes."""
         return iter(self._sizes.items())
 
     def add(self, owner: Owner, more: int) -> None:
-        """Add `more` bytes to those of `owner`; a negative number releases bytes."""
+        """Add `more` bytes to `owner`; a negative number releases bytes."""
         if self._closed or not more:
             return
         size = self._sizes.get(owner, 0) + more

@@ -1,4 +1,4 @@
-"""Errors of a dialogue. None of them says whether earlier requests were carried out."""
+"""Errors of a dialogue. They do not show whether earlier requests were executed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class HighWatermark:
         self.by_flush = self._log.config.durability == FSYNC
 
     def use_role(self, role: Role, proposed: Iterable[int] = ()) -> None:
-        """Adopt the role and a proposed ISR; the next `advance` commits what they allow."""
+        """Adopt the role and a proposed ISR; the next `advance` commits accordingly."""
         self._is_leader = role.is_leader
         self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
         self._is_sole = role.is_leader and not self._in_sync

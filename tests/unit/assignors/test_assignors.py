@@ -9,31 +9,6 @@ from lakelog.assignors import ASSIGNORS, Member
 AB = frozenset({"a", "b"})
 
 
-def test_range_cuts_each_topic_by_itself() -> None:
-    members = [Member("m2", AB), Member("m1", AB)]
-    assert ASSIGNORS["range"](members, {"a": 3, "b": 3}) == {
-        "m1": {"a": [0, 1], "b": [0, 1]},
-        "m2": {"a": [2], "b": [2]},
-    }
-
-
-def test_round_robin_deals_over_topics() -> None:
-    members = [Member("m2", AB), Member("m1", AB)]
-    assert ASSIGNORS["roundrobin"](members, {"a": 3, "b": 3}) == {
-        "m1": {"a": [0, 2], "b": [1]},
-        "m2": {"a": [1], "b": [0, 2]},
-    }
-
-
-def test_round_robin_skips_members_that_did_not_subscribe() -> None:
-    members = [Member("m1", frozenset({"a"})), Member("m2", AB), Member("m3", AB)]
-    assert ASSIGNORS["roundrobin"](members, {"a": 1, "b": 2}) == {
-        "m1": {"a": [0]},
-        "m2": {"b": [0]},
-        "m3": {"b": [1]},
-    }
-
-
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 def test_static_members_keep_their_place(name: str) -> None:
     before = [Member("z", AB, "one"), Member("a", AB, "two"), Member("b", AB)]

@@ -8,7 +8,6 @@ from lakelog.records.batch import CorruptRecord, check_crc, read_header
 from lakelog.records.builder import BatchBuilder, record_size_max
 from lakelog.records.compression import Codec
 from lakelog.records.record import Record, decode_records
-from lakelog.records.varint import encode_varint, read_varint
 
 LIMIT = 1 << 24
 
@@ -17,26 +16,6 @@ headers = st.lists(st.tuples(st.text(max_size=8), nullable), max_size=3)
 rows = st.lists(
     st.tuples(st.integers(-(2**40), 2**40), nullable, nullable, headers), min_size=1, max_size=90
 )
-
-
-@given(value=st.integers(-(2**63), 2**63 - 1))
-def test_varints_round_trip(value: int) -> None:
-    raw = encode_varint(value)
-    assert len(raw) <= 10
-    assert read_varint(b"\xff" + raw + b"\x01", 1) == (value, 1 + len(raw))
-
-
-def test_table_varints_agree_with_long_ones() -> None:
-    for value in (0, 1, 63, 64, 127, 128, 8191, 8192, 1 << 20):
-        assert read_varint(encode_varint(value), 0)[0] == value
-    assert [encode_varint(value).hex() for value in (-1, 63, 64, -65, 8191, 8192)] == [
-        "01", "7e", "8001", "8101", "fe7f", "808001",
-    ]  # fmt: skip
-
-
-def test_a_varint_of_eleven_bytes_is_corrupt() -> None:
-    with pytest.raises(CorruptRecord):
-        read_varint(b"\x80" * 10 + b"\x01", 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -176,32 +155,3 @@ def test_a_bomb_in_a_batch_is_refused() -> None:
     batch = builder.build()
     with pytest.raises(CorruptRecord):
         decode_records(batch, read_header(batch), 1 << 20)
-
-
-def test_flags_of_the_builder() -> None:
-    builder = BatchBuilder()
-    builder.append(0, b"\0\0\0\1", b"\0" * 6)
-    header = read_header(builder.build(3, 4, is_transactional=True, is_control=True))
-    assert header.is_control
-    assert header.is_transactional
-
-
-@given(
-    sizes=st.lists(st.integers(0, 9000), max_size=40),
-    limit=st.integers(100, 30_000),
-    first=st.integers(0, 2),
-)
-def test_extending_equals_appending(sizes: list[int], limit: int, first: int) -> None:
-    values = [b"x" * size for size in sizes]
-    one, other = BatchBuilder(), BatchBuilder()
-    for builder in (one, other):
-        for _ in range(first):
-            builder.append(10, b"k", b"v")
-    taken = one.extend(7, values, limit)
-    for value in values[:taken]:
-        other.append(7, None, value)
-    assert (one.count, one.size_estimate) == (other.count, other.size_estimate)
-    assert taken <= 1 or one.size_estimate <= limit
-    assert taken == len(values) or one.size_estimate + len(values[taken]) + 32 > limit
-    if one.count:
-        assert one.build() == other.build()

@@ -10,7 +10,6 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
-from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.partition import Partition
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
@@ -58,29 +57,6 @@ def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
     with pytest.raises(KafkaError) as error:
         partition.check_epoch(epoch)
     assert code_of(error) is ErrorCode[code]
-
-
-def test_a_reader_of_another_log_gets_the_offset_of_divergence() -> None:
-    """KIP-595: epoch 5 has the offsets to 4, epoch 8 those from there to 6."""
-    partition = open_partition()
-    partition.append(make_batch(4), NOW)
-    partition.assume(sole_leader(8), 0)
-    partition.append(make_batch(2), NOW)
-
-    check_divergence(partition, 4, 5)
-    check_divergence(partition, 3, 5)
-    check_divergence(partition, 6, 8)
-    for offset, epoch in ((5, 5), (6, 5), (4, 7), (6, 7)):
-        with pytest.raises(DivergedLog) as diverged:
-            check_divergence(partition, offset, epoch)
-        assert (diverged.value.epoch, diverged.value.end_offset) == (5, 4)
-    with pytest.raises(KafkaError) as error:
-        check_divergence(partition, 6, 9)
-    assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
-    partition.delete_records(5)
-    with pytest.raises(KafkaError) as error:
-        check_divergence(partition, 4, 5)
-    assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_records_are_deleted_up_to_an_offset_of_the_committed_log() -> None:

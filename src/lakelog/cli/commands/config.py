@@ -113,7 +113,7 @@ def get(
     everything
         Also show settings at their default.
     offline
-        Data folder of a stopped broker. Shows the values stored there, by default those of all
+        Data folder of a stopped broker. Shows the values stored there, by default for all
         topics, brokers and groups.
     """
     if offline is not None:

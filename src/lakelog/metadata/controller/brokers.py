@@ -52,7 +52,7 @@ def plan_register_broker(
 def plan_forget_epochs(image: MetadataImage) -> Plan[None]:
     """Record that epochs of the producer ids in use may be lost, as after a power failure.
 
-    The record is kept until none of these ids is in use, also after a later clean stop.
+    The record is kept until all these ids are out of use, also after a later clean stop.
     """
     if image.forgotten_epochs_end == image.next_producer_id:
         return Plan((), None)

@@ -15,11 +15,13 @@ from lakelog.base.events import event
 from lakelog.dialogue.dialogue import Identity
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
+from lakelog.server.peers.exchange import PeerLimits
 from lakelog.server.peers.peer import Peer, PeerSeams
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
+_LIMITS = PeerLimits(connect_timeout_s=_PATIENCE_S)
 
 
 async def check_advertised(
@@ -27,7 +29,7 @@ async def check_advertised(
 ) -> None:
     """Log the endpoints at which the broker `identity` does not answer."""
     for endpoint in endpoints:
-        peer = Peer(identity, endpoint, seams)
+        peer = Peer(identity, endpoint, seams, _LIMITS)
         try:
             await peer.request(DescribeClusterRequest(), timeout_s=_PATIENCE_S)
         except PeerRefusedError:

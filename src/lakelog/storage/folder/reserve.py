@@ -2,7 +2,7 @@
 
 A start writes metadata, rebuilt files and checkpoints. Operations that free space write too: the
 deletion of a topic changes the metadata, and deleted records change a checkpoint. On a full disk
-none of them could run, and nothing would free space. So the data folder has a file of some
+no such operation could run, and nothing would free space. So the data folder has a file of some
 megabytes. A start with less usable space than its size empties the file, and so does an operation
 that frees space and finds no space for its writes. The space is for such operations alone: the
 `gate` rejects records and new logs until the file is allocated again. To the next

@@ -1,6 +1,6 @@
 """Exact search for records by time: the index narrows the search, the records decide.
 
-A batch's header may contain a time that is in none of its records, because the broker does not walk
+A batch's header may contain a time that no record has, because the broker does not walk
 most batches when they are produced. A search gives up after it has read too many such batches. For
 a batch that takes too much memory when decompressed, the search returns the header's time and
 first offset: a consumer that reads from there misses nothing.

@@ -294,6 +294,24 @@ def test_large_requests_are_sent_one_at_a_time() -> None:
     assert talk.sent().count(b"broker-1") == 1
 
 
+def test_answered_and_lost_requests_leave_the_limit_of_bytes() -> None:
+    talk = Talk(LIMITS._replace(in_flight_bytes_max=60))
+    talk.submit("lost")
+    talk.open()
+    talk.sent()
+    talk.exchange.on_lost(talk.now, "Connection reset by peer")
+    talk.now += 1.0
+    for number in range(5):
+        talk.submit(f"request {number}")
+        if not number:
+            talk.open()
+        talk.sent()
+        talk.answer("done")
+    talk.submit("a")
+    talk.submit("b")
+    assert talk.sent().count(b"broker-1") == 2
+
+
 def test_a_full_queue_rejects_at_once() -> None:
     talk = Talk()
     for number in range(LIMITS.waiting_max + 1):

@@ -1,0 +1,45 @@
+"""The files of a metadata log in the file system."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lakelog.metadata.store.database import DatabaseFile
+
+
+def test_only_the_user_of_the_broker_may_read_the_metadata(tmp_path: Path) -> None:
+    database = DatabaseFile(tmp_path / "metadata.db")
+    assert not database.exists()
+    with closing(database.connect()) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE t (x)")
+        files = sorted(tmp_path.iterdir())
+        assert len(files) > 1
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert database.exists()
+
+
+def test_a_statement_is_a_transaction_of_its_own(tmp_path: Path) -> None:
+    database = DatabaseFile(tmp_path / "metadata.db")
+    with closing(database.connect()) as one, closing(database.connect()) as other:
+        one.execute("CREATE TABLE t (x)")
+        one.execute("INSERT INTO t VALUES (7)")
+        assert not one.in_transaction
+        assert other.execute("SELECT x FROM t").fetchall() == [(7,)]
+
+
+def test_a_folder_that_is_gone_is_an_error_of_the_database(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        DatabaseFile(tmp_path / "gone" / "metadata.db").connect()
+
+
+def test_the_noted_end_belongs_to_one_database(tmp_path: Path) -> None:
+    database, other = DatabaseFile(tmp_path / "metadata.db"), DatabaseFile(tmp_path / "other.db")
+    assert database.read_committed() == (0, 0)
+    database.note_committed(41, 3)
+    assert DatabaseFile(database.path).read_committed() == (41, 3)
+    assert other.read_committed() == (0, 0)

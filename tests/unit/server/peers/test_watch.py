@@ -1,0 +1,151 @@
+"""What operators learn of the other brokers, over the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from called_broker import ADDRESS, CalledBroker
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import BrokerRecord, ClusterRecord
+from lakelog.server.peers.peer import PeerSeams
+from lakelog.server.peers.watch import PeerWatch, Reach
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
+from lakelog.testing.simulation.network.network import Network
+from lakelog.testing.simulation.network.sockets import SimulatedNet
+
+OWN, OTHER = 1, 2
+ALONE = MetadataImage().apply_all([ClusterRecord("cluster")], 1)
+
+
+def registered(node_id: int, *endpoints: Endpoint) -> MetadataImage:
+    """Return an image with one broker."""
+    return ALONE.apply(BrokerRecord(node_id, bytes(16), 1, endpoints, None))
+
+
+KNOWN = registered(OTHER, Endpoint("X", *ADDRESS))
+
+
+class Watched:
+    """A watch, and the broker that it calls."""
+
+    def __init__(self, loop: SimulatedLoop, caplog: pytest.LogCaptureFixture) -> None:
+        rng = random.Random(7)
+        network = Network(loop, rng, lambda *event: None, Counter())
+        self.broker = CalledBroker(network)
+        self.process = Process("a")
+        net: Any = SimulatedNet(network, self.process)
+        tasks, clock = SimulatedTasks(loop, rng), SimulatedClock(loop)
+        self.watch = PeerWatch(OWN, "X", PeerSeams(OWN, net, tasks, clock, StreamRandom(rng)))
+        self._caplog = caplog
+
+    @property
+    def events(self) -> list[str]:
+        return [record.__dict__["event"] for record in self._caplog.records]
+
+    @property
+    def reach(self) -> dict[Reach, int]:
+        return {reach: count for reach, count in self.watch.counts().items() if count}
+
+
+Run = Callable[[Callable[[Watched], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def run(caplog: pytest.LogCaptureFixture) -> Run:
+    caplog.set_level(logging.INFO, "lakelog.server")
+
+    def run(scenario: Callable[[Watched], Coroutine[Any, Any, None]]) -> None:
+        with contextlib.closing(SimulatedLoop(random.Random(7))) as loop:
+            watched = Watched(loop, caplog)
+            loop.run_until_complete(scenario(watched))
+            watched.watch.stop()
+            loop.run_until_complete(asyncio.sleep(1.0))
+
+    return run
+
+
+def test_a_change_leaves_one_line_however_long_it_lasts(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(60.0)
+        assert watched.events == ["peer_connected"]
+        assert watched.reach == {Reach.CONNECTED: 1}
+        watched.broker.stop_listening()
+        await asyncio.sleep(60.0)
+        assert watched.events[1:] == ["peer_unreachable"]
+        assert watched.reach == {Reach.UNREACHABLE: 1}
+        watched.broker.listen()
+        await asyncio.sleep(10.0)
+        assert watched.events[2:] == ["peer_connected"]
+
+    run(scenario)
+
+
+def test_another_process_at_the_address_is_refused(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.broker.greeting_error = ErrorCode.REBOOTSTRAP_REQUIRED
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(60.0)
+        assert watched.events == ["peer_refused"]
+        assert watched.reach == {Reach.REFUSED: 1}
+        assert watched.broker.asked == []
+
+    run(scenario)
+
+
+def test_a_broker_is_called_from_the_start_of_the_watch_to_its_end(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.follow(KNOWN)
+        await asyncio.sleep(10.0)
+        assert watched.broker.sockets == []
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(10.0)
+        assert len(watched.broker.sockets) == 1
+        watched.watch.stop()
+        await asyncio.sleep(1.0)
+        asked = len(watched.broker.asked)
+        assert watched.process.sockets == []
+        await asyncio.sleep(60.0)
+        assert len(watched.broker.asked) == asked
+
+    run(scenario)
+
+
+def test_a_broker_that_leaves_is_neither_called_nor_counted(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.start(ALONE)
+        watched.watch.follow(KNOWN)
+        await asyncio.sleep(10.0)
+        assert watched.reach == {Reach.CONNECTED: 1}
+        watched.watch.follow(ALONE)
+        await asyncio.sleep(10.0)
+        assert watched.reach == {}
+        assert watched.process.sockets == []
+
+    run(scenario)
+
+
+def test_this_broker_is_called_once_at_its_advertised_addresses(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        endpoints = Endpoint("X", *ADDRESS), Endpoint("Y", "b", 1)
+        watched.watch.start(registered(OWN, *endpoints))
+        await asyncio.sleep(60.0)
+        assert watched.events == ["advertised_address_unreachable"], "only of Y"
+        assert len(watched.broker.asked) == 1
+        assert watched.reach == {}
+        assert watched.process.sockets == []
+
+    run(scenario)
