@@ -372,8 +372,8 @@ class Partition:
         log_start: the leader's log start offset, below which it has deleted records.
         now_ms: milliseconds since the epoch.
 
-        Raises `CorruptRecord` for damaged batches, after the batches before them are appended; `NotReady` as
-        `append`; `KafkaError` if the log fails.
+        Raises `CorruptRecord` for a damaged batch, with the batches before it appended; `NotReady`
+        as `append`; `KafkaError` if the log fails.
         """
         if leader_epoch != self.leader_epoch or self.role.is_leader:
             return
