@@ -24,16 +24,50 @@ from virtual_time import run_in_virtual_time
 T = TypeVar("T")
 
 
+class FakePartitionLog:
+    """One partition of a `FakeLog`, opened in a leader epoch."""
+
+    def __init__(self, logs: FakeLog, partition: int, leader_epoch: int) -> None:
+        self._logs = logs
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+
+    def _check(self) -> None:
+        self._logs.check_epoch(self._partition, self._leader_epoch)
+
+    async def append(self, batch: bytearray) -> int:
+        self._check()
+        base_offset = await self._logs.append(self._partition, batch)
+        self._check()
+        return base_offset
+
+    async def append_marker(self, marker: TransactionMarker) -> int:
+        self._check()
+        base_offset = await self._logs.append_marker(self._partition, marker)
+        self._check()
+        return base_offset
+
+    async def start_offset(self) -> int:
+        self._check()
+        return await self._logs.start_offset(self._partition)
+
+    async def read(self, offset: int) -> bytes:
+        self._check()
+        return await self._logs.read(self._partition, offset)
+
+
 class FakeLog:
     """Partitions in memory.
 
     Attributes:
+        leader_epochs: the current leader epoch of partitions that have changed it.
         delay_s: returns the duration of each append.
         fate: returns the outcome of each append: `ok`, `refused` (not done), `lost` (not done) or
             `kept` (done). The caller sees an unknown outcome for the last two.
     """
 
     def __init__(self) -> None:
+        self.leader_epochs: dict[int, int] = {}
         self.batches: dict[int, list[bytes]] = {}
         self.ends: dict[int, int] = {}
         self._last_offsets: dict[int, list[int]] = {}
@@ -44,6 +78,14 @@ class FakeLog:
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.fate: Callable[[], str] = lambda: "ok"
         self.read_gate: asyncio.Event | None = None
+
+    def open(self, partition: int, leader_epoch: int) -> FakePartitionLog:
+        self.check_epoch(partition, leader_epoch)
+        return FakePartitionLog(self, partition, leader_epoch)
+
+    def check_epoch(self, partition: int, leader_epoch: int) -> None:
+        if self.leader_epochs.get(partition, leader_epoch) != leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
         builder = BatchBuilder()
@@ -147,7 +189,7 @@ class Setup:
 
     async def start(self) -> None:
         for partition in range(self.config.partitions):
-            await self.coordinator.load_partition(partition)
+            await self.coordinator.load_partition(partition, 0)
 
     def check_counts(self) -> None:
         """Compare the shared counts with a sum over all groups."""

@@ -15,6 +15,9 @@ from typing import Any, Generic, Self, TypeVar, overload
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.controller.topics import NewTopic, TopicReference, plan_delete_topics
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord
 from lakelog.protocol.api import api_for
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
@@ -338,6 +341,25 @@ class MemoryBroker:
         self.run(self.broker.topics.ensure_group_topic())
         self.run(self.broker.topics.ensure_transaction_topic())
         self.pass_time(0.001)
+
+    def change_leader(
+        self, topic: str, leader: int, isr: tuple[int, ...], *, index: int = 0, raises: int = 1
+    ) -> None:
+        """Give a partition a leader, and an ISR which is also its replicas.
+
+        raises: the number of leader epochs that pass; 0 for a change of the ISR alone.
+        """
+
+        def plan(image: MetadataImage) -> Plan[None]:
+            found = image.topic(topic)
+            assert found is not None
+            old = found.partitions[index]
+            replicas = tuple({*old.replicas, *isr})
+            epochs = (old.leader_epoch + raises, old.partition_epoch + 1)
+            record = PartitionRecord(found.topic_id, index, replicas, isr, leader, *epochs)
+            return Plan((record,), None)
+
+        self.run(self.broker.metadata.submit(plan))
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         return self.broker.partitions.leader(topic, index)

@@ -20,12 +20,18 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from lakelog.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from lakelog.server.handlers import (
     add_partitions_to_txn,
     init_producer_id,
     join_group,
     offset_commit,
+    offset_fetch,
     sync_group,
 )
 from memory_broker import MemoryBroker
@@ -73,13 +79,27 @@ def join_and_sync(world: MemoryBroker, group: str = GROUP) -> JoinGroupResponse:
     return joined
 
 
-def commit(world: MemoryBroker, offset: int, group: str = GROUP, index: int = 0) -> int:
-    """Commit an offset of `orders` outside of the group; return the error code."""
+def commit_request(offset: int, group: str = GROUP, index: int = 0) -> OffsetCommitRequest:
+    """Return the commit of an offset of `orders` outside of the group."""
     entry = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[entry])
-    request = OffsetCommitRequest(group_id=group, topics=[topic])
-    response = world.ask(offset_commit.handle, request, 8)
+    return OffsetCommitRequest(group_id=group, topics=[topic])
+
+
+def commit(world: MemoryBroker, offset: int, group: str = GROUP, index: int = 0) -> int:
+    """Commit an offset of `orders` outside of the group; return the error code."""
+    response = world.ask(offset_commit.handle, commit_request(offset, group, index), 8)
     return response.topics[0].partitions[0].error_code
+
+
+def committed(world: MemoryBroker, group: str = GROUP, index: int = 0) -> int:
+    """Return the committed offset of `orders`, -1 without one."""
+    topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[index])
+    wanted = OffsetFetchRequestGroup(group_id=group, topics=[topic])
+    response = world.ask(offset_fetch.handle, OffsetFetchRequest(groups=[wanted]), 9)
+    (found,) = response.groups
+    assert not found.error_code
+    return found.topics[0].partitions[0].committed_offset
 
 
 def init_producer(world: MemoryBroker, transactional_id: str = "id") -> Producer:

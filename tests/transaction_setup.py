@@ -174,7 +174,6 @@ class Setup:
             self.topics,
             self.markers,
             new_producer_id=self.next_producer_id,
-            epoch_of=lambda _: self.epoch,
             forgotten_epochs_end=lambda: self.forgotten_epochs_end,
             memory=self.memory,
         )
@@ -199,9 +198,9 @@ class Setup:
         return 999 + self.producer_ids
 
     async def start(self) -> None:
-        await self.groups.load_partition(0)
+        await self.groups.load_partition(0, 0)
         for partition in range(self.config.partitions):
-            await self.coordinator.load_partition(partition)
+            await self.coordinator.load_partition(partition, self.epoch)
 
     def lose_power(self) -> None:
         """Note that the log may have lost its end."""

@@ -1,9 +1,9 @@
 """Runs the shards of the partitions that this broker coordinates.
 
-The host loads shards, appends their records, calls them at their deadlines and unloads them. Each
-partition has at most one append in flight. Decisions made meanwhile wait and share the next batch,
-so a thousand commits need one append. Records are replayed, and replies sent, in the order of the
-decisions.
+The host loads shards, appends their records, calls them at their deadlines and unloads them. A
+shard belongs to the leader epoch in which it was loaded, and so do its appends. Each partition has
+at most one append in flight. Decisions made meanwhile wait and share the next batch, so a thousand
+commits need one append. Records are replayed, and replies sent, in the order of the decisions.
 
 The host reports a rejected append to the decision's `failed` callback. A record that cannot be
 encoded fails before it is queued, so it does not block other decisions. If the outcome of an append
@@ -28,7 +28,7 @@ from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
     Now,
-    PartitionLog,
+    PartitionLogs,
     Result,
     Shard,
     coordinator_code,
@@ -55,7 +55,7 @@ class ShardHost(Generic[S]):
 
     Args:
         topic: name of the topic, for log messages.
-        new_shard: returns an empty shard for a partition.
+        new_shard: returns an empty shard for a partition, given its number and leader epoch.
         topics: the current topics; the topic's partition count decides where a key belongs, because
             the configuration may have changed since the topic was created.
         partitions: number of partitions until the topic exists.
@@ -68,10 +68,10 @@ class ShardHost(Generic[S]):
     def __init__(
         self,
         topic: str,
-        log: PartitionLog,
+        logs: PartitionLogs,
         clock: Clock,
         tasks: Tasks,
-        new_shard: Callable[[int], S],
+        new_shard: Callable[[int, int], S],
         topics: TopicSizes,
         partitions: int,
         *,
@@ -80,7 +80,7 @@ class ShardHost(Generic[S]):
         codec: int = 0,
     ) -> None:
         self._topic = topic
-        self._log = log
+        self._logs = logs
         self._clock = clock
         self._tasks = tasks
         self._new_shard = new_shard
@@ -170,29 +170,41 @@ class ShardHost(Generic[S]):
 
     # Loading and unloading
 
-    async def load(self, partition: int) -> None:
-        """Replay the partition and begin to serve it; return at once if it is already hosted.
+    def leader_epoch(self, partition: int) -> int | None:
+        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
+        hosted = self._hosted.get(partition)
+        return None if hosted is None else hosted.leader_epoch
 
-        Raises `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if the log cannot be read.
-        The partition is then not hosted.
+    async def load(self, partition: int, leader_epoch: int) -> None:
+        """Replay the partition and begin to serve it in this leader epoch.
+
+        Returns at once if it is hosted in this epoch, and unloads a shard of another one. Raises
+        `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if the epoch is over or the log
+        cannot be read. The partition is then not hosted.
         """
-        if partition in self._hosted:
+        log = self._logs.open(partition, leader_epoch)
+        if self.leader_epoch(partition) == leader_epoch:
             return
-        hosted = self._hosted[partition] = Hosted(partition, self._new_shard(partition))
+        self.unload(partition)
+        shard = self._new_shard(partition, leader_epoch)
+        hosted = self._hosted[partition] = Hosted(partition, leader_epoch, log, shard)
         try:
+            # An append of an earlier shard may be in the log, and must be replayed then.
             if (writer := self._writers.get(partition)) is not None:
                 await writer
             await replay_log(
-                self._log, self._tasks, self._topic, partition, hosted.shard, lambda: hosted.dropped
+                log, self._tasks, self._topic, partition, shard, lambda: hosted.dropped
             )
         except UNREADABLE:
+            if hosted.dropped:
+                return
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
             raise
         if hosted.dropped:
             return
         hosted.active = True
         now = self.now()
-        for result in hosted.shard.loaded(now):
+        for result in shard.loaded(now):
             self._accept(hosted, result)
         self._arm(hosted, now)
 
@@ -292,10 +304,10 @@ class ShardHost(Generic[S]):
         producer, marker = results[0].producer, results[0].marker
         try:
             if marker is not None:
-                offset = await self._log.append_marker(hosted.partition, marker)
+                offset = await hosted.log.append_marker(marker)
             else:
                 batch = self._batch(producer, records)
-                offset = await self._log.append(hosted.partition, batch)
+                offset = await hosted.log.append(batch)
         except OutOfRoomError as error:
             self._fail(hosted, results, coordinator_code(error.code))
             return
@@ -333,7 +345,7 @@ class ShardHost(Generic[S]):
         if hosted.dropped or code in NOT_APPENDED:
             return
         self._drop(hosted, ErrorCode.NOT_COORDINATOR)
-        self._reloads.begin(hosted.partition)
+        self._reloads.begin(hosted.partition, hosted.leader_epoch)
 
     def _fail(self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
         for result in results:

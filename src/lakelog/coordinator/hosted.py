@@ -1,11 +1,14 @@
-"""A partition that its host serves: the shard, and the decisions that wait for the log."""
+"""A partition that its host serves in one leader epoch.
+
+It consists of the shard, its log, and the decisions that wait for the log.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from lakelog.coordinator.shard import Result, Shard
+from lakelog.coordinator.shard import PartitionLog, Result, Shard
 from lakelog.runtime.api import Timer
 
 S = TypeVar("S", bound=Shard[Any])
@@ -18,11 +21,13 @@ Encoded = tuple[bytes, bytes | None]
 
 
 class Hosted(Generic[S]):
-    """One partition: its shard, and the decisions that wait for the log."""
+    """One partition in one leader epoch: its shard, and the decisions that wait for the log."""
 
     __slots__ = (
         "active",
         "dropped",
+        "leader_epoch",
+        "log",
         "offset_last",
         "partition",
         "queue",
@@ -32,8 +37,10 @@ class Hosted(Generic[S]):
         "writing",
     )
 
-    def __init__(self, partition: int, shard: S) -> None:
+    def __init__(self, partition: int, leader_epoch: int, log: PartitionLog, shard: S) -> None:
         self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.log = log
         self.shard = shard
         self.active = False
         self.dropped = False

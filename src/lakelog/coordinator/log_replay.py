@@ -30,9 +30,9 @@ async def replay_log(
     Returns early once the shard is dropped. Raises `KafkaError` or `OSError` if the log cannot be
     read, `CorruptRecord` for a batch with a wrong CRC, `WireError` for a malformed record.
     """
-    offset = await log.start_offset(partition)
+    offset = await log.start_offset()
     while not is_dropped():
-        data = await log.read(partition, offset)
+        data = await log.read(offset)
         if not data:
             return
         previous = offset

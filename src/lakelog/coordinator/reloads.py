@@ -28,19 +28,21 @@ class Reloads:
 
     Args:
         topic: name of the topic, for log messages.
-        load: loads a partition, or returns at once if the partition is loaded.
+        load: loads a partition for a leader epoch, or returns at once if it is loaded.
     """
 
-    def __init__(self, topic: str, load: Callable[[int], Awaitable[None]], tasks: Tasks) -> None:
+    def __init__(
+        self, topic: str, load: Callable[[int, int], Awaitable[None]], tasks: Tasks
+    ) -> None:
         self._topic = topic
         self._load = load
         self._tasks = tasks
         self._failed: dict[int, Timer] = {}
 
-    def begin(self, partition: int) -> None:
+    def begin(self, partition: int, leader_epoch: int) -> None:
         """Start to reload a partition whose shard was dropped."""
         name = f"reload {self._topic}-{partition}"
-        self._tasks.spawn(self._reload(partition), name=name)
+        self._tasks.spawn(self._reload(partition, leader_epoch), name=name)
 
     def cancel(self, partition: int) -> None:
         """Stop retrying to load a partition."""
@@ -53,9 +55,9 @@ class Reloads:
         for partition in list(self._failed):
             self.cancel(partition)
 
-    async def _reload(self, partition: int) -> None:
+    async def _reload(self, partition: int, leader_epoch: int) -> None:
         try:
-            await self._load(partition)
+            await self._load(partition, leader_epoch)
         except UNREADABLE as error:
             if partition not in self._failed:
                 logger.error(
@@ -66,7 +68,7 @@ class Reloads:
                     extra=event("coordinator_load_failed", topic=self._topic, partition=partition),
                 )
             if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                timer = self._tasks.call_later(_RETRY_S, self.begin, partition)
+                timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
                 self._failed[partition] = timer
         else:
             self._failed.pop(partition, None)

@@ -118,9 +118,12 @@ class Reply(Protocol[T_co]):
 
 
 class PartitionLog(Protocol):
-    """A coordinator's access to the partitions of its topic."""
+    """A shard's access to its partition, in the leader epoch in which it was opened.
 
-    def append(self, partition: int, batch: bytearray) -> Awaitable[int]:
+    In any other leader epoch each method raises `KafkaError` (NOT_LEADER_OR_FOLLOWER).
+    """
+
+    def append(self, batch: bytearray) -> Awaitable[int]:
         """Append one batch and return its base offset once it is committed.
 
         Raises `KafkaError`, or `OSError` if the log directory failed. The batch is not in the log
@@ -130,18 +133,32 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def append_marker(self, partition: int, marker: TransactionMarker) -> Awaitable[int]:
+    def append_marker(self, marker: TransactionMarker) -> Awaitable[int]:
         """Append the end of a transaction; otherwise as `append`."""
         ...
 
-    def start_offset(self, partition: int) -> Awaitable[int]:
-        """Return the log start offset."""
+    def start_offset(self) -> Awaitable[int]:
+        """Wait until everything in the log is committed; return the log start offset.
+
+        A new leader's high watermark may be below records that an earlier leader has committed.
+        """
         ...
 
-    def read(self, partition: int, offset: int) -> Awaitable[bytes | bytearray | memoryview]:
+    def read(self, offset: int) -> Awaitable[bytes | bytearray | memoryview]:
         """Return whole batches, of which the first contains or follows `offset`.
 
-        Returns no bytes only at the end of the log, once everything in it is committed.
+        Returns no bytes only at the end of the log.
+        """
+        ...
+
+
+class PartitionLogs(Protocol):
+    """A coordinator's access to the partitions of its topic."""
+
+    def open(self, partition: int, leader_epoch: int) -> PartitionLog:
+        """Return the log of a partition.
+
+        Raises `KafkaError` unless this broker leads the partition in `leader_epoch`.
         """
         ...
 

@@ -28,6 +28,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record
 from lakelog.replica.fetch_session import FetchSessions
+from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.role import Role
@@ -197,13 +198,17 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             lambda partition: purgatory.check(partition.key),
-            self._replication.note_role,
+            self._on_role_changed,
             self._environment.clock,
             self._environment.tasks,
             self._maintenance.checkpointed,
             self._shortages.note,
             self.broker.gate.revoke,
         )
+
+    def _on_role_changed(self, partition: Partition) -> None:
+        self._replication.note_role(partition)
+        self._coordinators.role_changed(partition)
 
     def _make_fetcher(self, leader_id: int) -> Fetcher:
         node_id, environment = self._options.node_id, self._environment

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_members import commit, commit_codes, committed, form, heartbeat, join
 from group_setup import Setup, in_virtual_time
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator import host
 
@@ -33,7 +33,7 @@ async def test_requests_get_load_in_progress_until_the_log_is_replayed(setup: Se
     setup.coordinator = setup.new_coordinator()
     assert await commit_codes(setup, {("orders", 0): 8}) == [NOT_COORDINATOR]
     setup.log.read_gate = asyncio.Event()
-    loading = asyncio.ensure_future(setup.coordinator.load_partition(0))
+    loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     assert await commit_codes(setup, {("orders", 0): 8}) == [LOADING]
     assert (await join(setup)).error_code == LOADING
@@ -47,7 +47,7 @@ async def test_requests_get_load_in_progress_until_the_log_is_replayed(setup: Se
 async def test_unloaded_while_it_loads(setup: Setup) -> None:
     setup.coordinator.close()
     setup.log.read_gate = asyncio.Event()
-    loading = asyncio.ensure_future(setup.coordinator.load_partition(0))
+    loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     setup.coordinator.unload_partition(0)
     setup.log.read_gate.set()
@@ -133,8 +133,62 @@ async def test_loading_waits_for_an_append_of_its_own_past(setup: Setup) -> None
     lost_sight_of = commit(setup, {("orders", 0): 5})
     await asyncio.sleep(1)
     setup.coordinator.unload_partition(0)
-    await setup.coordinator.load_partition(0)
+    await setup.coordinator.load_partition(0, 0)
     assert (await lost_sight_of).topics[0].partitions[0].error_code == NOT_COORDINATOR
+    assert await committed(setup) == {("orders", 0): 5}
+
+
+@in_virtual_time()
+async def test_an_append_of_a_leader_epoch_that_is_over_is_of_unknown_outcome(
+    setup: Setup,
+) -> None:
+    setup.log.delay_s = lambda: 3.0
+    in_flight = commit(setup, {("orders", 0): 5})
+    await asyncio.sleep(1)
+    setup.log.leader_epochs[0] = 1
+    assert (await in_flight).topics[0].partitions[0].error_code == NOT_COORDINATOR
+    assert setup.coordinator.partitions == [], "no epoch is continued"
+    setup.log.delay_s = lambda: 0.0
+    await setup.coordinator.load_partition(0, 1)
+    assert await committed(setup) == {("orders", 0): 5}
+
+
+@in_virtual_time()
+async def test_loading_for_a_new_leader_epoch_replaces_the_shard(setup: Setup) -> None:
+    assert await commit_codes(setup, {("orders", 0): 5}) == [0]
+    (joined,) = await form(setup, 1)
+    await setup.coordinator.load_partition(0, 0)
+    assert await heartbeat(setup, joined) == 0, "it is loaded for this epoch"
+    setup.log.leader_epochs[0] = 4
+    await setup.coordinator.load_partition(0, 4)
+    assert setup.coordinator.leader_epoch(0) == 4
+    assert await committed(setup) == {("orders", 0): 5}
+
+
+@in_virtual_time()
+async def test_nothing_is_loaded_for_a_leader_epoch_that_is_over(setup: Setup) -> None:
+    setup.log.leader_epochs[0] = 4
+    await setup.coordinator.load_partition(0, 4)
+    with pytest.raises(KafkaError):
+        await setup.coordinator.load_partition(0, 3)
+    assert setup.coordinator.leader_epoch(0) == 4
+    assert await commit_codes(setup, {("orders", 0): 5}) == [0]
+
+
+@in_virtual_time()
+async def test_a_load_that_ends_after_its_epoch_leaves_the_next_one_alone(setup: Setup) -> None:
+    await commit_codes(setup, {("orders", 0): 5})
+    setup.coordinator.close()
+    setup.log.read_gate = asyncio.Event()
+    first = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
+    await asyncio.sleep(0.1)
+    setup.log.leader_epochs[0] = 1
+    second = asyncio.ensure_future(setup.coordinator.load_partition(0, 1))
+    await asyncio.sleep(0.1)
+    setup.log.read_gate.set()
+    await first
+    await second
+    assert setup.coordinator.leader_epoch(0) == 1
     assert await committed(setup) == {("orders", 0): 5}
 
 

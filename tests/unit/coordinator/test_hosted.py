@@ -9,7 +9,7 @@ _VALUE = bytes(400)
 
 
 def _queued(*results: Result[Any]) -> Hosted[Any]:
-    hosted: Hosted[Any] = Hosted(0, cast(Any, None))
+    hosted: Hosted[Any] = Hosted(0, 0, cast(Any, None), cast(Any, None))
     for result in results:
         hosted.queue.append((result, [(b"key", _VALUE) for _ in result.records]))
     return hosted

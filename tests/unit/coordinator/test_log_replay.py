@@ -21,7 +21,7 @@ async def test_an_unreadable_partition_is_not_served(setup: Setup) -> None:
     setup.log.batches[0][0] = bytes(damaged)
     setup.coordinator.close()
     with pytest.raises(CorruptRecord):
-        await setup.coordinator.load_partition(0)
+        await setup.coordinator.load_partition(0, 0)
     assert (await join(setup)).error_code == NOT_COORDINATOR
 
 
@@ -34,7 +34,7 @@ async def test_a_failing_disk_while_loading_is_the_callers_to_know(setup: Setup)
 
     setup.log.start_offset = start_offset  # type: ignore[method-assign]
     with pytest.raises(KafkaError):
-        await setup.coordinator.load_partition(0)
+        await setup.coordinator.load_partition(0, 0)
     assert setup.coordinator.partitions == []
 
 

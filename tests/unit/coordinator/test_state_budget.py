@@ -246,7 +246,7 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
         setup.coordinator.close()
         setup.coordinator = setup.new_coordinator()
         for partition in range(setup.config.partitions):
-            await setup.coordinator.load_partition(partition)
+            await setup.coordinator.load_partition(partition, setup.epoch)
         await shape(setup, "warm")
         tracemalloc.start()
         try:

@@ -29,7 +29,7 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.server.coordinators.partition_log import LocalPartitionLog
+from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.storage.indexes.txn_index import encode_aborted
 from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX
 from lakelog.storage.reading import aborted_check
@@ -257,12 +257,12 @@ def test_the_first_append(tmp_path: Path, on_loop: list[str], how: str) -> None:
 
 
 def test_a_coordinators_first_append(tmp_path: Path, on_loop: list[str]) -> None:
-    async def scenario(broker: SocketlessBroker, _: Partition) -> None:
+    async def scenario(broker: SocketlessBroker, partition: Partition) -> None:
         server = broker.server.broker
-        log = LocalPartitionLog(
+        logs = LocalPartitionLogs(
             "orders", server.partitions, server.purgatory, broker.clock, broker.tasks, server.checks
         )
-        assert await log.append(0, make_batch()) == END
+        assert await logs.open(0, partition.leader_epoch).append(make_batch()) == END
 
     restarted(tmp_path, fill_active, on_loop, scenario, damaged=INDEX, how="noise")
 

@@ -36,7 +36,7 @@ from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.replies import answered, settle
-from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, TransactionMarker
+from lakelog.coordinator.shard import Now, PartitionLogs, Reply, Result, TransactionMarker
 from lakelog.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -65,7 +65,7 @@ class GroupCoordinator:
     """The coordinator of the groups in the loaded partitions.
 
     Args:
-        log: the partitions of `__consumer_offsets`.
+        logs: the partitions of `__consumer_offsets`.
         topics: the current topics of the metadata.
         overrides: returns the settings of one group (configuration resource GROUP).
         memory: budget of all state that clients cause.
@@ -78,7 +78,7 @@ class GroupCoordinator:
         clock: Clock,
         tasks: Tasks,
         random: Random,
-        log: PartitionLog,
+        logs: PartitionLogs,
         topics: Topics,
         overrides: Overrides = _no_overrides,
         *,
@@ -98,10 +98,10 @@ class GroupCoordinator:
         )
         self._host = ShardHost(
             GROUP_TOPIC,
-            log,
+            logs,
             clock,
             tasks,
-            lambda _: GroupShard(config, topics, random, overrides, self._limits, self.counts),
+            lambda *_: GroupShard(config, topics, random, overrides, self._limits, self.counts),
             topics,
             config.partitions,
             empty_key_code=ErrorCode.INVALID_GROUP_ID,
@@ -147,16 +147,20 @@ class GroupCoordinator:
             with suppress(KafkaError):  # groups of a loading partition do not count yet
                 self._host.decide(partition, lambda shard, _: shard.expire_soon())
 
-    async def load_partition(self, partition: int) -> None:
+    def leader_epoch(self, partition: int) -> int | None:
+        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
+        return self._host.leader_epoch(partition)
+
+    async def load_partition(self, partition: int, leader_epoch: int) -> None:
         """Load a partition; called when this broker has become its leader.
 
         Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
         `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
         """
-        await self._host.load(partition)
+        await self._host.load(partition, leader_epoch)
 
     def unload_partition(self, partition: int) -> None:
-        """Unload a partition; called when this broker is no longer its leader."""
+        """Unload a partition; called when the leader epoch is over."""
         self._host.unload(partition)
 
     def close(self) -> None:

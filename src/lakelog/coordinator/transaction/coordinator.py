@@ -14,7 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.host import ShardHost, TopicSizes
 from lakelog.coordinator.replies import settle
-from lakelog.coordinator.shard import PartitionLog, Reply
+from lakelog.coordinator.shard import PartitionLogs, Reply
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -54,11 +54,9 @@ class TransactionCoordinator:
     """The coordinator of the transactional ids in the loaded partitions.
 
     Args:
-        log: access to the partitions of `__transaction_state`.
+        logs: access to the partitions of `__transaction_state`.
         markers: access to the partitions that transactions write to.
         new_producer_id: reserves a producer id; raises `KafkaError`.
-        epoch_of: returns the leader epoch of a partition of `__transaction_state`; it fences the
-            markers of earlier coordinators.
         forgotten_epochs_end: returns a producer id. Clients may hold epochs of lower producer ids
             that a power failure has removed from the log. The present setting of `durability` does
             not show this, because it may have changed.
@@ -70,19 +68,17 @@ class TransactionCoordinator:
         config: TransactionConfig,
         clock: Clock,
         tasks: Tasks,
-        log: PartitionLog,
+        logs: PartitionLogs,
         topics: TopicSizes,
         markers: MarkerWriter,
         *,
         new_producer_id: Callable[[], Awaitable[int]],
-        epoch_of: Callable[[int], int],
         forgotten_epochs_end: Callable[[], int],
         memory: Share,
     ) -> None:
         self._config = config
         self._tasks = tasks
         self._topics = topics
-        self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
         self._fences: Fences = {}
         self._id_count = SharedCount()
@@ -90,11 +86,12 @@ class TransactionCoordinator:
         """Number of hanging transactions found since the start."""
         self._host = ShardHost(
             TRANSACTION_TOPIC,
-            log,
+            logs,
             clock,
             tasks,
-            lambda partition: TransactionShard(
+            lambda partition, leader_epoch: TransactionShard(
                 partition,
+                leader_epoch,
                 config,
                 self._begin_markers,
                 self._id_count,
@@ -126,16 +123,20 @@ class TransactionCoordinator:
         """Number of transactional ids in the loaded partitions."""
         return self._id_count.total
 
-    async def load_partition(self, partition: int) -> None:
+    def leader_epoch(self, partition: int) -> int | None:
+        """Return the leader epoch for which a partition is loaded or being loaded, if it is."""
+        return self._host.leader_epoch(partition)
+
+    async def load_partition(self, partition: int, leader_epoch: int) -> None:
         """Load a partition; called when this broker has become its leader.
 
         Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
         `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
         """
-        await self._host.load(partition)
+        await self._host.load(partition, leader_epoch)
 
     def unload_partition(self, partition: int) -> None:
-        """Unload a partition; called when this broker is no longer its leader."""
+        """Unload a partition; called when the leader epoch is over."""
         self._host.unload(partition)
 
     def close(self) -> None:
@@ -312,8 +313,7 @@ class TransactionCoordinator:
     def _begin_markers(
         self, endings: EndingTransactions, transactional_id: str, ending: Transaction
     ) -> None:
-        epoch = self._epoch_of(endings.partition)
-        self._markers.begin(endings, transactional_id, ending, epoch, self._complete)
+        self._markers.begin(endings, transactional_id, ending, self._complete)
 
     def _complete(
         self, partition: int, transactional_id: str, ending: Transaction

@@ -23,9 +23,20 @@ class Endings:
     """
 
     def __init__(
-        self, partition: int, ids: TransactionalIds, on_ending: OnEnding, fences: Fences
+        self,
+        partition: int,
+        coordinator_epoch: int,
+        ids: TransactionalIds,
+        on_ending: OnEnding,
+        fences: Fences,
     ) -> None:
+        """
+        coordinator_epoch: the leader epoch in which the shard was loaded. It is in all markers and
+            fences earlier coordinators. A shard never adopts a later one, because the coordinator
+            in that epoch may have decided otherwise.
+        """
         self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
         self._ids = ids
         self._on_ending = on_ending
         self._fences = fences

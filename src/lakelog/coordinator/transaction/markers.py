@@ -72,6 +72,11 @@ class EndingTransactions(Protocol):
         """The shard's partition of `__transaction_state`."""
         ...
 
+    @property
+    def coordinator_epoch(self) -> int:
+        """The leader epoch in which the shard was loaded."""
+        ...
+
     def is_ending(self, transactional_id: str, ending: Transaction) -> bool:
         """Return whether this end of the transaction still needs markers or completion."""
         ...
@@ -116,14 +121,13 @@ class MarkerDriver:
         shard: EndingTransactions,
         transactional_id: str,
         ending: Transaction,
-        coordinator_epoch: int,
         complete: Complete,
     ) -> None:
         """Write the markers of `ending`, which is in a Prepare state, and complete it.
 
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
-        job = _Job(shard, transactional_id, ending, coordinator_epoch, complete)
+        job = _Job(shard, transactional_id, ending, complete)
         if self._held is not None:
             self._held.append(partial(self._start, job))
         else:
@@ -201,7 +205,6 @@ class _Job(NamedTuple):
     shard: EndingTransactions
     transactional_id: str
     ending: Transaction
-    coordinator_epoch: int
     complete: Complete
 
     def unmarked(self) -> list[TopicPartition]:
@@ -219,6 +222,6 @@ class _Job(NamedTuple):
             producer_id=self.ending.producer_id,
             producer_epoch=self.ending.producer_epoch,
             commit=self.ending.state is TransactionState.PREPARE_COMMIT,
-            coordinator_epoch=self.coordinator_epoch,
+            coordinator_epoch=self.shard.coordinator_epoch,
             transaction_version=self.ending.client_version,
         )

@@ -37,6 +37,7 @@ class TransactionShard:
     """One partition of `__transaction_state`.
 
     Args:
+        leader_epoch: the epoch in which the partition was loaded; see `Endings`.
         on_ending: begins to write the markers of a transaction.
         id_count: see `TransactionalIds`.
         fences: pending fences of all partitions.
@@ -47,6 +48,7 @@ class TransactionShard:
     def __init__(
         self,
         partition: int,
+        leader_epoch: int,
         config: TransactionConfig,
         on_ending: OnEnding,
         id_count: SharedCount,
@@ -61,7 +63,7 @@ class TransactionShard:
         )
         self.deadlines = self._ids.deadlines
         self.replay = self._ids.replay
-        self.endings = Endings(partition, self._ids, on_ending, fences)
+        self.endings = Endings(partition, leader_epoch, self._ids, on_ending, fences)
         self.producers = Producers(self._ids, self.endings)
 
     @property

@@ -1,6 +1,8 @@
-"""The coordinators of this broker, whose partitions are loaded as the metadata image says.
+"""The coordinators of this broker: each partition of their topics is loaded while it is led here.
 
-Groups are loaded first, because the end of a transaction may have to be applied to them.
+A shard belongs to one leader epoch. At every change of the epoch it is unloaded at once, before
+another coordinator can have decided anything, and loaded again if this broker leads. A start loads
+groups first, because the end of a transaction may have to be applied to them.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
 from lakelog.records.errors import CorruptRecord
+from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.coordinators.hanging_transactions import end_hanging
 from lakelog.server.coordinators.markers import LocalMarkers
-from lakelog.server.coordinators.partition_log import LocalPartitionLog
+from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.event_log.refused_joins import RefusedJoins
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -50,11 +53,12 @@ class Seams(Protocol):
 
 
 class _Coordinator(Protocol):
-    @property
-    def partitions(self) -> list[int]: ...
+    def leader_epoch(self, partition: int) -> int | None: ...
 
     @property
-    def load_partition(self) -> Callable[[int], Awaitable[None]]: ...
+    def load_partition(self) -> Callable[[int, int], Awaitable[None]]: ...
+
+    def unload_partition(self, partition: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -83,13 +87,14 @@ class Coordinators:
         clock, tasks = seams.clock, seams.tasks
         self._partitions = partitions
         self._tasks = tasks
-        self._closed = False
+        self._is_open = False
+        """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
             GroupConfig.from_broker(config),
             clock,
             tasks,
             seams.random,
-            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock, tasks, checks),
+            LocalPartitionLogs(GROUP_TOPIC, partitions, purgatory, clock, tasks, checks),
             topics,
             topics.group_times,
             memory=memory,
@@ -100,11 +105,10 @@ class Coordinators:
             TransactionConfig.from_broker(config),
             clock,
             tasks,
-            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks, checks),
+            LocalPartitionLogs(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks, checks),
             topics,
             self.markers,
             new_producer_id=producer_ids.next,
-            epoch_of=lambda index: partitions.leader(TRANSACTION_TOPIC, index).leader_epoch,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,
         )
@@ -114,23 +118,22 @@ class Coordinators:
         }
 
     async def load(self, image: MetadataImage) -> None:
-        """Load all partitions, and end hanging transactions before clients can write."""
+        """Load all led partitions, and end hanging transactions before clients can write.
+
+        A partition whose high watermark waits for followers is loaded later: they can fetch only
+        once this broker accepts connections.
+        """
+        self._is_open = True
         self.transactions.hold_markers()
-        for name in self._by_topic:
-            await self._load(image, name)
+        for partition in self._led(image):
+            if partition.watermark.offset < partition.log.log_end_offset:
+                self._load_soon(partition)
+            else:
+                await self._load(partition)
         end_hanging(self._partitions, self.transactions, self.markers, self._tasks)
         self.transactions.release_markers()
 
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
-        self._notify_groups(old, new, records)
-        for name in self._by_topic:
-            topic = new.topic(name)
-            if topic is not None and topic is not old.topic(name):
-                self._tasks.spawn(self._load(new, name), name=f"load {name}")
-
-    def _notify_groups(
-        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
-    ) -> None:
         """Have consumer groups follow the topics that they subscribe to."""
         created = {record.name for record in records if isinstance(record, TopicRecord)}
         ids = {
@@ -143,11 +146,23 @@ class Coordinators:
         if changed:
             self.groups.on_topics_changed(changed, are_new=bool(created))
 
+    def role_changed(self, partition: Partition) -> None:
+        """Follow a change of the partition's role; a retired partition has none."""
+        coordinator = self._by_topic.get(partition.topic)
+        if coordinator is None or not self._is_open:
+            return
+        index = partition.index
+        if not partition.serves:
+            coordinator.unload_partition(index)
+        elif coordinator.leader_epoch(index) != partition.leader_epoch:
+            coordinator.unload_partition(index)
+            self._load_soon(partition)
+
     async def load_missing(self, image: MetadataImage) -> None:
-        """Load the partitions whose logs could not be created or read before."""
-        for name in self._by_topic:
-            if not self._closed:
-                await self._load(image, name)
+        """Load the led partitions whose logs could not be read before."""
+        for partition in self._led(image):
+            if self._is_open:
+                await self._load(partition)
 
     def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
         """Forget the offsets of deleted topics, and end a coordinator whose topic is deleted.
@@ -160,22 +175,39 @@ class Coordinators:
         self.groups.on_topics_deleted(gone)
 
     def close(self) -> None:
-        self._closed = True
+        self._is_open = False
         for coordinator in self._by_topic.values():
             coordinator.close()
 
-    async def _load(self, image: MetadataImage, name: str) -> None:
-        topic, coordinator = image.topic(name), self._by_topic[name]
-        for index in sorted(topic.partitions) if topic is not None else ():
-            if index in coordinator.partitions or self._partitions.get(name, index) is None:
-                continue
-            try:
-                await coordinator.load_partition(index)
-            except (KafkaError, OSError, CorruptRecord, WireError) as error:
-                logger.error(
-                    "%s-%d cannot be loaded: %s",
-                    name,
-                    index,
-                    error,
-                    extra=event("coordinator_load_failed", topic=name, partition=index),
-                )
+    def _led(self, image: MetadataImage) -> list[Partition]:
+        """Return the led partitions of the coordinators' topics, those of groups first."""
+        topics = [image.topic(name) for name in self._by_topic]
+        found = [
+            self._partitions.get(topic.topic_id, index)
+            for topic in topics
+            if topic is not None
+            for index in sorted(topic.partitions)
+        ]
+        return [partition for partition in found if partition is not None and partition.serves]
+
+    def _load_soon(self, partition: Partition) -> None:
+        name = f"load {partition.topic}-{partition.index}"
+        self._tasks.spawn(self._load(partition), name=name)
+
+    async def _load(self, partition: Partition) -> None:
+        """Load the partition in its current leader epoch; the log states a failure."""
+        if not partition.serves:
+            return
+        coordinator = self._by_topic[partition.topic]
+        try:
+            await coordinator.load_partition(partition.index, partition.leader_epoch)
+        except (KafkaError, OSError, CorruptRecord, WireError) as error:
+            logger.error(
+                "%s-%d cannot be loaded: %s",
+                partition.topic,
+                partition.index,
+                error,
+                extra=event(
+                    "coordinator_load_failed", topic=partition.topic, partition=partition.index
+                ),
+            )

@@ -1,15 +1,15 @@
-"""Gives a coordinator access to the partitions of its topic on this broker."""
+"""Gives a coordinator access to the partitions of its topic that this broker leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.acknowledgement import Appended, committed
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -20,8 +20,8 @@ _READ_BYTES_MAX = 1 << 20
 T = TypeVar("T")
 
 
-class LocalPartitionLog:
-    """The partitions of one topic. An append returns when it is committed."""
+class LocalPartitionLogs:
+    """The partitions of one topic."""
 
     def __init__(
         self,
@@ -39,17 +39,62 @@ class LocalPartitionLog:
         self._tasks = tasks
         self._checks = checks
 
-    async def append(self, partition: int, batch: bytearray) -> int:
-        replica, result = await self._ready(
-            partition,
-            lambda replica: replica.append(batch, self._clock.wall_ms(), origin="coordinator"),
+    def open(self, partition: int, leader_epoch: int) -> LocalPartitionLog:
+        """Return the log of a partition.
+
+        Raises `KafkaError` as `Partitions.leader`, `NotLeaderError` in another leader epoch too.
+        """
+        log = LocalPartitionLog(
+            self._partitions.leader(self._topic, partition),
+            leader_epoch,
+            self._purgatory,
+            self._clock,
+            self._tasks,
+            self._checks,
         )
-        await self._commit(replica, result.last_offset)
+        log.check()
+        return log
+
+
+class LocalPartitionLog:
+    """One partition in one leader epoch. An append returns when it is committed.
+
+    A topic that was deleted and created again has other partitions, so a log never writes to the
+    new topic.
+    """
+
+    def __init__(
+        self,
+        replica: Partition,
+        leader_epoch: int,
+        purgatory: Purgatory,
+        clock: Clock,
+        tasks: Tasks,
+        checks: StoredChecks,
+    ) -> None:
+        self._replica = replica
+        self._leader_epoch = leader_epoch
+        self._purgatory = purgatory
+        self._clock = clock
+        self._tasks = tasks
+        self._checks = checks
+
+    def check(self) -> None:
+        """Raise `KafkaError` unless this broker leads the partition in the log's leader epoch."""
+        replica = self._replica
+        replica.check_leader()
+        if replica.leader_epoch != self._leader_epoch:
+            raise NotLeaderError(replica.role.leader_id, replica.leader_epoch)
+
+    async def append(self, batch: bytearray) -> int:
+        result = await self._ready(
+            lambda replica: replica.append(batch, self._clock.wall_ms(), origin="coordinator")
+        )
+        await self._commit(result.last_offset + 1)
         return result.base_offset
 
-    async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
-        replica, offset = await self._ready(
-            partition,
+    async def append_marker(self, marker: TransactionMarker) -> int:
+        offset = await self._ready(
             lambda replica: replica.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -57,23 +102,27 @@ class LocalPartitionLog:
                 marker.coordinator_epoch,
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
-            ),
+            )
         )
-        await self._commit(replica, offset)
+        await self._commit(offset + 1)
         return offset
 
-    async def _commit(self, replica: Partition, last_offset: int) -> None:
-        self._purgatory.check(replica.key)
-        await committed(
-            Appended(replica, last_offset + 1, replica.leader_epoch), self._purgatory, self._tasks
-        )
+    async def _commit(self, end_offset: int) -> None:
+        self._purgatory.check(self._replica.key)
+        await self._committed(end_offset)
 
-    async def start_offset(self, partition: int) -> int:
-        return self._replica(partition).log.log_start_offset
+    async def _committed(self, end_offset: int) -> None:
+        appended = Appended(self._replica, end_offset, self._leader_epoch)
+        await committed(appended, self._purgatory, self._tasks)
 
-    async def read(self, partition: int, offset: int) -> bytes:
-        _, found = await self._ready(
-            partition, lambda replica: replica.read(offset, _READ_BYTES_MAX, min_one=True)
+    async def start_offset(self) -> int:
+        self.check()
+        await self._committed(self._replica.log.log_end_offset)
+        return self._replica.log.log_start_offset
+
+    async def read(self, offset: int) -> bytes:
+        found = await self._ready(
+            lambda replica: replica.read(offset, _READ_BYTES_MAX, min_one=True)
         )
         if found is None:
             return b""
@@ -82,18 +131,12 @@ class LocalPartitionLog:
         finally:
             found.release()
 
-    async def _ready(self, partition: int, use: Callable[[Partition], T]) -> tuple[Partition, T]:
-        """Return the partition, and the result of `use` once it no longer raises `NotReady`."""
+    async def _ready(self, use: Callable[[Partition], T]) -> T:
+        """Return the result of `use` once it no longer raises `NotReady`."""
         while True:
-            replica = self._replica(partition)
+            self.check()
             try:
-                return replica, use(replica)
+                return use(self._replica)
             except NotReady as first:
                 job = first.job
-            await self._checks.make(replica, job)
-
-    def _replica(self, partition: int) -> Partition:
-        replica = self._partitions.get(self._topic, partition)
-        if replica is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return replica
+            await self._checks.make(self._replica, job)

@@ -125,7 +125,7 @@ def test_while_loading_and_where_not_owned(version: int) -> None:
         assert group.error_code == ErrorCode.NOT_COORDINATOR
         assert await _list(setup) == set()
         setup.log.read_gate = asyncio.Event()
-        loading = asyncio.ensure_future(setup.coordinator.load_partition(0))
+        loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
         await asyncio.sleep(0.1)
         (group,) = await _describe(setup, GROUP, version=version)
         assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -28,6 +28,23 @@ async def test_every_partition_gets_a_marker(setup: Setup) -> None:
 
 
 @in_virtual_time()
+async def test_a_shard_never_adopts_a_later_coordinator_epoch(setup: Setup) -> None:
+    """Another coordinator may have decided otherwise in it, and its markers must win."""
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 0))
+    fates = itertools.chain(["lost"] * 2, itertools.repeat("ok"))
+    setup.markers.fate = lambda: next(fates)
+    loaded_in = setup.epoch
+    await setup.end(producer, commit=False)
+    setup.log.leader_epochs[0] = setup.epoch = loaded_in + 1
+    await asyncio.sleep(5)
+    assert {marker.coordinator_epoch for marker in setup.markers.written} == {loaded_in}
+    await setup.coordinator.load_partition(0, setup.epoch)
+    assert await setup.settled() == "CompleteAbort"
+    assert setup.markers.written[-1].coordinator_epoch == loaded_in + 1
+
+
+@in_virtual_time()
 async def test_only_failed_markers_are_retried(setup: Setup) -> None:
     producer = await setup.ready()
     await setup.add(producer, *PARTITIONS)
@@ -146,7 +163,7 @@ async def test_markers_of_a_dropped_shard_come_first(setup: Setup) -> None:
     await setup.end(producer, commit=False)
     await asyncio.sleep(1)
     setup.coordinator.unload_partition(0)
-    await setup.coordinator.load_partition(0)
+    await setup.coordinator.load_partition(0, setup.epoch)
     setup.markers.delay_s = lambda: 0.0
     assert (await setup.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
     await setup.settled()

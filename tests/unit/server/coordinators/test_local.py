@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.server.handlers import join_group, offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.folder.page_cache import BOOT_ID
+from memory_broker import Asked, MemoryBroker
+from memory_clients import commit, commit_request, committed, join, join_request
 from socketless_broker import SocketlessBroker
 
 
@@ -67,3 +73,125 @@ def test_so_they_do_when_the_broker_was_stopped_cleanly_before_they_came(tmp_pat
         assert await initialise(tmp_path, "page-cache", 4) != first
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+OWN, OTHER = 1, 2
+E = ErrorCode
+BOTH = (OWN, OTHER)
+
+
+def started_commit(world: MemoryBroker, offset: int) -> Asked[Any]:
+    """Send an OffsetCommit, which waits for the other replica."""
+    return world.start(offset_commit.handle, commit_request(offset), 9)
+
+
+def code_of(asked: Asked[Any]) -> int:
+    code: int = asked.response().topics[0].partitions[0].error_code
+    return code
+
+
+def replicate(world: MemoryBroker, topic: str = GROUP_TOPIC) -> None:
+    """Have the other replica fetch the whole log."""
+    partition = world.partition(topic)
+    end = partition.log.log_end_offset
+    partition.note_fetch(OTHER, 1, end, int(world.clock.monotonic() * 1000))
+    world.pass_time(0.01)
+
+
+def test_another_leader_ends_a_shard_and_all_requests_that_wait_for_it(
+    coordinators: MemoryBroker,
+) -> None:
+    world = coordinators
+    join(world, "members")
+    second = world.ask(join_group.handle, join_request(group="members"), 9).member_id
+    rejoin = world.start(join_group.handle, join_request(second, "members"), 9)
+    world.pass_time(0.01)
+    assert not rejoin.is_answered, "it waits for the first member"
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    in_flight = started_commit(world, 7)
+    queued = started_commit(world, 8)
+    world.pass_time(0.01)
+    assert not in_flight.is_answered
+    world.change_leader(GROUP_TOPIC, OTHER, BOTH)
+    assert world.broker.groups.leader_epoch(0) is None
+    assert (code_of(in_flight), code_of(queued)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
+    assert rejoin.response().error_code == E.NOT_COORDINATOR
+    assert commit(world, 9) == E.NOT_COORDINATOR
+
+
+def test_a_change_of_the_isr_keeps_the_shard(coordinators: MemoryBroker) -> None:
+    world = coordinators
+    in_flight = started_commit(world, 7)
+    shard = world.broker.groups._host.shard(0)
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    world.change_leader(GROUP_TOPIC, OWN, (OWN,), raises=0)
+    assert world.broker.groups._host.shard(0) is shard
+    assert code_of(in_flight) == E.NONE
+
+
+def test_a_shard_is_loaded_when_the_high_watermark_has_reached_the_log_end(
+    coordinators: MemoryBroker,
+) -> None:
+    """The last leader may have committed records above the new one's high watermark."""
+    world = coordinators
+    assert commit(world, 7) == E.NONE
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    in_flight = started_commit(world, 8)
+    world.pass_time(0.01)
+    world.change_leader(GROUP_TOPIC, OWN, BOTH)
+    assert code_of(in_flight) == E.NOT_COORDINATOR
+    world.pass_time(60)
+    assert commit(world, 9) == E.COORDINATOR_LOAD_IN_PROGRESS
+    replicate(world)
+    world.change_leader(GROUP_TOPIC, OWN, (OWN,), raises=0)
+    assert committed(world) == 8
+    assert commit(world, 9) == E.NONE
+    assert committed(world) == 9
+
+
+@pytest.mark.parametrize("leader", [OWN, OTHER], ids=["its next epoch", "another leader"])
+def test_an_epoch_that_ends_during_the_load_ends_the_load(
+    coordinators: MemoryBroker, caplog: pytest.LogCaptureFixture, leader: int
+) -> None:
+    world = coordinators
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    started_commit(world, 8)
+    world.pass_time(0.01)
+    world.change_leader(GROUP_TOPIC, OWN, BOTH)
+    caplog.clear()
+    world.change_leader(GROUP_TOPIC, leader, BOTH)
+    if leader == OWN:
+        replicate(world)
+        assert committed(world) == 8
+    else:
+        world.pass_time(60)
+        assert world.broker.groups.partitions == []
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_epochs_that_pass_before_a_load_begins_load_the_newest(
+    coordinators: MemoryBroker,
+) -> None:
+    world = coordinators
+    partition = world.partition(TRANSACTION_TOPIC)
+    first = partition.leader_epoch
+    for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        for _ in range(3):
+            world.change_leader(topic, OWN, (OWN,))
+    world.pass_time(0.01)
+    assert world.broker.transactions.leader_epoch(0) == first + 3
+    assert commit(world, 9) == E.NONE
+
+
+def test_a_start_does_not_wait_for_followers(coordinators: MemoryBroker) -> None:
+    """They cannot fetch before the broker accepts connections."""
+    world = coordinators
+    assert commit(world, 7) == E.NONE
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    started_commit(world, 8)
+    world.pass_time(0.01)
+    world.restart()
+    assert world.partition(GROUP_TOPIC).role.isr == BOTH
+    assert commit(world, 9) == E.COORDINATOR_LOAD_IN_PROGRESS
+    replicate(world)
+    assert committed(world) == 8

@@ -5,50 +5,95 @@ import errno
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import TransactionMarker
 from lakelog.records.batch import iter_batches
-from lakelog.server.coordinators.partition_log import LocalPartitionLog
+from lakelog.replica.role import NotLeaderError
+from lakelog.server.coordinators.partition_log import LocalPartitionLog, LocalPartitionLogs
 from memory_broker import MemoryBroker
 from storage_kit import make_batch
 
 
-def log_of(world: MemoryBroker, topic: str = "orders") -> LocalPartitionLog:
+def logs_of(world: MemoryBroker) -> LocalPartitionLogs:
     broker = world.broker
     parts = broker.partitions, broker.purgatory, broker.clock, world.tasks, broker.checks
-    return LocalPartitionLog(topic, *parts)
+    return LocalPartitionLogs("orders", *parts)
+
+
+def log_of(world: MemoryBroker) -> LocalPartitionLog:
+    """Return the log of `orders` in its current leader epoch."""
+    return logs_of(world).open(0, world.partition("orders").leader_epoch)
 
 
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
 def test_an_append_is_committed_when_it_returns(world: MemoryBroker, durability: str) -> None:
     world.create("orders", durability=durability)
     log = log_of(world)
-    assert world.run(log.append(0, make_batch(3))) == 0
+    assert world.run(log.append(make_batch(3))) == 0
     assert world.partition("orders").watermark.offset == 3
-    assert world.run(log.append(0, make_batch(2))) == 3
+    assert world.run(log.append(make_batch(2))) == 3
 
 
 def test_a_log_is_read_batch_by_batch_from_its_start(world: MemoryBroker) -> None:
     world.create("orders")
     log = log_of(world)
     for _ in range(2):
-        world.run(log.append(0, make_batch(2)))
-    assert world.run(log.start_offset(0)) == 0
-    found = [header.base_offset for header, _ in iter_batches(world.run(log.read(0, 1)))]
+        world.run(log.append(make_batch(2)))
+    assert world.run(log.start_offset()) == 0
+    found = [header.base_offset for header, _ in iter_batches(world.run(log.read(1)))]
     assert found[0] == 0
-    assert world.run(log.read(0, 4)) == b""
+    assert world.run(log.read(4)) == b""
     world.partition("orders").delete_records(2)
-    assert world.run(log.start_offset(0)) == 2
+    assert world.run(log.start_offset()) == 2
 
 
-def test_a_partition_that_does_not_exist_is_an_error(world: MemoryBroker) -> None:
+def test_a_log_of_a_deleted_topic_does_not_write_to_its_successor(world: MemoryBroker) -> None:
+    world.create("orders")
+    log = log_of(world)
+    world.delete("orders")
+    world.create("orders")
     with pytest.raises(KafkaError) as error:
-        world.run(log_of(world, "gone").append(0, make_batch()))
+        world.run(log.append(make_batch()))
     assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.partition("orders").log.log_end_offset == 0
+
+
+def test_a_log_is_opened_in_the_current_leader_epoch_only(world: MemoryBroker) -> None:
+    world.create("orders")
+    logs = logs_of(world)
+    epoch = world.partition("orders").leader_epoch
+    world.change_leader("orders", 1, (1,))
+    with pytest.raises(NotLeaderError):
+        logs.open(0, epoch)
+    logs.open(0, epoch + 1)
+    world.change_leader("orders", 2, (1, 2))
+    with pytest.raises(NotLeaderError):
+        logs.open(0, epoch + 2)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_every_use_ends_with_the_leader_epoch(world: MemoryBroker, leader: int) -> None:
+    """With another epoch of this broker too: another leader may have been between them."""
+    world.create("orders")
+    log = log_of(world)
+    world.run(log.append(make_batch()))
+    world.change_leader("orders", 1, (1, 2), raises=0)
+    waiting = [world.tasks.spawn(log.append(make_batch()), name="an append") for _ in range(2)]
+    waiting.append(world.tasks.spawn(log.start_offset(), name="a load"))
+    world.pass_time(60)
+    assert not any(each.done() for each in waiting), "the other replica has not fetched"
+    world.change_leader("orders", leader, (leader,), raises=2)
+    marker = TransactionMarker(7, 0, True, 0, 0)
+    late = log.append(make_batch()), log.append_marker(marker), log.start_offset(), log.read(0)
+    for each in (*waiting, *late):
+        with pytest.raises(NotLeaderError):
+            world.run(each)
 
 
 def test_a_device_that_fails_is_an_error(world: MemoryBroker) -> None:
     world.create("orders")
     world.disk.fail("write", errno.EIO, suffix=".log")
+    log = log_of(world)
     for _ in range(2):  # the partition stays offline
         with pytest.raises(KafkaError) as error:
-            world.run(log_of(world).append(0, make_batch()))
+            world.run(log.append(make_batch()))
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -216,7 +216,7 @@ async def test_while_loading_a_heartbeat_asks_nothing_of_a_member(setup: Setup) 
     setup.coordinator.close()
     assert await heartbeat(setup, joined) == ErrorCode.NOT_COORDINATOR
     setup.log.read_gate = asyncio.Event()
-    loading = asyncio.ensure_future(setup.coordinator.load_partition(0))
+    loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
     await asyncio.sleep(0.1)
     assert await heartbeat(setup, joined) == 0
     assert (await sync(setup, joined)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

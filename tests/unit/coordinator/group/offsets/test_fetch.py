@@ -119,7 +119,7 @@ def test_where_there_are_no_offsets_to_ask(version: int) -> None:
             else:
                 answer = response if version < 8 else response.groups[0]
                 assert answer.error_code == code
-            loading = asyncio.ensure_future(setup.coordinator.load_partition(0))
+            loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
             await asyncio.sleep(0.1)
         setup.log.read_gate.set()
         await loading
