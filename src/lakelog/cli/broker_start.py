@@ -37,6 +37,7 @@ _VALUES = {
     "--listen": "listen",
     "--properties": "properties",
     "--node-id": "node_id",
+    "--metadata": "metadata",
     "--http": "http",
     "--log-format": "log_format",
 }
@@ -56,6 +57,7 @@ class BrokerArguments:
     listen: str | None = None
     properties: str | None = None
     node_id: str | None = None
+    metadata: str | None = None
     http: str | None = None
     log_format: str | None = None
     advertise: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
         advertise=advertised(arguments, config),
         node_id=node_id,
         http=_http_address(arguments),
+        metadata=_metadata_file(arguments),
         ready=ready or _nothing_to_add,
     )
     try:
@@ -301,6 +304,22 @@ def _address(text: str, option: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def _metadata_file(arguments: BrokerArguments) -> Path | None:
+    """Return the file of a metadata store that brokers share, or None for the broker's own."""
+    text = arguments.metadata
+    if text is None:
+        return None
+    kind, colon, path = text.partition(":")
+    if kind != "sqlite" or not colon or not path:
+        raise CliError("LL0902", f"--metadata {text} is not sqlite:PATH")
+    file = Path(path).absolute()
+    if file.is_dir():
+        raise CliError("LL0902", f"--metadata {text}: {file} is a folder, not a file")
+    if not file.parent.is_dir():
+        raise CliError("LL0902", f"--metadata {text}: there is no folder {file.parent}")
+    return file
 
 
 def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:

@@ -20,8 +20,17 @@ from rpds import HashTrieMap
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.errors import MetadataCorrupt
+from lakelog.metadata.failover import (
+    NO_LEADER,
+    PartitionImage,
+    elected_uncleanly,
+    with_broker,
+    without_broker,
+)
 from lakelog.metadata.records import (
+    BrokerFenced,
     BrokerRecord,
+    BrokerUnfenced,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
@@ -32,17 +41,6 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
-
-
-class PartitionImage(NamedTuple):
-    """Replicas, ISR, leader and epochs of one partition; `leader` is -1 if there is none."""
-
-    partition: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,8 @@ class BrokerImage(NamedTuple):
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    is_fenced: bool = False
+    """Whether it must not lead: it is starting, or it stopped or died."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return the endpoint of this listener, else the first, else None."""
@@ -86,6 +86,7 @@ def metric_name(topic: str) -> str:
 
 
 _NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
+_UNCLEAN = "unclean.leader.election.enable"
 
 
 class MetadataImage(NamedTuple):
@@ -158,6 +159,11 @@ class MetadataImage(NamedTuple):
             BrokerRecord(b.broker_id, b.incarnation_id, b.epoch, b.endpoints, b.rack)
             for _, b in sorted(self.brokers.items())
         ]
+        records += [
+            BrokerFenced(b.broker_id, b.epoch)
+            for _, b in sorted(self.brokers.items())
+            if b.is_fenced
+        ]
         if self.next_producer_id:
             records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
         if self.forgotten_epochs_end:
@@ -219,27 +225,79 @@ def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
 
 
 def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
-    broker = BrokerImage(
-        record.broker_id, record.incarnation_id, record.epoch, record.endpoints, record.rack
-    )
     known = draft.brokers.get(record.broker_id)
+    broker = BrokerImage(*record, is_fenced=known is not None and known.is_fenced)
     assert known is None or record.epoch > known.epoch, "a broker's epoch rises at each start"
     draft.brokers = draft.brokers.insert(record.broker_id, broker)
+    fenced = _fenced(draft)
+
+    def restarted(_: TopicImage, partition: PartitionImage) -> PartitionImage:
+        if partition.leader == record.broker_id and len(partition.isr) == 1:
+            return partition.led_by(record.broker_id, partition.isr)
+        return without_broker(partition, record.broker_id, fenced | {record.broker_id})
+
+    _change_partitions(draft, restarted)
+
+
+def _apply_fenced(draft: _Draft, record: BrokerFenced) -> None:
+    _set_fenced(draft, record, is_fenced=True)
+    fenced = _fenced(draft)
+
+    def stopped(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        partition = without_broker(partition, record.broker_id, fenced)
+        return _elected(draft, topic, partition, fenced)
+
+    _change_partitions(draft, stopped)
+
+
+def _apply_unfenced(draft: _Draft, record: BrokerUnfenced) -> None:
+    _set_fenced(draft, record, is_fenced=False)
+    fenced = _fenced(draft)
+
+    def returned(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        partition = with_broker(partition, record.broker_id)
+        return _elected(draft, topic, partition, fenced)
+
+    _change_partitions(draft, returned)
+
+
+def _set_fenced(draft: _Draft, record: BrokerFenced | BrokerUnfenced, *, is_fenced: bool) -> None:
+    broker = draft.brokers.get(record.broker_id)
+    if broker is None or broker.epoch != record.epoch:
+        raise MetadataCorrupt(f"no broker {record.broker_id} registered in epoch {record.epoch}")
+    draft.brokers = draft.brokers.insert(record.broker_id, broker._replace(is_fenced=is_fenced))
+
+
+def _fenced(draft: _Draft) -> frozenset[int]:
+    return frozenset(node_id for node_id, broker in draft.brokers.items() if broker.is_fenced)
+
+
+def _elected(
+    draft: _Draft, topic: TopicImage, partition: PartitionImage, fenced: frozenset[int]
+) -> PartitionImage:
+    if partition.leader != NO_LEADER or not _may_lose_records(draft, topic):
+        return partition
+    return elected_uncleanly(partition, fenced)
+
+
+def _may_lose_records(draft: _Draft, topic: TopicImage) -> bool:
+    own = draft.config_map.get((int(ResourceType.TOPIC), topic.name), _NO_CONFIG)
+    default = draft.config_map.get((int(ResourceType.BROKER), ""), _NO_CONFIG)
+    return (own.get(_UNCLEAN) or default.get(_UNCLEAN)) == "true"
+
+
+def _change_partitions(
+    draft: _Draft, change: Callable[[TopicImage, PartitionImage], PartitionImage]
+) -> None:
+    """Replace the partitions for which `change` returns another one."""
     for topic in draft.topics_by_id.values():
-        raised = {
-            number: PartitionImage(
-                number,
-                partition.replicas,
-                partition.isr,
-                partition.leader,
-                partition.leader_epoch + 1,
-                partition.partition_epoch + 1,
-            )
-            for number, partition in topic.partitions.items()
-            if partition.leader == record.broker_id
-        }
-        if raised:
-            _put_partitions(draft, topic, raised)
+        new = {}
+        for number, partition in topic.partitions.items():
+            changed = change(topic, partition)
+            if changed is not partition:
+                new[number] = changed
+        if new:
+            _put_partitions(draft, topic, new)
 
 
 def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
@@ -322,6 +380,8 @@ def _apply_forgotten_epochs(draft: _Draft, record: ForgottenEpochs) -> None:
 _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     ClusterRecord: _apply_cluster,
     BrokerRecord: _apply_broker,
+    BrokerFenced: _apply_fenced,
+    BrokerUnfenced: _apply_unfenced,
     TopicRecord: _apply_topic,
     TopicRemoved: _apply_topic_removed,
     ConfigRecord: _apply_config,

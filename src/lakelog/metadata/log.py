@@ -17,13 +17,14 @@ reported change that cannot be read is retried a second later.
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.plan import Planner
+from lakelog.metadata.plan import Plan, Planner
 from lakelog.metadata.plan_queue import PlanGroup, PlanQueue, SubmittedPlan
 from lakelog.metadata.records import Record, decode_records
 from lakelog.metadata.snapshots import Snapshots
@@ -67,6 +68,14 @@ class Subscriber(Protocol):
         ...
 
 
+class _Joining(NamedTuple):
+    """A subscriber that knows an older image."""
+
+    subscriber: Subscriber
+    known: MetadataImage
+    done: Any
+
+
 class MetadataLog:
     """The image of one broker, and the way to change it."""
 
@@ -92,10 +101,12 @@ class MetadataLog:
         self._queue = PlanQueue(self._space)
         self._snapshots = Snapshots(store, tasks, self._space)
         self._changes = NO_CHANGE
+        self._on_brokers: Callable[[], object] = tuple
         self._retry: Timer | None = None
         self._opened = False
         self._closed = False
         self._worker: Any = None
+        self._joining: list[_Joining] = []
 
     async def open(self, *, create: bool) -> None:
         """Register this broker, replay the log and stand for election.
@@ -125,9 +136,40 @@ class MetadataLog:
         await self._snapshots.close()  # after the worker, which may have begun one
         await self._store.close()
 
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, as far as this one knows; -1 for none."""
+        return self._term.broker_id
+
+    def watch_brokers(self, callback: Callable[[], object]) -> None:
+        """Call `callback` after brokers may have registered, died, or become the controller."""
+        self._on_brokers = callback
+
+    async def live_brokers(self) -> Mapping[int, bytes]:
+        """Return the incarnation ids of the live brokers by id. Raises `MetadataError`."""
+        return await self._store.live_brokers()
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` for each later entry, in the order of subscription."""
         self._subscribers.append(subscriber)
+
+    async def subscribe_since(self, known: MetadataImage, subscriber: Subscriber) -> None:
+        """Have `subscriber` follow the difference to the image that it knows, then subscribe it.
+
+        Raises its errors.
+        """
+        joining = _Joining(subscriber, known, self._tasks.future())
+        self._joining.append(joining)
+        self._wake()
+        await joining.done
+
+    async def refresh(self) -> None:
+        """Return once the image has every entry that was committed before this call.
+
+        Stands for election if the controller is dead. Raises `KafkaError` as `submit`.
+        """
+        self._changes |= ~NO_CHANGE
+        await self.submit(lambda image: Plan((), None))
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
         """Return the plan's result after its records are committed and published.
@@ -164,7 +206,9 @@ class MetadataLog:
     async def _work(self) -> None:
         """Run until no work is left. A failure settles all waiting plans: their callers wait."""
         try:
-            while self._changes or self._queue:
+            while self._changes or self._queue or self._joining:
+                while self._joining:
+                    await self._join(self._joining.pop())
                 if self._changes:
                     await self._follow_changes()
                 if self._queue:
@@ -177,6 +221,18 @@ class MetadataLog:
         finally:
             self._worker = None
 
+    async def _join(self, joining: _Joining) -> None:
+        """Only the worker publishes, so no image is published meanwhile."""
+        try:
+            if self.image is not joining.known:
+                await joining.subscriber.prepare(joining.known, self.image, ())
+                await joining.subscriber.follow(joining.known, self.image, ())
+        except Exception as error:  # noqa: BLE001 - the caller of `subscribe_since` gets it
+            joining.done.set_exception(error)
+            return
+        self._subscribers.append(joining.subscriber)
+        joining.done.set_result(None)
+
     async def _follow_changes(self) -> None:
         """Read reported changes; keep them for a later attempt if this one fails."""
         changes, self._changes = self._changes, NO_CHANGE
@@ -187,6 +243,8 @@ class MetadataLog:
                 self._learn(await self._store.controller())
             if Change.BROKERS in changes and self._term.broker_id != self._broker_id:
                 self._learn(await self._store.elect())
+            if changes & (Change.BROKERS | Change.TERM):
+                self._on_brokers()
         except BaseException:
             self._changes |= changes
             raise

@@ -50,6 +50,24 @@ class BrokerRecord(NamedTuple):
     rack: str | None
 
 
+class BrokerFenced(NamedTuple):
+    """A broker stopped, died, or starts: it leads nothing and leaves the ISRs with other replicas.
+
+    One record stands for the changes of all its partitions (`failover.py`), so that a failover of
+    any size is one entry.
+    """
+
+    broker_id: int
+    epoch: int
+
+
+class BrokerUnfenced(NamedTuple):
+    """A broker serves: it leads the partitions whose only in-sync replica it has."""
+
+    broker_id: int
+    epoch: int
+
+
 class TopicRecord(NamedTuple):
     """A new topic, still without partitions."""
 
@@ -109,6 +127,8 @@ class ForgottenEpochs(NamedTuple):
 Record = (
     ClusterRecord
     | BrokerRecord
+    | BrokerFenced
+    | BrokerUnfenced
     | TopicRecord
     | PartitionRecord
     | TopicRemoved
@@ -172,6 +192,8 @@ def _form(record: type[Any], name: str, *kinds: _Kind) -> _Form:
 _FORMS: tuple[_Form, ...] = (
     _form(ClusterRecord, "cluster", _TEXT),
     _form(BrokerRecord, "broker", _INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT),
+    _form(BrokerFenced, "broker-fenced", _INT, _INT),
+    _form(BrokerUnfenced, "broker-unfenced", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),
     _form(PartitionRecord, "partition", _UUID, _INT, _INTS, _INTS, _INT, _INT, _INT),
     _form(TopicRemoved, "topic-removed", _UUID),

@@ -12,7 +12,13 @@ from typing import Any
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerRecord, Record, encode_records
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    BrokerUnfenced,
+    Record,
+    encode_records,
+)
 from lakelog.metadata.space import Space
 from lakelog.metadata.store.api import MetadataStore, Snapshot
 from lakelog.runtime.api import Tasks
@@ -71,4 +77,5 @@ class Snapshots:
 
 def _cost(record: Record, image: MetadataImage) -> int:
     """Return the cost of replaying a record, in partitions touched."""
-    return 1 + image.partition_count if isinstance(record, BrokerRecord) else 1
+    of_broker = isinstance(record, BrokerRecord | BrokerFenced | BrokerUnfenced)
+    return 1 + image.partition_count if of_broker else 1

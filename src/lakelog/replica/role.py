@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.image import PartitionImage
+from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.leader import LeaderIdAndEpoch
 
 

@@ -20,7 +20,6 @@ from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
     plan_forget_epochs,
-    plan_producer_ids,
     plan_register_broker,
 )
 from lakelog.metadata.errors import MetadataError
@@ -41,14 +40,24 @@ from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.sweep import ConnectionSweep
+from lakelog.server.controller.controller import Controller
+from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.membership import Membership
 from lakelog.server.coordinators.local import Coordinators
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
-from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
-from lakelog.server.peers.peer import PeerSeams
+from lakelog.server.options import (
+    ListenError,
+    ReadyInfo,
+    ServeOptions,
+    StartError,
+    is_every_interface,
+    parse_address,
+)
+from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.replication.fetcher import Fetcher
 from lakelog.server.replication.replication import Replication
@@ -104,10 +113,15 @@ class Server:
         self._metadata = MetadataLog(
             environment.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )
+        self._link = ControllerLink(options.node_id, self._metadata, self._peer, clock, tasks)
+        self._controller = Controller(options.node_id, self._metadata, tasks)
+        self._membership = Membership(
+            options.node_id, self._metadata, self._link, self._controller, tasks
+        )
         self._partitions = Partitions(self._role_elsewhere)
         self._acceptors: list[Acceptor] = []
         topics = self._make_topics(shortages)
-        producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
+        producer_ids = ProducerIds(self._membership.reserve_producer_ids, tasks)
         budget = MemoryBudget(
             options.config.get_int("queued.max.request.bytes"),
             options.config.get_int("lakelog.coordinator.state.max.bytes"),
@@ -126,6 +140,8 @@ class Server:
             clock=clock,
             random=random,
             metadata=self._metadata,
+            controller=self._controller,
+            controller_link=self._link,
             partitions=self._partitions,
             purgatory=purgatory,
             checks=checks,
@@ -188,6 +204,7 @@ class Server:
             shortages.check_room,
             lambda topic_id: self._replicas.waits(topic_id),
             lambda: self.broker.config,
+            self._link,
         )
 
     def _make_replicas(self, purgatory: Purgatory) -> Replicas:
@@ -241,6 +258,11 @@ class Server:
         )
         return PeerWatch(node_id, listener_name, seams)
 
+    def _peer(self, node_id: int) -> Peer | None:
+        """Return the connection to a broker, also before this one follows the metadata."""
+        self._peers.follow(self._metadata.image)
+        return self._peers.peers.get(node_id)
+
     def _make_fetch_sessions(self, share: Share) -> FetchSessions:
         return FetchSessions(
             self._environment.random,
@@ -277,6 +299,8 @@ class Server:
 
         A cancelled start stops them as well, and leaves the folder as clean as it was.
         """
+        if self._options.is_clustered:
+            self._check_advertised()
         self._bind()
         try:
             await self._monitoring.start(self._options.http)
@@ -293,25 +317,33 @@ class Server:
         self._cleaner = self._maintenance.make_cleaner(self._environment.processes)
         self._cleaner.start()
         self._peers.start(self._metadata.image)
+        if self._options.is_clustered:
+            self._membership.serve()
         self._monitoring.serving(self._cleaner)
 
     async def _open(self) -> None:
         try:
-            self._directory.open(None, self._options.node_id)
+            cluster_id = await self._join_store() if self._options.is_clustered else None
+            self._directory.open(cluster_id, self._options.node_id)
             self._reserve.open()
-        except (StorageError, OSError) as error:
+        except (StorageError, MetadataError, KafkaError, OSError) as error:
+            await self._metadata.close()
             raise StartError(str(error)) from error
         try:
             await self._open_metadata()
             self._monitoring.stage = Stage.RECOVERING
-            await self._replicas.load(self._metadata.image)
-            if self._directory.has_lost:
+            image = self._metadata.image
+            await self._replicas.load(image)
+            if self._directory.has_lost and not self._options.is_clustered:
                 await self._metadata.submit(plan_forget_epochs, from_reserve=True)
             self._directory.trust_page_cache()
-            self._metadata.subscribe(self)
+            await self._metadata.subscribe_since(image, self)
+            if self._options.is_clustered:
+                self._controller.start()
             self._monitoring.stage = Stage.LOADING
             await self._coordinators.load(self._metadata.image)
         except BaseException as error:
+            self._controller.stop()
             self._coordinators.close()
             await self._metadata.close()
             asked = isinstance(error, asyncio.CancelledError)
@@ -320,34 +352,70 @@ class Server:
                 raise StartError(str(error)) from error
             raise
 
+    async def _join_store(self) -> str | None:
+        """Open a metadata store that brokers share; return its cluster id, None in a new store.
+
+        The store is opened before the folder, because a new folder joins the store's cluster.
+        """
+        await self._metadata.open(create=not self._has_logs())
+        while self._metadata.image.cluster_id is None and not self._link.is_here:
+            await self._link.pause()  # until the controller has chosen the id
+            await self._metadata.refresh()
+        return self._metadata.image.cluster_id
+
+    def _has_logs(self) -> bool:
+        disk, data = self._environment.disk, self._options.data
+        names = disk.list(data) if disk.exists(data) else ()
+        return any(parse_dir_name(name) is not None for name in names)
+
     async def _open_metadata(self) -> None:
         """Determine the cluster id, and record the start of this broker."""
         node_id, random = self._options.node_id, self._environment.random
-        names = self._environment.disk.list(self._options.data)
-        has_logs = any(parse_dir_name(name) is not None for name in names)
-        await self._metadata.open(create=not has_logs)
+        if not self._options.is_clustered:
+            await self._metadata.open(create=not self._has_logs())
         fresh = encode_uuid(random_uuid(random))
         known = self._directory.cluster_id
         self.broker.cluster_id = await self._metadata.submit(
             lambda image: plan_cluster_id(image, known, fresh), from_reserve=True
         )
-        rack = self._options.config.get("broker.rack")
-        await self._metadata.submit(
-            lambda image: plan_register_broker(
-                image,
-                node_id,
-                self._metadata.incarnation_id,
-                endpoints=self._advertised_endpoints(),
-                rack=rack if isinstance(rack, str) else None,
-            ),
-            from_reserve=True,
-        )
+        given = self._options.config.get("broker.rack")
+        rack = given if isinstance(given, str) else None
+        if self._options.is_clustered:
+            has_lost = self._directory.has_lost_page_cache
+            await self._membership.register(self._own_endpoints(), rack, has_lost=has_lost)
+        else:
+            await self._metadata.submit(
+                lambda image: plan_register_broker(
+                    image,
+                    node_id,
+                    self._metadata.incarnation_id,
+                    endpoints=self._advertised_endpoints(),
+                    rack=rack,
+                ),
+                from_reserve=True,
+            )
         self._settings.start(self._metadata.image)
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
         return tuple(
             Endpoint(name, host, port) for name, (host, port) in self._options.advertise.items()
         )
+
+    def _own_endpoints(self) -> tuple[Endpoint, ...]:
+        """Return an address of each listener: the advertised one, else the bound one."""
+        addresses = {each.name: each.address for each in self._acceptors} | dict(
+            self._options.advertise
+        )
+        return tuple(Endpoint(name, *address) for name, address in addresses.items())
+
+    def _check_advertised(self) -> None:
+        """Raise `StartError` for a listener that other brokers could not be told the address of."""
+        for name, host, _ in self._wanted_listeners():
+            if is_every_interface(host) and name not in self._options.advertise:
+                raise StartError(
+                    f"listener {name} listens on every interface, and the other brokers of the "
+                    f"cluster need one address: add --advertise {name}=HOST:PORT"
+                )
 
     def _bind(self) -> None:
         environment = self._environment
@@ -394,6 +462,7 @@ class Server:
         self._settings.follow(old, new)
         if new.brokers is not old.brokers:
             self._peers.follow(new)
+            self._membership.follow(new)
         gone = await self._replicas.follow(old, new, records)
         if gone:
             self._coordinators.on_topics_deleted(gone)
@@ -406,11 +475,6 @@ class Server:
             topic = old.topic_by_id(topic_id)
             for index in sorted(topic.partitions) if topic is not None else ():
                 self.broker.purgatory.check((topic_id, index))
-
-    async def _reserve_producer_ids(self) -> range:
-        return await self._metadata.submit(
-            lambda image: plan_producer_ids(image, self._options.node_id)
-        )
 
     # Running short
 
@@ -436,6 +500,9 @@ class Server:
     async def stop(self) -> None:
         """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
+        if self._options.is_clustered:
+            await self._membership.leave()
+        self._controller.stop()
         self._close_listeners()
         self._replication.stop()
         self._peers.stop()

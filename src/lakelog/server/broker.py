@@ -25,6 +25,8 @@ from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.cluster.known_metadata import KnownMetadata
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
+from lakelog.server.controller.controller import Controller
+from lakelog.server.controller.link import ControllerLink
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.requests.gate import Gate
@@ -56,6 +58,8 @@ class Broker:
     clock: Clock
     random: Random
     metadata: MetadataLog
+    controller: Controller
+    controller_link: ControllerLink
     partitions: Partitions
     purgatory: Purgatory
     checks: StoredChecks
@@ -106,11 +110,12 @@ class Broker:
         return Node(self.node_id, host, port, own.rack if own is not None else None)
 
     def nodes_for(self, connection: Connection) -> list[Node]:
-        """Return every broker that has an address; this one as `self_for` does."""
+        """Return every unfenced broker that has an address; this one as `self_for` does."""
         nodes = [self.self_for(connection)]
         for broker in self.image.brokers.values():
             endpoint = broker.endpoint(connection.session.listener_name)
-            if broker.broker_id != self.node_id and endpoint is not None:
+            is_other = broker.broker_id != self.node_id and not broker.is_fenced
+            if is_other and endpoint is not None:
                 nodes.append(Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return nodes
 

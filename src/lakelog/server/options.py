@@ -50,6 +50,8 @@ class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
     `http` is HOST:PORT of the metrics and health pages; empty for none.
+    `metadata` is the file of a metadata store that brokers of this host share; None for a store in
+    the data folder.
     `advertise` maps a listener's name to the (host, port) in responses to clients.
     """
 
@@ -59,7 +61,18 @@ class ServeOptions:
     advertise: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     node_id: int = 1
     http: str = ""
+    metadata: Path | None = None
     ready: Callable[[ReadyInfo], None] = lambda info: None
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether other brokers may share the metadata store."""
+        return self.metadata is not None
+
+
+def is_every_interface(host: str) -> bool:
+    """Return whether a listener on `host` accepts connections at every address of this machine."""
+    return host in ("", "0.0.0.0", "::")
 
 
 def parse_address(text: str) -> tuple[str, int]:

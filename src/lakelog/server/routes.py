@@ -11,6 +11,7 @@ from lakelog.protocol.api_versions import ApiVersion
 from lakelog.protocol.registry import APIS
 from lakelog.server import handlers
 from lakelog.server.broker import Broker
+from lakelog.server.forwarding import at_controller
 from lakelog.server.handlers import api_versions
 from lakelog.server.requests.dispatch import Handler, Route
 from lakelog.server.requests.refusals import refuse
@@ -37,7 +38,7 @@ def routes(broker: Broker) -> dict[int, Route]:
     return {
         each.api.key: Route(
             each.api,
-            partial(each.handle, broker),
+            _handler(broker, each),
             versions=each.served_versions,
             in_place=each.in_place,
             learn=None if each.learn is None else partial(each.learn, broker),
@@ -46,6 +47,12 @@ def routes(broker: Broker) -> dict[int, Route]:
         )
         for each in served_apis()
     }
+
+
+def _handler(broker: Broker, served: ServedApi[Any]) -> Handler:
+    if served.by_controller:
+        return partial(at_controller, broker, served.handle)
+    return partial(served.handle, broker)
 
 
 def newer_api_versions(broker: Broker) -> Handler:

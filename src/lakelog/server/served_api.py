@@ -37,6 +37,7 @@ class ServedApi(Generic[R]):
             the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
+        by_controller: another broker sends the request on to the controller (`forwarding`).
         versions: the served versions, such as "0-4"; by default all that the protocol declares.
         advertised: the versions in ApiVersions; by default the served ones. A client must never
             be offered a newer version than the newest served one, because it would choose that.
@@ -50,6 +51,7 @@ class ServedApi(Generic[R]):
     learn: Callable[[Broker, Repeat | None, Context, R], Repeat | None] | None = None
     refuse: Callable[[Broker, Context, R, ErrorCode], Any] | None = None
     counts_errors: bool = False
+    by_controller: bool = False
     versions: str | None = None
     advertised: str | None = None
 

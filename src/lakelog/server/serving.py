@@ -62,7 +62,7 @@ async def _serve(options: ServeOptions) -> None:
         tasks,
         SystemRandom(),
         PythonProcesses(),
-        EmbeddedStore(options.data / METADATA_FILE, clock),
+        _metadata_store(options, clock),
         descriptors.log_files,
         fsyncs,
         descriptors.connections,
@@ -101,6 +101,13 @@ def _freeze_objects() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def _metadata_store(options: ServeOptions, clock: SystemClock) -> EmbeddedStore:
+    if options.metadata is None:
+        return EmbeddedStore(options.data / METADATA_FILE, clock)
+    timeout_s = options.config.get_int("broker.session.timeout.ms") / 1000
+    return EmbeddedStore(options.metadata, clock, shared=True, session_timeout_s=timeout_s)
 
 
 async def _stop(server: Server, clock: SystemClock) -> None:

@@ -203,6 +203,13 @@ class _Writer:
         self.source.add(f"budget -= {count}")
         with self.source.block(f"if {count} * {size} > end - position or budget < 0:"):
             self.source.add(f"refuse_count({field.name!r}, {count})")
+        if field.type_name == "uuid":  # "16s" has a count of its own in a layout
+            self.source.add(
+                f"{items} = [bytes(view[at:at + 16]) for at in"
+                f" range(position, position + {count} * 16, 16)]",
+                f"position += {count} * 16",
+            )
+            return
         if field.struct is None and field.type_name in FIXED_FORMATS:
             character = FIXED_FORMATS[field.type_name]
             short = self.source.array_layouts(character, "unpack_from")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.metadata.errors import MetadataCorrupt
-from lakelog.metadata.image import MetadataImage, PartitionImage
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerRecord,
     ClusterRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.image import PartitionImage
+from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.leader import LeaderIdAndEpoch
 from lakelog.replica.role import NotLeaderError, Role, current_leader
 

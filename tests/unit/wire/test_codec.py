@@ -11,6 +11,7 @@ from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     encode_uvarint,
 )
+from lakelog.wire.schema import Message, array, uuid
 from sample_messages import FULL, Cargo, Choice, Item, Names, Numbers
 
 # By hand from the layouts in lakelog.wire.primitives.
@@ -110,3 +111,16 @@ def test_the_texts_of_all_errors_are_cut() -> None:
     found = [each for api in APIS.values() for each in texts(api.response)]
     assert len(found) > 15
     assert [(kind, field.name) for kind, field in found if not field.is_cut] == []
+
+
+class Keys(Message, versions="0-1", flexible="1+"):
+    keys: list[bytes] = array(uuid)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_arrays_of_uuids(version: int, count: int) -> None:
+    message = Keys(keys=[bytes([number]) * 16 for number in range(count)])
+    data = encode(message, version)
+    assert decode(Keys, data, version) == message
+    assert interpret.encode(message, version) == data

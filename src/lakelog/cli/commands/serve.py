@@ -23,6 +23,7 @@ def serve(
         list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
     ] = None,
     node_id: str | None = None,
+    metadata: str | None = None,
     http: str | None = None,
     log_format: Literal["auto", "text", "json"] = "auto",
     insecure: Annotated[bool, Parameter(negative="")] = False,
@@ -47,6 +48,9 @@ def serve(
         `lakelog config set`.
     node_id
         Id of this broker (default: node.id of the properties, or 1).
+    metadata
+        sqlite:PATH of a metadata file that several brokers of this host share: they form one
+        cluster (default: a file in the data folder, for this broker alone).
     http
         HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, /readyz,
         /version (default: no HTTP).
@@ -64,6 +68,7 @@ def serve(
             properties=properties,
             settings=tuple(settings or ()),
             node_id=node_id,
+            metadata=metadata,
             http=http,
             log_format=log_format,
             insecure=insecure,

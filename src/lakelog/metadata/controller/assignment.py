@@ -17,15 +17,17 @@ def choose_replicas(
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, chosen by `placement.py`.
 
-    Raises INVALID_REPLICATION_FACTOR when there are fewer brokers than replicas.
+    Raises INVALID_REPLICATION_FACTOR when fewer brokers than replicas are available.
     """
-    if replication_factor > len(image.brokers):
+    brokers = [
+        (broker.broker_id, broker.rack) for broker in image.brokers.values() if not broker.is_fenced
+    ]
+    if replication_factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} exceeds the number of registered brokers, "
-            f"{len(image.brokers)}",
+            f"replication factor {replication_factor} exceeds the number of available brokers, "
+            f"{len(brokers)}",
         )
-    brokers = [(broker.broker_id, broker.rack) for broker in image.brokers.values()]
     return place_replicas(brokers, partitions, replication_factor, start)
 
 

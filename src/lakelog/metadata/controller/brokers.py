@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
+    BrokerFenced,
     BrokerRecord,
+    BrokerUnfenced,
     ClusterRecord,
     ForgottenEpochs,
     ProducerIdBlock,
+    Record,
 )
 
 PRODUCER_ID_BLOCK = 1000
@@ -40,13 +45,58 @@ def plan_register_broker(
     *,
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
+    starts_fenced: bool = False,
 ) -> Plan[int]:
-    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too."""
+    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too.
+
+    A broker that `starts_fenced` hands over what its former process led, and leads again after
+    `plan_unfence`. A repeated registration of the same process changes nothing.
+    """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
+    was_fenced = known is not None and known.is_fenced
     epoch = 1 if known is None else known.epoch + 1
-    return Plan((BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack),), epoch)
+    records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
+    if starts_fenced and known is not None and not was_fenced:
+        records.insert(0, BrokerFenced(broker_id, known.epoch))
+    elif starts_fenced and known is None:
+        records.append(BrokerFenced(broker_id, epoch))
+    elif was_fenced and not starts_fenced:
+        records.append(BrokerUnfenced(broker_id, epoch))
+    return Plan(tuple(records), epoch)
+
+
+def plan_fence(image: MetadataImage, brokers: Mapping[int, int]) -> Plan[list[int]]:
+    """Fence these brokers, by id with their epochs; return the fenced ones.
+
+    A broker that has registered again since is not fenced.
+    """
+    fenced = [
+        BrokerFenced(broker_id, epoch)
+        for broker_id, epoch in sorted(brokers.items())
+        if (known := image.brokers.get(broker_id)) is not None
+        and known.epoch == epoch
+        and not known.is_fenced
+    ]
+    return Plan(tuple(fenced), [record.broker_id for record in fenced])
+
+
+def plan_unfence(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
+    """Let a broker lead again. Raises STALE_BROKER_EPOCH for another epoch than the present one."""
+    known = check_broker_epoch(image, broker_id, epoch)
+    records = (BrokerUnfenced(broker_id, epoch),) if known.is_fenced else ()
+    return Plan(records, None)
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
+    """Return the broker. Raises STALE_BROKER_EPOCH unless it is registered in this epoch."""
+    known = image.brokers.get(broker_id)
+    if known is None or known.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered in epoch {epoch}"
+        )
+    return known
 
 
 def plan_forget_epochs(image: MetadataImage) -> Plan[None]:

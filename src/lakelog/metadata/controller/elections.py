@@ -11,7 +11,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
 

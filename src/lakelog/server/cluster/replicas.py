@@ -23,8 +23,12 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
-from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    BrokerUnfenced,
     ConfigRecord,
     PartitionRecord,
     Record,
@@ -389,8 +393,14 @@ class _Changes:
     all_configs: bool = False
 
 
+_OF_BROKERS = BrokerRecord | BrokerFenced | BrokerUnfenced
+"""Each may change all partitions of a broker."""
+
+
 def _changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> _Changes:
-    return _named(records) if records else _compared(old, new)
+    if not records or any(isinstance(record, _OF_BROKERS) for record in records):
+        return _compared(old, new)
+    return _named(records)
 
 
 def _named(records: tuple[Record, ...]) -> _Changes:

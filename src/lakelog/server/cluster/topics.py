@@ -28,7 +28,14 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord, ResourceType
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from lakelog.runtime.api import Random
+from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
 
@@ -68,6 +75,7 @@ class Topics:
         check_room: raises `KafkaError` unless there is room for a number of new partitions.
         waits: whether a partition of the topic with this id waits for space.
         config: returns the broker's configuration in force.
+        link: creates the topics that this broker needs, at the controller.
     """
 
     def __init__(
@@ -77,12 +85,14 @@ class Topics:
         check_room: Callable[[int], None],
         waits: Callable[[bytes], bool],
         config: Callable[[], BrokerConfig],
+        link: ControllerLink,
     ) -> None:
         self._metadata = metadata
         self._random = random
         self._check_room = check_room
         self._waits = waits
         self._config = config
+        self._link = link
 
     def topic_id(self, name: str) -> bytes | None:
         return self._metadata.image.topic_ids.get(name)
@@ -173,7 +183,39 @@ class Topics:
         return topic._replace(configs=[*topic.configs, *unsaid])
 
     async def _create(self, topics: list[NewTopic]) -> list[TopicResult]:
-        return await self.create([self.with_defaults(topic) for topic in topics])
+        """Create topics with the defaults, at the controller. Raises `KafkaError`."""
+        if not topics:
+            return []
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=topic.name, num_partitions=-1, replication_factor=-1)
+                for topic in topics
+            ],
+            timeout_ms=int(PATIENCE_S * 1000),
+        )
+        response: CreateTopicsResponse = await self._link.carry_out(
+            request, lambda: self._create_here(topics)
+        )
+        return [
+            TopicResult(
+                topic.name, topic.topic_id, ErrorCode(topic.error_code), topic.error_message
+            )
+            for topic in response.topics
+        ]
+
+    async def _create_here(self, topics: list[NewTopic]) -> CreateTopicsResponse:
+        results = await self.create([self.with_defaults(topic) for topic in topics])
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(
+                    name=topic.name,
+                    topic_id=result.topic_id,
+                    error_code=result.error,
+                    error_message=result.message,
+                )
+                for topic, result in zip(topics, results, strict=True)
+            ]
+        )
 
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False

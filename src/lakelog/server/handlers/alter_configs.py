@@ -53,4 +53,5 @@ API = ServedApi(
     handle,
     done="Topics, brokers and groups; replaces all settings of a resource.",
     missing="Broker loggers; client metrics.",
+    by_controller=True,
 )

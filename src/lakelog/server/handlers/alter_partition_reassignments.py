@@ -54,6 +54,7 @@ API = ServedApi(
     handle,
     done="Changes of the order of replicas, completed at once.",
     missing="Other brokers: a cluster has one broker, which holds every replica.",
+    by_controller=True,
 )
 
 

@@ -52,4 +52,5 @@ API = ServedApi(
     handle,
     done="With and without assignments.",
     missing="Internal topics, whose number of partitions is fixed.",
+    by_controller=True,
 )

@@ -49,6 +49,7 @@ API = ServedApi(
     done="Counts, assignments, configurations, validation only.",
     missing="At most 10,000 partitions in one request; a cluster has one broker, "
     "which holds every replica.",
+    by_controller=True,
 )
 
 

@@ -53,7 +53,7 @@ async def handle(
     )
 
 
-API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.")
+API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.", by_controller=True)
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:

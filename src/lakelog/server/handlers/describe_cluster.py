@@ -26,7 +26,7 @@ def handle(
         return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.names import check_topic_name
-from lakelog.metadata.image import PartitionImage, TopicImage
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import TopicImage
 from lakelog.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -45,6 +45,7 @@ API = ServedApi(
     done="Preferred and unclean.",
     missing="A cluster has one broker, which holds every replica, so that "
     "elections are rarely needed.",
+    by_controller=True,
 )
 
 

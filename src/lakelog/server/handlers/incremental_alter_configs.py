@@ -57,4 +57,5 @@ API = ServedApi(
     handle,
     done="Topics, brokers and groups: set, delete, append, subtract, validation only.",
     missing="Broker loggers; client metrics.",
+    by_controller=True,
 )

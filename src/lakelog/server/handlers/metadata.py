@@ -112,7 +112,7 @@ def _response(
             for node in broker.nodes_for(context.connection)
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.metadata.controller_id,
         topics=topics,
         cluster_authorized_operations=_CLUSTER_OPERATIONS if wants_cluster else _NOT_REQUESTED,
     )

@@ -15,6 +15,12 @@ from lakelog.server.peers.exchange import DEFAULT_LIMITS, Call, Exchange, PeerLi
 from lakelog.wire.schema import Message
 
 _RECEIVE_BYTES = 64 * 1024
+_CLIENT_PREFIX = "broker-"
+
+
+def is_broker(client_id: str) -> bool:
+    """Return whether another broker calls itself so in its requests."""
+    return client_id.startswith(_CLIENT_PREFIX)
 
 
 class PeerSeams:
@@ -24,7 +30,7 @@ class PeerSeams:
 
     def __init__(self, node_id: int, net: Net, tasks: Tasks, clock: Clock, random: Random) -> None:
         """node_id: that of the calling broker."""
-        self.client_id = f"broker-{node_id}"
+        self.client_id = f"{_CLIENT_PREFIX}{node_id}"
         self.net = net
         self.tasks = tasks
         self.clock = clock

@@ -47,7 +47,7 @@ class PeerWatch:
         self._calls: dict[Peer, Any] = {}
         """The task that calls each peer."""
         self._check: Any = None
-        self._is_started = False
+        self._is_started = self._is_stopped = False
 
     def start(self, image: MetadataImage) -> None:
         """Call the other brokers from now on, and this one once at its advertised addresses."""
@@ -60,10 +60,12 @@ class PeerWatch:
             self._check = self._seams.tasks.spawn(work, name="advertised addresses")
 
     def follow(self, image: MetadataImage) -> None:
-        """Adopt the registered brokers of an image."""
-        if not self._is_started:
+        """Adopt the registered brokers of an image; they are called only after `start`."""
+        if self._is_stopped:
             return
         self.peers.follow(image)
+        if not self._is_started:
+            return
         current = set(self.peers)
         for peer in [each for each in self._calls if each not in current]:
             self._calls.pop(peer).cancel()
@@ -75,7 +77,7 @@ class PeerWatch:
 
     def stop(self) -> None:
         """Close all connections to other brokers."""
-        self._is_started = False
+        self._is_started, self._is_stopped = False, True
         for task in self._calls.values():
             task.cancel()
         if self._check is not None:

@@ -125,6 +125,14 @@ class LogDirectory:
         is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
         return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
 
+    @property
+    def has_lost_page_cache(self) -> bool:
+        """Whether the former process stopped uncleanly and the page cache is another one since.
+
+        Known at once, unlike `has_lost`.
+        """
+        return not (self.clean or self._ownership.cached)
+
     def trust_page_cache(self) -> None:
         """Let the next start trust the page cache if this process is killed.
 

@@ -18,6 +18,7 @@ from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
+from lakelog.server.controller.link import ControllerLink
 from lakelog.testing.randomness import SeededRandom
 
 OFFSETS = "__consumer_offsets"
@@ -26,14 +27,19 @@ OFFSETS = "__consumer_offsets"
 class TopicsOfLog:
     """`commits` has the records of each entry since the broker was registered."""
 
-    def __init__(self, log: MetadataLog, config: BrokerConfig) -> None:
+    def __init__(self, log: MetadataLog, config: BrokerConfig, tasks: AsyncioTasks) -> None:
         self.log = log
         self.commits: list[tuple[Record, ...]] = []
         self.waiting: set[bytes] = set()
         self.room = 1 << 30
         self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
         self.topics = Topics(
-            log, SeededRandom(1), self.check_room, self.waiting.__contains__, lambda: config
+            log,
+            SeededRandom(1),
+            self.check_room,
+            self.waiting.__contains__,
+            lambda: config,
+            ControllerLink(1, log, lambda node_id: None, SystemClock(), tasks),
         )
         log.subscribe(self)
 
@@ -64,7 +70,7 @@ def run(
             await log.open(create=True)
             await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16, endpoints=()))
             config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
-            await scenario(TopicsOfLog(log, config))
+            await scenario(TopicsOfLog(log, config, tasks))
             await log.close()
         finally:
             tasks.close()

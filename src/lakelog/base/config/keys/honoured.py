@@ -506,6 +506,13 @@ _GROUPS = (
         at_least(1),
     ),
     _fixed(
+        "broker.session.timeout.ms",
+        _INT,
+        9000,
+        "Time, in milliseconds, after which the controller fences a broker without heartbeats.",
+        at_least(1),
+    ),
+    _fixed(
         "offsets.topic.segment.bytes",
         _INT,
         100 << 20,

@@ -220,7 +220,6 @@ metadata.max.retention.ms long 604800000
 # a cluster has one broker, which holds every replica
 inter.broker.listener.name string -
 broker.heartbeat.interval.ms int 2000
-broker.session.timeout.ms int 9000
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
 auto.leader.rebalance.enable boolean true

@@ -1,0 +1,32 @@
+"""BrokerHeartbeat (key 63): a broker asks the controller to unfence or to release it (KIP-631)."""
+
+from __future__ import annotations
+
+from lakelog.protocol.api import Api
+from lakelog.wire.schema import Message, array, boolean, int16, int32, int64, uuid
+
+
+class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
+    """The state that a broker wants. Versions: 1 has offline folders, 2 cordoned ones."""
+
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    current_metadata_offset: int = int64()
+    """The last entry of the metadata log that the broker has followed."""
+    want_fence: bool = boolean()
+    want_shut_down: bool = boolean()
+    offline_log_dirs: list[bytes] = array(uuid, "1+", tag=0)
+    cordoned_log_dirs: list[bytes] | None = array(uuid, "2+", tag=1, nullable="2+", default=None)
+
+
+class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):
+    """The state that the controller has given the broker."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    is_caught_up: bool = boolean()
+    is_fenced: bool = boolean(default=True)
+    should_shut_down: bool = boolean()
+
+
+API = Api(63, BrokerHeartbeatRequest, BrokerHeartbeatResponse)

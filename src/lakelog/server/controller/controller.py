@@ -1,0 +1,198 @@
+"""The controller's side of requests between brokers, and the fencing of dead brokers.
+
+Every broker has one of these; only that of the elected controller can commit its plans, the others
+raise NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.controller.brokers import (
+    check_broker_epoch,
+    plan_fence,
+    plan_forget_epochs,
+    plan_producer_ids,
+    plan_register_broker,
+    plan_unfence,
+)
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.plan import Plan
+from lakelog.protocol.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from lakelog.runtime.api import Tasks, Timer
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+
+
+class Controller:
+    """The decisions that only the controller commits, from `start` to `stop`.
+
+    Args:
+        node_id: of this broker.
+    """
+
+    def __init__(self, node_id: int, metadata: MetadataLog, tasks: Tasks) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._tasks = tasks
+        self._fencing: Any = None
+        self._is_due = False
+        self._retry: Timer | None = None
+        self._stopped = False
+
+    # Requests of brokers
+
+    async def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """Register a process of a broker, which is fenced until it asks to be unfenced."""
+        try:
+            epoch = await self._metadata.submit(lambda image: _registered(image, request))
+        except KafkaError as error:
+            return BrokerRegistrationResponse(error_code=error.code)
+        return BrokerRegistrationResponse(broker_epoch=epoch)
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        """Reserve a block of producer ids for a registered broker."""
+        try:
+            block = await self.producer_ids(request.broker_id, request.broker_epoch)
+        except KafkaError as error:
+            return AllocateProducerIdsResponse(error_code=error.code)
+        return AllocateProducerIdsResponse(
+            producer_id_start=block.start, producer_id_len=len(block)
+        )
+
+    async def producer_ids(self, broker_id: int, epoch: int) -> range:
+        """Return a block for a registered broker. Raises `KafkaError` as `MetadataLog.submit`."""
+
+        def plan(image: MetadataImage) -> Plan[range]:
+            check_broker_epoch(image, broker_id, epoch)
+            return plan_producer_ids(image, broker_id)
+
+        return await self._metadata.submit(plan)
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        """Unfence a broker that has caught up, or fence one that wants to stop."""
+        try:
+            return await self._heartbeat(request)
+        except KafkaError as error:
+            return BrokerHeartbeatResponse(error_code=error.code)
+
+    async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        broker_id, epoch = request.broker_id, request.broker_epoch
+        image = self._metadata.image
+        check_broker_epoch(image, broker_id, epoch)
+        if request.want_shut_down:
+            await self._fence({broker_id: epoch}, "stops")
+            return BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)
+        is_caught_up = request.current_metadata_offset + 1 >= image.end
+        if is_caught_up and not request.want_fence:
+            await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
+        is_fenced = self._metadata.image.brokers[broker_id].is_fenced
+        return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
+
+    # Dead brokers
+
+    def start(self) -> None:
+        """Fence dead brokers from now on, while this broker is the controller."""
+        self._metadata.watch_brokers(self._on_brokers)
+        self._on_brokers()
+
+    def stop(self) -> None:
+        """Fence no brokers any more."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _on_brokers(self) -> None:
+        self._is_due = True
+        self._retry = None
+        if self._fencing is None and not self._stopped:
+            self._fencing = self._tasks.spawn(self._fence_dead(), name="fence brokers")
+
+    async def _fence_dead(self) -> None:
+        """Run until no report of a change is left."""
+        try:
+            while self._is_due and not self._stopped:
+                self._is_due = False
+                if self._metadata.controller_id == self._node_id:
+                    await self._fence(await self._dead(), "is dead")
+        except (KafkaError, MetadataError) as error:
+            logger.warning(
+                "Dead brokers are not fenced yet: %s", error, extra=event("fencing_failed")
+            )
+            if not self._stopped:
+                self._retry = self._tasks.call_later(_RETRY_S, self._on_brokers)
+        finally:
+            self._fencing = None
+
+    async def _dead(self) -> dict[int, int]:
+        """Return the dead brokers with their epochs.
+
+        A process registers in the store before it does in the image. So one that is in the image
+        first and not in the store after that is dead.
+        """
+        brokers = list(self._metadata.image.brokers.values())
+        live = await self._metadata.live_brokers()
+        return {
+            broker.broker_id: broker.epoch
+            for broker in brokers
+            if not broker.is_fenced and live.get(broker.broker_id) != broker.incarnation_id
+        }
+
+    async def _fence(self, brokers: dict[int, int], reason: str) -> None:
+        if not brokers:
+            return
+        for broker_id in await self._metadata.submit(lambda image: plan_fence(image, brokers)):
+            logger.info(
+                "Fenced broker %d, which %s",
+                broker_id,
+                reason,
+                extra=event("broker_fenced", broker=broker_id, reason=reason),
+            )
+
+
+def _registered(image: MetadataImage, request: BrokerRegistrationRequest) -> Plan[int]:
+    if request.cluster_id != image.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} is of cluster {request.cluster_id}, not "
+            f"{image.cluster_id}",
+        )
+    endpoints = (Endpoint(each.name, each.host, each.port) for each in request.listeners)
+    planned = plan_register_broker(
+        image,
+        request.broker_id,
+        request.incarnation_id,
+        endpoints=tuple(endpoints),
+        rack=request.rack,
+        starts_fenced=True,
+    )
+    has_lost = planned.records and request.previous_broker_epoch < 0
+    if not has_lost or not _is_last_with_transactions(image, request.broker_id):
+        return planned
+    return planned._replace(records=(*planned.records, *plan_forget_epochs(image).records))
+
+
+def _is_last_with_transactions(image: MetadataImage, broker_id: int) -> bool:
+    """Return whether no other broker has all of the state of some transactions."""
+    topic = image.topic(TRANSACTION_TOPIC)
+    partitions = topic.partitions.values() if topic is not None else ()
+    return any(partition.isr == (broker_id,) for partition in partitions)

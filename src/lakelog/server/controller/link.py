@@ -1,0 +1,119 @@
+"""The way to the controller: requests that only it can carry out are sent on to it.
+
+The request itself is sent, and its response returned, without an Envelope (KIP-590): the broker has
+authorized the client before, and the controller decides nothing by the address of the client. A
+broker that gets such a request from a broker carries it out or answers NOT_CONTROLLER, but never
+sends it on, so that brokers with different views do not send it in circles.
+
+A request is repeated while the controller changes. It may then be carried out twice, as when a
+client repeats it: a topic that the first attempt has created exists for the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.log import MetadataLog
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.peers.errors import PeerError, PeerUnsupportedError
+from lakelog.server.peers.peer import Peer
+from lakelog.server.requests.error_codes import codes_in
+from lakelog.wire.schema import Message
+
+PATIENCE_S = 30.0
+"""For which a request is repeated (`request.timeout.ms` of Kafka's brokers)."""
+_ATTEMPT_S = 10.0
+_PAUSE_S = 0.1
+
+
+class ControllerLink:
+    """Requests of this broker, and of its clients, to the controller.
+
+    Args:
+        node_id: of this broker.
+        peer: returns the connection to a broker, or None if it has no known address.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        peer: Callable[[int], Peer | None],
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._peer = peer
+        self._clock = clock
+        self._tasks = tasks
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._metadata.controller_id in (self._node_id, -1)
+
+    async def carry_out(
+        self,
+        request: Message,
+        here: Callable[[], Awaitable[Any]],
+        *,
+        newest: int | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Any:
+        """Return the response of the controller, or of `here` if this broker is the controller.
+
+        newest: limits the version in which the request is sent, and its response comes.
+
+        Returns after this broker has followed the change. Raises `KafkaError`: that of `here`, or
+        `PeerError` if the controller could not be reached for `patience_s` seconds.
+        """
+        deadline = self._clock.monotonic() + patience_s
+        while True:
+            try:
+                response = await self._attempt(request, here, newest)
+                if ErrorCode.NOT_CONTROLLER not in codes_in(response):
+                    return response
+                if self._clock.monotonic() >= deadline:
+                    return response
+            except KafkaError as error:
+                is_final = not _may_pass(error) or self._clock.monotonic() >= deadline
+                if is_final:
+                    raise
+            await self.pause()
+            with suppress(KafkaError):
+                await self._metadata.refresh()
+
+    async def _attempt(
+        self, request: Message, here: Callable[[], Awaitable[Any]], newest: int | None
+    ) -> Any:
+        if self.is_here:
+            return await here()
+        controller_id = self._metadata.controller_id
+        peer = self._peer(controller_id)
+        if peer is None:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"controller {controller_id} has not registered yet"
+            )
+        response = await peer.request(request, timeout_s=_ATTEMPT_S, newest=newest)
+        await self._metadata.refresh()
+        return response
+
+    async def pause(self) -> None:
+        """Wait before another attempt."""
+        over = self._tasks.future()
+        timer = self._tasks.call_later(_PAUSE_S, over.set_result, None)
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Return whether another attempt may succeed."""
+    if isinstance(error, PeerError):
+        return not isinstance(error, PeerUnsupportedError)
+    return error.code is ErrorCode.NOT_CONTROLLER

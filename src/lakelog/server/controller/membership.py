@@ -1,0 +1,161 @@
+"""How this broker joins a cluster of several brokers, and how it leaves it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.protocol.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    RegisteredListener,
+)
+from lakelog.runtime.api import Tasks
+from lakelog.server.controller.controller import Controller
+from lakelog.server.controller.link import ControllerLink
+
+logger = logging.getLogger(__name__)
+
+_JOIN_PATIENCE_S = 60.0
+_LEAVE_PATIENCE_S = 5.0
+_PAUSE_S = 0.1
+
+
+class Membership:
+    """The registration of this broker, and whether it is fenced.
+
+    Args:
+        controller: carries out the requests while this broker is the controller.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        link: ControllerLink,
+        controller: Controller,
+        tasks: Tasks,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._link = link
+        self._controller = controller
+        self._tasks = tasks
+        self._unfencing: Any = None
+        self._serves = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the registration, -1 before it."""
+        broker = self._metadata.image.brokers.get(self._node_id)
+        return -1 if broker is None else broker.epoch
+
+    async def register(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, *, has_lost: bool
+    ) -> None:
+        """Register this process, and wait until the image shows it.
+
+        has_lost: whether records that the former process wrote may be missing.
+
+        Raises `KafkaError`.
+        """
+        request = BrokerRegistrationRequest(
+            broker_id=self._node_id,
+            cluster_id=self._metadata.image.cluster_id or "",
+            incarnation_id=self._metadata.incarnation_id,
+            listeners=[
+                RegisteredListener(name=each.name, host=each.host, port=each.port)
+                for each in endpoints
+            ],
+            rack=rack,
+            previous_broker_epoch=-1 if has_lost else self.epoch,
+        )
+        response: BrokerRegistrationResponse = await self._link.carry_out(
+            request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S
+        )
+        _check(response.error_code, "the controller refused the registration")
+        while self.epoch != response.broker_epoch:
+            await self._link.pause()
+            await self._metadata.refresh()
+
+    async def reserve_producer_ids(self) -> range:
+        """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
+        if self._link.is_here:
+            return await self._controller.producer_ids(self._node_id, self.epoch)
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
+        response: AllocateProducerIdsResponse = await self._link.carry_out(
+            request, lambda: self._controller.allocate_producer_ids(request)
+        )
+        _check(response.error_code, "the controller gave no producer ids")
+        first = response.producer_id_start
+        return range(first, first + response.producer_id_len)
+
+    def serve(self) -> None:
+        """Stay unfenced from now on."""
+        self._serves = True
+        self.follow(self._metadata.image)
+
+    def follow(self, image: MetadataImage) -> None:
+        """Ask to be unfenced if the image says that this broker is fenced."""
+        own = image.brokers.get(self._node_id)
+        is_fenced = own is not None and own.is_fenced
+        if is_fenced and self._serves and self._unfencing is None:
+            self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")
+
+    async def leave(self) -> None:
+        """Hand over what this broker leads, if the controller answers soon."""
+        self._serves = False
+        if self._unfencing is not None:
+            self._unfencing.cancel()
+        with suppress(KafkaError, MetadataError):
+            await self._beat(want_shut_down=True, patience_s=_LEAVE_PATIENCE_S)
+
+    async def _unfence(self) -> None:
+        try:
+            while self._serves and self._metadata.image.brokers[self._node_id].is_fenced:
+                await self._try_unfence()
+        finally:
+            self._unfencing = None
+
+    async def _try_unfence(self) -> None:
+        try:
+            await self._metadata.refresh()
+            response = await self._beat()
+            _check(response.error_code, "the controller refused the heartbeat")
+            if not response.is_fenced:
+                await self._metadata.refresh()
+                return
+        except (KafkaError, MetadataError) as error:
+            logger.warning("Still fenced: %s", error, extra=event("unfencing_failed"))
+        await self._link.pause()
+
+    async def _beat(
+        self, *, want_shut_down: bool = False, patience_s: float = _JOIN_PATIENCE_S
+    ) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._metadata.image.end - 1,
+            want_shut_down=want_shut_down,
+        )
+        response: BrokerHeartbeatResponse = await self._link.carry_out(
+            request, lambda: self._controller.heartbeat(request), patience_s=patience_s
+        )
+        return response
+
+
+def _check(code: int, text: str) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code), f"{text}: {ErrorCode(code).name}")

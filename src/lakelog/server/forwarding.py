@@ -1,0 +1,38 @@
+"""Client requests that change the metadata; other brokers send them on to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from lakelog.server.broker import Broker
+from lakelog.server.peers.peer import is_broker
+from lakelog.server.requests.context import Context
+from lakelog.wire.schema import Message
+
+
+def at_controller(
+    broker: Broker,
+    handle: Callable[[Broker, Context, Any], Awaitable[Message]],
+    context: Context,
+    request: Message,
+) -> Awaitable[Message]:
+    """Return the response of the handler, here or at the controller.
+
+    A request that another broker has sent on is handled here, whoever is the controller.
+    """
+    if broker.controller_link.is_here or is_broker(context.client_id):
+        return handle(broker, context, request)
+    return _sent_on(broker, handle, context, request)
+
+
+async def _sent_on(
+    broker: Broker,
+    handle: Callable[[Broker, Context, Any], Awaitable[Message]],
+    context: Context,
+    request: Message,
+) -> Message:
+    response: Message = await broker.controller_link.carry_out(
+        request, lambda: handle(broker, context, request), newest=context.version
+    )
+    return response

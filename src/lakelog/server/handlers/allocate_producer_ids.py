@@ -1,0 +1,20 @@
+"""AllocateProducerIds (67): reserves a block of producer ids for a broker."""
+
+from __future__ import annotations
+
+from lakelog.protocol.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+async def handle(
+    broker: Broker, context: Context, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    return await broker.controller.allocate_producer_ids(request)
+
+
+API = ServedApi(AllocateProducerIdsRequest, handle, done="Between brokers.")

@@ -1,0 +1,22 @@
+"""BrokerRegistration (62): registers a starting broker at the controller."""
+
+from __future__ import annotations
+
+from lakelog.protocol.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+async def handle(
+    broker: Broker, context: Context, request: BrokerRegistrationRequest
+) -> BrokerRegistrationResponse:
+    return await broker.controller.register(request)
+
+
+API = ServedApi(
+    BrokerRegistrationRequest, handle, done="Between brokers.", missing="Feature levels, folders."
+)

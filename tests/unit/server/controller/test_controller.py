@@ -1,0 +1,116 @@
+"""Requests of brokers to the controller, and the fencing of dead ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    RegisteredListener,
+)
+from memory_broker import MemoryBroker
+
+OTHER = 2
+
+
+class Cluster:
+    """A controller, and the requests of a second broker."""
+
+    def __init__(self, world: MemoryBroker) -> None:
+        self.world = world
+        self.controller = world.broker.controller
+
+    def register(
+        self, incarnation: bytes = b"a" * 16, *, cluster_id: str | None = None
+    ) -> BrokerRegistrationResponse:
+        request = BrokerRegistrationRequest(
+            broker_id=OTHER,
+            cluster_id=cluster_id or self.world.broker.cluster_id,
+            incarnation_id=incarnation,
+            listeners=[RegisteredListener(name="PLAINTEXT", host="h", port=9093)],
+        )
+        return self.world.run(self.controller.register(request))
+
+    def beat(self, epoch: int, *, behind: int = 0, stop: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=OTHER,
+            broker_epoch=epoch,
+            current_metadata_offset=self.world.broker.image.end - 1 - behind,
+            want_shut_down=stop,
+        )
+        return self.world.run(self.controller.heartbeat(request))
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.world.broker.image.brokers[OTHER].is_fenced
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with MemoryBroker() as world:
+        yield Cluster(world)
+
+
+def test_a_new_broker_is_fenced_until_it_has_caught_up(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    assert cluster.is_fenced
+    response = cluster.beat(epoch, behind=1)
+    assert (response.is_caught_up, response.is_fenced, cluster.is_fenced) == (False, True, True)
+    response = cluster.beat(epoch)
+    assert (response.is_caught_up, response.is_fenced, cluster.is_fenced) == (True, False, False)
+
+
+def test_a_repeated_registration_of_one_process_has_one_epoch(cluster: Cluster) -> None:
+    epochs = [cluster.register().broker_epoch for _ in range(2)]
+    cluster.beat(epochs[0])
+    assert epochs[0] == epochs[1]
+    assert cluster.register(b"b" * 16).broker_epoch == epochs[0] + 1
+    assert cluster.is_fenced, "the former process led, and the new one has not caught up"
+    assert cluster.beat(epochs[0]).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_broker_of_another_cluster_is_refused(cluster: Cluster) -> None:
+    response = cluster.register(cluster_id="another")
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert OTHER not in cluster.world.broker.image.brokers
+
+
+def test_a_stopping_broker_is_fenced_and_may_stop(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    assert cluster.beat(epoch, stop=True).should_shut_down
+    assert cluster.is_fenced
+
+
+def test_blocks_of_producer_ids_are_for_registered_brokers(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+
+    def ask(epoch: int) -> tuple[int, range]:
+        request = AllocateProducerIdsRequest(broker_id=OTHER, broker_epoch=epoch)
+        found = cluster.world.run(cluster.controller.allocate_producer_ids(request))
+        first = found.producer_id_start
+        return found.error_code, range(first, first + found.producer_id_len)
+
+    (_, first), (_, second) = ask(epoch), ask(epoch)
+    assert len(first) == len(second) == 1000
+    assert not set(first) & set(second)
+    assert ask(epoch + 1)[0] == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    cluster.world.metadata._brokers[OTHER] = b"a" * 16
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    fenced = [cluster.is_fenced]
+    cluster.world.metadata._brokers[OTHER] = b"n" * 16  # the next process, not registered yet
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+    cluster.world.metadata._brokers.pop(OTHER)

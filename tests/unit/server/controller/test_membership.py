@@ -1,0 +1,41 @@
+"""How a broker joins a cluster, stays in it, and leaves it."""
+
+from __future__ import annotations
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.metadata.controller.brokers import plan_fence
+from memory_broker import MemoryBroker
+
+OWN = 1
+
+
+def test_a_broker_registers_is_unfenced_and_leaves() -> None:
+    with MemoryBroker() as world:
+        membership, metadata = world._server._membership, world.broker.metadata
+        before = membership.epoch
+        metadata.incarnation_id = b"n" * 16
+        endpoint = Endpoint("PLAINTEXT", "h", 9092)
+        world.run(membership.register((endpoint,), "r", has_lost=False))
+        own = world.broker.image.brokers[OWN]
+        assert (own.epoch, own.endpoints, own.rack) == (before + 1, (endpoint,), "r")
+        assert own.is_fenced
+        membership.serve()
+        world.pass_time(0.01)
+        assert not world.broker.image.brokers[OWN].is_fenced
+        world.run(membership.leave())
+        assert world.broker.image.brokers[OWN].is_fenced
+
+
+def test_a_broker_that_was_fenced_by_mistake_comes_back() -> None:
+    with MemoryBroker() as world:
+        membership, metadata = world._server._membership, world.broker.metadata
+        membership.serve()
+        world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+        world.pass_time(0.01)
+        assert not world.broker.image.brokers[OWN].is_fenced
+
+
+def test_blocks_of_producer_ids_are_this_brokers_own() -> None:
+    with MemoryBroker() as world:
+        reserve = world._server._membership.reserve_producer_ids
+        assert not set(world.run(reserve())) & set(world.run(reserve()))
