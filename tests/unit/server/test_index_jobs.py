@@ -260,7 +260,13 @@ def test_a_coordinators_first_append(tmp_path: Path, on_loop: list[str]) -> None
     async def scenario(broker: SocketlessBroker, partition: Partition) -> None:
         server = broker.server.broker
         logs = LocalPartitionLogs(
-            "orders", server.partitions, server.purgatory, broker.clock, broker.tasks, server.checks
+            "orders",
+            5.0,
+            server.partitions,
+            server.purgatory,
+            broker.clock,
+            broker.tasks,
+            server.checks,
         )
         assert await logs.open(0, partition.leader_epoch).append(make_batch()) == END
 

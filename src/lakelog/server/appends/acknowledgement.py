@@ -92,15 +92,19 @@ class Acknowledgement:
         self._failed(error)
 
 
-async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
+async def committed(
+    appended: Appended, purgatory: Purgatory, tasks: Tasks, deadline: float = math.inf
+) -> None:
     """Return when the append is committed.
 
-    Raises `KafkaError` if the partition fails or is deleted before.
+    deadline: on the monotonic clock, in seconds.
+
+    Raises `KafkaError` as `Appended.check`.
     """
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
         wait = Acknowledgement([appended], lambda: _wake(done), done.set_exception)
-        parked = purgatory.park(wait, [appended.partition.key], math.inf)
+        parked = purgatory.park(wait, [appended.partition.key], deadline)
         try:
             await done
         finally:

@@ -85,6 +85,9 @@ class Coordinators:
         checks: StoredChecks,
     ) -> None:
         clock, tasks = seams.clock, seams.tasks
+        commit_s = config.get_int("offsets.commit.timeout.ms") / 1000
+        request_s = config.get_int("request.timeout.ms") / 1000
+        parts = (partitions, purgatory, clock, tasks, checks)
         self._partitions = partitions
         self._tasks = tasks
         self._is_open = False
@@ -94,18 +97,18 @@ class Coordinators:
             clock,
             tasks,
             seams.random,
-            LocalPartitionLogs(GROUP_TOPIC, partitions, purgatory, clock, tasks, checks),
+            LocalPartitionLogs(GROUP_TOPIC, commit_s, *parts),
             topics,
             topics.group_times,
             memory=memory,
             join_refused=RefusedJoins(clock).note,
         )
-        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks, checks)
+        self.markers = LocalMarkers(request_s, self.groups, *parts)
         self.transactions = TransactionCoordinator(
             TransactionConfig.from_broker(config),
             clock,
             tasks,
-            LocalPartitionLogs(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks, checks),
+            LocalPartitionLogs(TRANSACTION_TOPIC, request_s, *parts),
             topics,
             self.markers,
             new_producer_id=producer_ids.next,

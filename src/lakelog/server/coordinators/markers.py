@@ -30,17 +30,23 @@ class _NotReady(NamedTuple):
 
 
 class LocalMarkers:
-    """Appends markers; each result waits until its marker is committed."""
+    """Appends markers; each result waits until its marker is committed.
+
+    A marker is appended only if `min.insync.replicas` are in sync. Without their copies in time the
+    result is REQUEST_TIMED_OUT.
+    """
 
     def __init__(
         self,
-        partitions: Partitions,
+        timeout_s: float,
         groups: GroupCoordinator,
+        partitions: Partitions,
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
         checks: StoredChecks,
     ) -> None:
+        self._timeout_s = timeout_s
         self._partitions = partitions
         self._groups = groups
         self._purgatory = purgatory
@@ -77,6 +83,7 @@ class LocalMarkers:
             partition = self._partitions.leader(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:
                 return None
+            partition.check_min_insync()
             offset = partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -105,7 +112,8 @@ class LocalMarkers:
                 return code
             if isinstance(begun, ErrorCode):
                 return begun
-            await committed(begun, self._purgatory, self._tasks)
+            deadline = self._clock.monotonic() + self._timeout_s
+            await committed(begun, self._purgatory, self._tasks, deadline)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

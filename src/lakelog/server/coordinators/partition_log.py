@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.acknowledgement import Appended, committed
 from lakelog.server.upkeep.stored_checks import StoredChecks
+from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
 
 _READ_BYTES_MAX = 1 << 20
@@ -26,13 +28,16 @@ class LocalPartitionLogs:
     def __init__(
         self,
         topic: str,
+        timeout_s: float,
         partitions: Partitions,
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
         checks: StoredChecks,
     ) -> None:
+        """timeout_s: time for the replication of one append."""
         self._topic = topic
+        self._timeout_s = timeout_s
         self._partitions = partitions
         self._purgatory = purgatory
         self._clock = clock
@@ -47,6 +52,7 @@ class LocalPartitionLogs:
         log = LocalPartitionLog(
             self._partitions.leader(self._topic, partition),
             leader_epoch,
+            self._timeout_s,
             self._purgatory,
             self._clock,
             self._tasks,
@@ -59,6 +65,9 @@ class LocalPartitionLogs:
 class LocalPartitionLog:
     """One partition in one leader epoch. An append returns when it is committed.
 
+    An append is made only if `min.insync.replicas` are in sync, and raises REQUEST_TIMED_OUT if
+    they do not have it in time.
+
     A topic that was deleted and created again has other partitions, so a log never writes to the
     new topic.
     """
@@ -67,6 +76,7 @@ class LocalPartitionLog:
         self,
         replica: Partition,
         leader_epoch: int,
+        timeout_s: float,
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
@@ -74,6 +84,7 @@ class LocalPartitionLog:
     ) -> None:
         self._replica = replica
         self._leader_epoch = leader_epoch
+        self._timeout_s = timeout_s
         self._purgatory = purgatory
         self._clock = clock
         self._tasks = tasks
@@ -87,15 +98,18 @@ class LocalPartitionLog:
             raise NotLeaderError(replica.role.leader_id, replica.leader_epoch)
 
     async def append(self, batch: bytearray) -> int:
-        result = await self._ready(
-            lambda replica: replica.append(batch, self._clock.wall_ms(), origin="coordinator")
-        )
+        def append(replica: Partition) -> AppendResult:
+            replica.check_min_insync()
+            return replica.append(batch, self._clock.wall_ms(), origin="coordinator")
+
+        result = await self._ready(append)
         await self._commit(result.last_offset + 1)
         return result.base_offset
 
     async def append_marker(self, marker: TransactionMarker) -> int:
-        offset = await self._ready(
-            lambda replica: replica.append_marker(
+        def append(replica: Partition) -> int:
+            replica.check_min_insync()
+            return replica.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.commit,
@@ -103,17 +117,18 @@ class LocalPartitionLog:
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
             )
-        )
+
+        offset = await self._ready(append)
         await self._commit(offset + 1)
         return offset
 
     async def _commit(self, end_offset: int) -> None:
         self._purgatory.check(self._replica.key)
-        await self._committed(end_offset)
+        await self._committed(end_offset, self._clock.monotonic() + self._timeout_s)
 
-    async def _committed(self, end_offset: int) -> None:
+    async def _committed(self, end_offset: int, deadline: float = math.inf) -> None:
         appended = Appended(self._replica, end_offset, self._leader_epoch)
-        await committed(appended, self._purgatory, self._tasks)
+        await committed(appended, self._purgatory, self._tasks, deadline)
 
     async def start_offset(self) -> int:
         self.check()

@@ -195,3 +195,31 @@ def test_a_start_does_not_wait_for_followers(coordinators: MemoryBroker) -> None
     assert commit(world, 9) == E.COORDINATOR_LOAD_IN_PROGRESS
     replicate(world)
     assert committed(world) == 8
+
+
+def test_after_a_commit_that_was_not_replicated_in_time_the_shard_is_loaded_from_the_log(
+    coordinators: MemoryBroker,
+) -> None:
+    world = coordinators
+    assert commit(world, 7) == E.NONE
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    assert code_of(started_commit(world, 8)) == E.COORDINATOR_NOT_AVAILABLE
+    assert commit(world, 9) == E.COORDINATOR_LOAD_IN_PROGRESS, "8 may yet be committed"
+    replicate(world)
+    assert committed(world) == 8
+
+
+def test_a_commit_below_min_insync_replicas_is_refused_and_the_shard_is_kept(
+    coordinators: MemoryBroker,
+) -> None:
+    world = coordinators
+    shard = world.broker.groups._host.shard(0)
+    partition = world.partition(GROUP_TOPIC)
+    partition.use_config(partition.log.config._replace(min_insync_replicas=2))
+    assert commit(world, 7) == E.COORDINATOR_NOT_AVAILABLE
+    world.change_leader(GROUP_TOPIC, OWN, BOTH, raises=0)
+    in_flight = started_commit(world, 8)
+    world.pass_time(0.01)
+    replicate(world)
+    assert code_of(in_flight) == E.NONE
+    assert world.broker.groups._host.shard(0) is shard

@@ -49,3 +49,20 @@ def test_the_group_coordinator_writes_markers_of_its_topic(coordinators: MemoryB
     wanted = [marker("__consumer_offsets", 0)]
     assert coordinators.run(coordinators.broker.markers.write(wanted)) == [E.NONE]
     assert coordinators.partition("__consumer_offsets").log.log_end_offset == 1
+
+
+def test_a_marker_needs_min_insync_replicas(world: MemoryBroker) -> None:
+    world.create("orders", min_insync_replicas="2")
+    begin(world)
+    assert world.run(world.broker.markers.write([marker("orders", 0)])) == [E.NOT_ENOUGH_REPLICAS]
+    assert world.partition("orders").log.log_end_offset == 1
+
+
+def test_a_marker_that_is_not_replicated_in_time_has_an_unknown_outcome(
+    world: MemoryBroker,
+) -> None:
+    world.create("orders")
+    begin(world)
+    world.change_leader("orders", 1, (1, 2), raises=0)
+    assert world.run(world.broker.markers.write([marker("orders", 0)])) == [E.REQUEST_TIMED_OUT]
+    assert world.partition("orders").log.log_end_offset == 2

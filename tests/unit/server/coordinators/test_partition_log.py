@@ -12,11 +12,13 @@ from lakelog.server.coordinators.partition_log import LocalPartitionLog, LocalPa
 from memory_broker import MemoryBroker
 from storage_kit import make_batch
 
+TIMEOUT_S = 5.0
+
 
 def logs_of(world: MemoryBroker) -> LocalPartitionLogs:
     broker = world.broker
     parts = broker.partitions, broker.purgatory, broker.clock, world.tasks, broker.checks
-    return LocalPartitionLogs("orders", *parts)
+    return LocalPartitionLogs("orders", TIMEOUT_S, *parts)
 
 
 def log_of(world: MemoryBroker) -> LocalPartitionLog:
@@ -79,7 +81,7 @@ def test_every_use_ends_with_the_leader_epoch(world: MemoryBroker, leader: int) 
     world.change_leader("orders", 1, (1, 2), raises=0)
     waiting = [world.tasks.spawn(log.append(make_batch()), name="an append") for _ in range(2)]
     waiting.append(world.tasks.spawn(log.start_offset(), name="a load"))
-    world.pass_time(60)
+    world.pass_time(TIMEOUT_S / 2)
     assert not any(each.done() for each in waiting), "the other replica has not fetched"
     world.change_leader("orders", leader, (leader,), raises=2)
     marker = TransactionMarker(7, 0, True, 0, 0)
@@ -97,3 +99,47 @@ def test_a_device_that_fails_is_an_error(world: MemoryBroker) -> None:
         with pytest.raises(KafkaError) as error:
             world.run(log.append(make_batch()))
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_append_that_is_not_replicated_in_time_is_of_unknown_outcome(
+    world: MemoryBroker,
+) -> None:
+    world.create("orders")
+    log = log_of(world)
+    world.change_leader("orders", 1, (1, 2), raises=0)
+    started = world.clock.monotonic()
+    for append in (
+        log.append(make_batch()),
+        log.append_marker(TransactionMarker(7, 0, True, 0, 0)),
+    ):
+        with pytest.raises(KafkaError) as error:
+            world.run(append)
+        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert world.clock.monotonic() == started + 2 * TIMEOUT_S
+    assert world.partition("orders").log.log_end_offset == 2
+
+
+def test_a_load_waits_for_replicas_without_a_limit(world: MemoryBroker) -> None:
+    """A shard that began without committed records would decide differently from the last one."""
+    world.create("orders")
+    world.append("orders")
+    world.change_leader("orders", 1, (1, 2), raises=0)
+    world.append("orders")
+    loading = world.tasks.spawn(log_of(world).start_offset(), name="a load")
+    world.pass_time(600)
+    assert not loading.done()
+    world.partition("orders").note_fetch(2, 1, 2, int(world.clock.monotonic() * 1000))
+    assert world.run(loading) == 0
+
+
+def test_nothing_is_appended_below_min_insync_replicas(world: MemoryBroker) -> None:
+    world.create("orders", min_insync_replicas="2")
+    log = log_of(world)
+    for append in (
+        log.append(make_batch()),
+        log.append_marker(TransactionMarker(7, 0, True, 0, 0)),
+    ):
+        with pytest.raises(KafkaError) as error:
+            world.run(append)
+        assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.partition("orders").log.log_end_offset == 0

@@ -492,6 +492,22 @@ _GROUPS = (
         at_least(1),
     ),
     _fixed(
+        "offsets.commit.timeout.ms",
+        _INT,
+        5000,
+        "Time, in milliseconds, within which the in-sync replicas of __consumer_offsets must have "
+        "a commit or another change of a group; otherwise the request fails with "
+        "COORDINATOR_NOT_AVAILABLE.",
+        at_least(1),
+    ),
+    _fixed(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        "Time, in milliseconds, within which the in-sync replicas must have a record of "
+        "__transaction_state or a transaction marker; otherwise it is retried.",
+    ),
+    _fixed(
         "offsets.topic.num.partitions",
         _INT,
         50,

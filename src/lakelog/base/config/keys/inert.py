@@ -270,8 +270,6 @@ metrics.sample.window.ms long 30000 1..
 telemetry.max.bytes int 1048576 1..
 # max.connections.per.ip applies to every address
 max.connections.per.ip.overrides string "" cluster-wide
-# a commit does not wait for other replicas
-offsets.commit.timeout.ms int 5000 1..
 # quotas are not supported
 quota.window.num int 11 1..
 quota.window.size.seconds int 1 1..
@@ -284,7 +282,6 @@ socket.send.buffer.bytes int 102400
 log.preallocate boolean false cluster-wide
 log.dir.failure.timeout.ms long 30000 1..
 offsets.load.buffer.size int 5242880 1..
-request.timeout.ms int 30000
 #! it serves the tests of Apache Kafka
 controller.performance.always.log.threshold.ms long 2000 0..
 controller.performance.sample.period.ms long 60000 100..
