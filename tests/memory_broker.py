@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.base.endpoint import SecurityProtocol
+from lakelog.base.endpoint import Endpoint, SecurityProtocol
 from lakelog.metadata.controller.topics import NewTopic, TopicReference, plan_delete_topics
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import BrokerRecord, PartitionRecord
 from lakelog.protocol.api import api_for
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
@@ -341,6 +341,12 @@ class MemoryBroker:
         self.run(self.broker.topics.ensure_group_topic())
         self.run(self.broker.topics.ensure_transaction_topic())
         self.pass_time(0.001)
+
+    def register(self, node_id: int, host: str, port: int) -> None:
+        """Register another broker, of which nothing runs."""
+        endpoint = Endpoint("PLAINTEXT", host, port)
+        record = BrokerRecord(node_id, bytes([node_id]) * 16, 1, (endpoint,), None)
+        self.run(self.broker.metadata.submit(lambda image: Plan((record,), None)))
 
     def change_leader(
         self, topic: str, leader: int, isr: tuple[int, ...], *, index: int = 0, raises: int = 1

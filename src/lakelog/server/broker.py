@@ -119,6 +119,13 @@ class Broker:
                 nodes.append(Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
         return nodes
 
+    def node_for(self, connection: Connection, node_id: int) -> Node | None:
+        """Return one broker, or None if it is unknown or has no address."""
+        if node_id == self.node_id:
+            return self.self_for(connection)
+        nodes = self.nodes_for(connection)
+        return next((node for node in nodes if node.node_id == node_id), None)
+
     def endpoints_of(
         self, connection: Connection, leaders: Iterable[LeaderIdAndEpoch]
     ) -> list[NodeEndpoint]:

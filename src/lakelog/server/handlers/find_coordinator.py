@@ -1,17 +1,20 @@
 """FindCoordinator (10): returns the broker that coordinates a group or a transactional id.
 
-The coordinator's topic is created on first use.
+The leader of a partition of the coordinator's topic coordinates the keys of that partition. The
+topic is created on first use.
 """
 
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.protocol.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from lakelog.server.broker import Broker
+from lakelog.server.broker import Broker, Node
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 
@@ -48,15 +51,37 @@ API = ServedApi(
 
 async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
     try:
-        if key_type == _GROUP:
-            await broker.topics.ensure_group_topic()
-        elif key_type == _TRANSACTION:
-            await broker.topics.ensure_transaction_topic()
-        else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
+        topic, index = await _partition(broker, key_type, key)
+        node = _leader(broker, context, topic, index)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
         )
-    node = broker.self_for(context.connection)
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+
+async def _partition(broker: Broker, key_type: int, key: str) -> tuple[str, int]:
+    """Return the partition that stores the key, once its topic exists. Raises `KafkaError`."""
+    if key_type == _GROUP:
+        await broker.topics.ensure_group_topic()
+        return GROUP_TOPIC, broker.groups.partition_for(key)
+    if key_type == _TRANSACTION:
+        await broker.topics.ensure_transaction_topic()
+        return TRANSACTION_TOPIC, broker.transactions.partition_for(key)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
+
+
+def _leader(broker: Broker, context: Context, topic: str, index: int) -> Node:
+    """Return the leader in the metadata image, with an address that the client can reach.
+
+    Raises `KafkaError` (COORDINATOR_NOT_AVAILABLE) without such a leader. Clients retry this code.
+    """
+    found = broker.image.topic(topic)
+    partition = found.partition(index) if found is not None else None
+    leader = partition.leader if partition is not None else -1
+    node = broker.node_for(context.connection, leader) if leader >= 0 else None
+    if node is None:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no available leader"
+        )
+    return node

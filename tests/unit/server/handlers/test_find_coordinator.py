@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.partitioning import partition_for
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.store.api import Outcome
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
@@ -11,6 +12,7 @@ from memory_broker import LOCAL, MemoryBroker
 from memory_metadata import FAILED_CHANGES
 
 GROUP, TRANSACTION, SHARE = range(3)
+OTHER = 2
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,31 @@ def test_the_coordinator_s_topic_is_created_on_first_use(
         assert [(each.key, each.node_id) for each in found] == [("a", 1), ("b", 1)]
         assert {(each.host, each.port) for each in found} == {LOCAL}
     assert world.partition(topic).is_online
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic"), [(GROUP, "__consumer_offsets"), (TRANSACTION, "__transaction_state")]
+)
+def test_the_leader_of_a_key_s_partition_coordinates_it(kind: int, topic: str) -> None:
+    settings = {"offsets_topic_num_partitions": "8", "transaction_state_log_num_partitions": "8"}
+    with MemoryBroker(**settings) as world:
+        keys = [f"key {number}" for number in range(40)]
+        request = FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
+        world.ask(handle, request, 6)
+        world.register(OTHER, "other.example", 9093)
+        for index in (1, 4):
+            world.change_leader(topic, OTHER, (OTHER,), index=index)
+        world.change_leader(topic, -1, (OTHER,), index=5)
+        world.change_leader(topic, 3, (3,), index=6)
+        found = world.ask(handle, request, 6).coordinators
+        for key, each in zip(keys, found, strict=True):
+            assert (each.node_id, each.host, each.port, each.error_code) == {
+                1: (OTHER, "other.example", 9093, ErrorCode.NONE),
+                4: (OTHER, "other.example", 9093, ErrorCode.NONE),
+                5: (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+                6: (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            }.get(partition_for(key, 8), (1, *LOCAL, ErrorCode.NONE))
+        assert {partition_for(key, 8) for key in keys} == set(range(8))
 
 
 @pytest.mark.parametrize("version", [0, 3])
