@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import zookeeper_ensemble
 from lakelog.metadata.errors import BrokerIdInUse, MetadataMissing
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
@@ -23,12 +24,16 @@ from lakelog.metadata.store.api import (
     Snapshot,
 )
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.runtime.posix import SystemClock
+from lakelog.metadata.store.zookeeper.chain import MemoryMarks
+from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
+from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
+from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.faulty_store import FaultyStore
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.tasks import SimulatedTasks
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
+from lakelog.testing.zookeeper import Faults, SimulatedEnsemble
 
 WRITER = b"writer-aaaaaaaaa"
 OTHER = b"writer-bbbbbbbbb"
@@ -68,11 +73,58 @@ def _simulated(path: Path) -> MetadataStore:
     return _SIMULATED[path].handle(tasks, lambda: True)
 
 
+_ENSEMBLES: dict[Path, SimulatedEnsemble] = {}
+
+
+def _ensemble(path: Path, faults: Faults) -> MetadataStore:
+    ensemble = _ENSEMBLES.setdefault(path, SimulatedEnsemble(SeededRandom(7), faults))
+    return ZooKeeperStore(
+        ensemble.session(),
+        "/kafka/lakelog",
+        MemoryMarks(),
+        SystemClock(),
+        SeededRandom(8),
+        session_timeout_s=1.0,
+    )
+
+
+def _zookeeper(path: Path) -> MetadataStore:
+    return _ensemble(path, Faults())
+
+
+def _faulty_zookeeper(path: Path) -> MetadataStore:
+    return _ensemble(path, Faults(loss_percent=3, expiry_percent=1))
+
+
+def _real_zookeeper(path: Path) -> MetadataStore:
+    servers = zookeeper_ensemble.shared().servers
+    return ZooKeeperStore(
+        KazooSession(servers, zookeeper_ensemble.SESSION_TIMEOUT_S),
+        f"/contract/{path.name}",
+        MemoryMarks(),
+        SystemClock(),
+        SystemRandom(),
+        session_timeout_s=zookeeper_ensemble.SESSION_TIMEOUT_S,
+    )
+
+
 VARIANTS = [
     Variant("simulated", _simulated, True),
     Variant("embedded", _embedded, False),
     Variant("embedded-two-handles", _shared, True),
     Variant("faulty", _faulty, True),
+    Variant("zookeeper-simulated", _zookeeper, True),
+    Variant("zookeeper-simulated-faulty", _faulty_zookeeper, True),
+    Variant("zookeeper", _real_zookeeper, True),
+]
+EACH_VARIANT = [
+    pytest.param(
+        variant,
+        id=variant.name,
+        # The processes of a run with several have an ensemble each; one is enough.
+        marks=[pytest.mark.xdist_group("zookeeper")] if variant.name == "zookeeper" else [],
+    )
+    for variant in VARIANTS
 ]
 
 
@@ -124,7 +176,7 @@ Scenario = Callable[[Cluster], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda variant: variant.name)
+@pytest.fixture(params=EACH_VARIANT)
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def play(scenario: Scenario) -> None:
         async def whole() -> None:
@@ -341,7 +393,7 @@ def test_the_death_of_the_controller_leads_to_a_new_term_that_all_hear_of(run: R
     run(scenario)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_there_is_no_controller_before_the_first_election(variant: Variant, tmp_path: Path) -> None:
     async def scenario() -> None:
         store = variant.handle(tmp_path)
@@ -395,7 +447,7 @@ def test_closing_twice_is_allowed(run: Run) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", EACH_VARIANT)
 def test_a_log_that_should_be_there_is_missed(variant: Variant, tmp_path: Path) -> None:
     async def scenario() -> None:
         with pytest.raises(MetadataMissing):

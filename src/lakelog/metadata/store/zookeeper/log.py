@@ -1,0 +1,309 @@
+"""The entries of the log: numbered nodes behind a compare-and-append on their end.
+
+An append is one transaction: check the version of the controller's node, create the entry with its
+number, set the end at its version. Sequential nodes would not do: they number every attempt.
+
+This handle keeps the newest state of the log that it has verified (`chain.py`), in memory and in
+its data folder. A log that does not continue this state is refused.
+"""
+
+from __future__ import annotations
+
+from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
+from lakelog.metadata.store.api import (
+    AppendOutcome,
+    Entry,
+    LogRead,
+    MetadataBatch,
+    Outcome,
+    Snapshot,
+)
+from lakelog.metadata.store.zookeeper.chain import Mark, Marks, first_link, next_link
+from lakelog.metadata.store.zookeeper.layout import (
+    NO_TERM,
+    Layout,
+    Pointer,
+    StoredEntry,
+    Tail,
+    decode_format,
+    encode_format,
+)
+from lakelog.metadata.store.zookeeper.requests import (
+    get_all,
+    get_required,
+    pass_barrier,
+    write_repeatable,
+)
+from lakelog.metadata.store.zookeeper.session import (
+    Check,
+    Create,
+    Notify,
+    OutcomeUnknown,
+    Put,
+    Session,
+)
+from lakelog.metadata.store.zookeeper.snapshots import Snapshots
+from lakelog.metadata.store.zookeeper.terms import Terms
+
+_SCANNED_AT_ONCE = 32
+_READ_TRIES = 5
+_LOST = "the ensemble lost writes, was wiped, or was restored from a backup"
+
+
+class EntryLog:
+    """One handle on the log. Every call may raise `Disconnected`, and be repeated then."""
+
+    def __init__(self, session: Session, layout: Layout, marks: Marks, terms: Terms) -> None:
+        self._session = session
+        self._layout = layout
+        self._marks = marks
+        self._terms = terms
+        self._snapshots = Snapshots(session, layout)
+        self._tail = Tail(0, bytes(16), 0)
+        self._mark: Mark | None = None
+        self._reported_end = 0
+        self._attempt: tuple[bytes, int, int] | None = None
+
+    async def open(self, *, create: bool, log_id: bytes) -> None:
+        """Find the log, or create it with this id.
+
+        Raises `MetadataMissing`, `MetadataCorrupt` and `MetadataUnsupported`.
+        """
+        path = self._layout.format
+        self._mark = self._marks.read()
+        # A refused write is a barrier, too: a server that lags does not know of a new log.
+        await write_repeatable(self._session, Put(self._layout.barrier, b""))
+        if await self._session.get(path) is None:
+            if self._mark is not None:
+                raise MetadataCorrupt(
+                    f"{path} is missing in ZooKeeper, but this data folder belongs to a log "
+                    f"there with {self._mark.end} entries: {_LOST}"
+                )
+            if not create:
+                raise MetadataMissing(
+                    f"{path} is missing in ZooKeeper, but there are logs that it described"
+                )
+            await self._create(log_id)
+        node = await get_required(self._session, path)
+        found = decode_format(path, node.data)
+        if self._mark is None:
+            self._mark = Mark(found, 0, first_link(found))
+            await self._marks.write(self._mark)
+        await self.verify()
+        self._reported_end = self._tail.end
+
+    async def verify(self) -> None:
+        """Raise `MetadataCorrupt` unless the ensemble continues the state that was seen before."""
+        mark = self._seen
+        await pass_barrier(self._session, self._layout.barrier)
+        format_node = await get_required(self._session, self._layout.format)
+        if decode_format(self._layout.format, format_node.data) != mark.log_id:
+            raise MetadataCorrupt(
+                f"{self._layout.root} in ZooKeeper is another log than this data folder's: "
+                "the ensemble was wiped or replaced"
+            )
+        chain = await self._chain_at(mark.end, await self.refresh())
+        if chain not in (None, mark.chain):
+            raise _forked(self._layout.root, mark.end)
+        await self._terms.current()
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        term = self._terms.known
+        if term.epoch != batch.controller_epoch:
+            term = await self._terms.current()
+        tail = self._tail if self._tail.end == expected_end else await self.refresh()
+        if term.epoch != batch.controller_epoch or tail.end != expected_end:
+            fenced = term.epoch != batch.controller_epoch
+            return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, tail.end)
+        new = Tail(expected_end + 1, next_link(tail.chain, expected_end, batch), tail.version + 1)
+        self._attempt = (batch.writer_id, batch.serial, expected_end)
+        stored = StoredEntry(
+            batch.controller_epoch, batch.writer_id, batch.serial, new.chain, batch.payload
+        )
+        try:
+            refusal = await self._session.write(
+                Check(self._layout.controller, term.version),
+                Create(self._layout.entry(expected_end), stored.encode()),
+                Put(self._layout.end, new.encode(), tail.version),
+            )
+        except OutcomeUnknown:
+            return AppendOutcome(Outcome.UNKNOWN, -1)
+        if refusal is None:
+            self._tail = new
+            if self._reported_end == expected_end:
+                self._reported_end = new.end
+            await self._see(new)
+            return AppendOutcome(Outcome.DONE, new.end)
+        tail = await self.refresh()
+        return AppendOutcome(Outcome.LOST if refusal.operation else Outcome.FENCED, tail.end)
+
+    async def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        """Raises `MetadataUnavailable` if the entry of an unknown outcome was trimmed since."""
+        tail = await self.refresh()
+        if self._attempt is not None and self._attempt[:2] == (writer_id, serial):
+            return await self._find_attempt(writer_id, serial, self._attempt[2], tail)
+        first = (await self._snapshots.pointer()).first
+        for end in range(tail.end, first, -_SCANNED_AT_ONCE):
+            start = max(first, end - _SCANNED_AT_ONCE)
+            stored = await self._entries(start, end) or []
+            for index in range(start + len(stored) - 1, start - 1, -1):
+                if stored[index - start].writer_id == writer_id:
+                    return index if stored[index - start].serial == serial else None
+        return None
+
+    async def read(self, from_index: int) -> LogRead:
+        """Read from the newest snapshot, or from entries alone. Raises `MetadataCorrupt`."""
+        tail = self._tail if from_index < self._tail.end else await self.refresh()
+        for _ in range(_READ_TRIES):  # a snapshot may replace these entries meanwhile
+            pointer = await self._snapshots.pointer()
+            if pointer.end > tail.end:
+                tail = await self.refresh()
+            snapshot, start = None, from_index
+            if pointer.end and (from_index == 0 or from_index < pointer.first):
+                payload = await self._snapshots.load(pointer)
+                if payload is None:
+                    continue
+                snapshot, start = Snapshot(pointer.end, payload), pointer.end
+            chain = await self._chain_at(start, tail, pointer)
+            stored = await self._entries(start, tail.end)
+            if stored is not None:
+                await self._follow(start, chain, stored, tail)
+                entries = (Entry(start + n, entry.payload) for n, entry in enumerate(stored))
+                return LogRead(snapshot, tuple(entries))
+        raise MetadataCorrupt(f"{self._layout.root} in ZooKeeper: entries before {tail.end} miss")
+
+    async def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Raises `MetadataUnavailable` if this handle's term is over."""
+        pointer = await self._snapshots.pointer()
+        if pointer.end > snapshot.end:
+            return
+        chain = await self._chain_at(snapshot.end, await self.refresh(), pointer)
+        if chain is None:
+            raise MetadataUnavailable(f"entry {snapshot.end - 1} was trimmed")
+        await self._snapshots.write(snapshot, chain, self._terms.known)
+
+    async def refresh(self) -> Tail:
+        """Return the current end. Raises `MetadataCorrupt` if it is below one seen before."""
+        seen = max(self._seen.end, self._tail.end)  # a watch may see a newer end meanwhile
+        await pass_barrier(self._session, self._layout.barrier)
+        tail = await self._stored_tail()
+        if tail.end < seen:
+            raise MetadataCorrupt(
+                f"{self._layout.root} in ZooKeeper ends at entry {tail.end}, but entry {seen} was "
+                f"seen before: {_LOST}"
+            )
+        self._keep(tail)
+        return tail
+
+    async def look(self, on_change: Notify) -> bool:
+        """Return whether others have added entries since the last look.
+
+        The answer may be old; `on_change` is called after the end moves on.
+        """
+        tail = await self._stored_tail(on_change)
+        self._keep(tail)
+        is_news = tail.end > self._reported_end
+        self._reported_end = max(self._reported_end, tail.end)
+        return is_news
+
+    @property
+    def _seen(self) -> Mark:
+        assert self._mark is not None, "the log is open"
+        return self._mark
+
+    async def _create(self, log_id: bytes) -> None:
+        """Create the nodes of an empty log, unless another broker does so first."""
+        layout, names = self._layout, self._layout.root.split("/")
+        for depth in range(2, len(names) + 1):
+            await write_repeatable(self._session, Create("/".join(names[:depth])))
+        await write_repeatable(
+            self._session,
+            Create(layout.format, encode_format(log_id)),
+            Create(layout.controller, NO_TERM.encode()),
+            Create(layout.end, Tail(0, first_link(log_id), 0).encode()),
+            *(
+                Create(path)
+                for path in (
+                    layout.log,
+                    layout.snapshot,
+                    layout.snapshots,
+                    layout.brokers,
+                    layout.heartbeats,
+                    layout.barrier,
+                )
+            ),
+        )
+
+    async def _stored_tail(self, on_change: Notify | None = None) -> Tail:
+        path = self._layout.end
+        node = await get_required(self._session, path, on_change)
+        return Tail.decode(path, node.data, node.version)
+
+    def _keep(self, tail: Tail) -> None:
+        if tail.end >= self._tail.end:
+            self._tail = tail
+
+    async def _find_attempt(
+        self, writer_id: bytes, serial: int, index: int, tail: Tail
+    ) -> int | None:
+        if index >= tail.end:
+            return None
+        stored = await self._entries(index, index + 1)
+        if stored is None:
+            raise MetadataUnavailable(
+                f"entry {index} was trimmed before its outcome was known: repeat the change"
+            )
+        return index if (stored[0].writer_id, stored[0].serial) == (writer_id, serial) else None
+
+    async def _entries(self, start: int, end: int) -> list[StoredEntry] | None:
+        """Return these entries, or none if some were trimmed."""
+        paths = [self._layout.entry(index) for index in range(start, end)]
+        nodes = await get_all(self._session, paths)
+        found = [node.data for node in nodes if node is not None]
+        if len(found) < len(paths):
+            return None
+        return [StoredEntry.decode(path, data) for path, data in zip(paths, found, strict=True)]
+
+    async def _chain_at(
+        self, index: int, tail: Tail, pointer: Pointer | None = None
+    ) -> bytes | None:
+        """Return the stored chain before an entry, or none if it was trimmed."""
+        if index == 0:
+            return first_link(self._seen.log_id)
+        if index == tail.end:
+            return tail.chain
+        if pointer is not None and index == pointer.end:
+            return pointer.chain
+        before = await self._entries(index - 1, index)
+        return None if before is None else before[0].chain
+
+    async def _follow(
+        self, start: int, chain: bytes | None, stored: list[StoredEntry], tail: Tail
+    ) -> None:
+        """Require that these entries continue each other and the state that was seen before."""
+        seen = self._seen
+        for index, entry in enumerate(stored, start):
+            if index == seen.end and chain not in (None, seen.chain):
+                raise _forked(self._layout.root, index)
+            if chain is not None and next_link(chain, index, entry.batch()) != entry.chain:
+                raise MetadataCorrupt(f"{self._layout.entry(index)} in ZooKeeper is damaged")
+            chain = entry.chain
+        end = start + len(stored)
+        if chain is None or end != tail.end:
+            return
+        if chain != tail.chain or (end == seen.end and chain != seen.chain):
+            raise _forked(self._layout.root, end)
+        await self._see(tail)
+
+    async def _see(self, tail: Tail) -> None:
+        """Keep a verified state of the log."""
+        if tail.end > self._seen.end:
+            self._mark = Mark(self._seen.log_id, tail.end, tail.chain)
+            await self._marks.write(self._mark)
+
+
+def _forked(root: str, end: int) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{root} in ZooKeeper has another history than this broker has seen up to entry {end}: "
+        f"{_LOST}"
+    )

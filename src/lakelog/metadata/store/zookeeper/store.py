@@ -1,0 +1,291 @@
+"""The `MetadataStore` over ZooKeeper: checks each connection, repeats calls, and watches.
+
+After each loss of a connection the first call verifies the log and registers the broker again: the
+session may be a new one, which kazoo opens by itself and whose reads may go backwards. A log that
+does not continue the state that this broker has seen makes every later call fail.
+
+One task sends heartbeats and arms the watches. A watch ends with its connection and with its first
+report; the task then reads again, so that no change is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
+from lakelog.metadata.errors import (
+    BrokerIdInUse,
+    MetadataCorrupt,
+    MetadataError,
+    MetadataMissing,
+    MetadataUnavailable,
+)
+from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
+    NO_CHANGE,
+    AppendOutcome,
+    Change,
+    ControllerTerm,
+    LogRead,
+    MetadataBatch,
+    Snapshot,
+)
+from lakelog.metadata.store.zookeeper.brokers import Brokers
+from lakelog.metadata.store.zookeeper.chain import Marks
+from lakelog.metadata.store.zookeeper.layout import Layout
+from lakelog.metadata.store.zookeeper.log import EntryLog
+from lakelog.metadata.store.zookeeper.session import Disconnected, Session
+from lakelog.metadata.store.zookeeper.terms import Terms
+from lakelog.runtime.api import Clock, Random
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_S = 9.0
+_ALL = Change.ENTRIES | Change.BROKERS | Change.TERM
+_HEARTBEATS_PER_TIMEOUT = 5
+_RETRY_S = 0.05
+"""Seconds before a call is repeated on the next connection."""
+_logger = logging.getLogger(__name__)
+
+
+class ZooKeeperStore:
+    """A `MetadataStore`. All calls come from one event loop."""
+
+    def __init__(
+        self,
+        session: Session,
+        root: str,
+        marks: Marks,
+        clock: Clock,
+        random: Random,
+        *,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+    ) -> None:
+        layout = Layout(root)
+        self._session = session
+        self._random = random
+        self._clock = clock
+        self._timeout_s = session_timeout_s
+        self._heartbeat_s = session_timeout_s / _HEARTBEATS_PER_TIMEOUT
+        self._terms = Terms(session, layout)
+        self._log = EntryLog(session, layout, marks, self._terms)
+        self._brokers = Brokers(session, layout, clock.monotonic, session_timeout_s)
+        self._watchers: list[Callable[[Change], None]] = []
+        self._on_device_failure: Callable[[], object] = tuple
+        self._connections = 0
+        self._verified = -1
+        self._verifying = asyncio.Lock()
+        self._failure: MetadataError | None = None
+        self._stale = _ALL
+        self._reported_term = ControllerTerm(-1, 0)
+        self._reported_brokers = 0
+        self._beaten_s = float("-inf")
+        self._wake = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._open = False
+
+    async def open(self, *, create: bool) -> None:
+        log_id = self._random.bytes(16)
+        self._open = True
+        try:
+            await self._session.open(self._on_connection)
+            await self._repeat(
+                lambda: self._steadily(lambda: self._log.open(create=create, log_id=log_id))
+            )
+        except BaseException:
+            await self.close()
+            raise
+        self._follower = asyncio.get_running_loop().create_task(
+            self._follow(), name="metadata-watch"
+        )
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        assert len(batch.payload) <= BATCH_BYTES_MAX
+        return await self._call(lambda: self._log.append(batch, expected_end))
+
+    async def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        return await self._read(lambda: self._log.position_of(writer_id, serial))
+
+    async def read(self, from_index: int) -> LogRead:
+        return await self._read(lambda: self._log.read(from_index))
+
+    async def write_snapshot(self, snapshot: Snapshot) -> None:
+        await self._call(lambda: self._log.write_snapshot(snapshot))
+
+    def watch(self, callback: Callable[[Change], None]) -> None:
+        self._watchers.append(callback)
+
+    def watch_device(self, on_failure: Callable[[], object]) -> None:
+        self._on_device_failure = on_failure
+
+    async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
+        await self._call(lambda: self._brokers.register(broker_id, incarnation_id))
+
+    async def live_brokers(self) -> Mapping[int, bytes]:
+        return await self._read(self._live)
+
+    async def controller(self) -> ControllerTerm:
+        return (await self._read(self._terms.current)).public()
+
+    async def elect(self) -> ControllerTerm:
+        return await self._call(self._elect)
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)
+        await self._session.close()
+
+    async def _elect(self) -> ControllerTerm:
+        mine = self._brokers.registered
+        term = await self._terms.current()
+        if term.broker_id != mine.broker_id and term.broker_id in await self._brokers.live():
+            return term.public()
+        taken = await self._terms.take(mine.broker_id, mine.incarnation_id, term)
+        return taken.public()
+
+    async def _live(self) -> Mapping[int, bytes]:
+        await self._log.refresh()
+        return await self._brokers.live()
+
+    async def _call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `work` on a verified connection."""
+
+        async def verified() -> T:
+            await self._verify()
+            return await self._steadily(work)
+
+        return await self._repeat(verified)
+
+    async def _read(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of reads that were all done on one verified connection."""
+
+        async def steady() -> T:
+            connections = self._connections
+            result = await work()
+            if connections != self._connections:
+                raise Disconnected("the connection was lost between two reads")
+            return result
+
+        return await self._call(steady)
+
+    async def _steadily(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `work`, which may blame the log for a server that lags behind.
+
+        Raises `Disconnected` in place of such an error after a change of the connection.
+        """
+        connections = self._connections
+        try:
+            return await work()
+        except (MetadataCorrupt, MetadataMissing) as error:
+            if connections == self._connections:
+                raise
+            raise Disconnected("the connection was lost during a check") from error
+
+    async def _repeat(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `work` on each new connection, for one session timeout at most."""
+        deadline_s = self._clock.monotonic() + self._timeout_s
+        while True:
+            if not self._open:
+                raise MetadataUnavailable("the metadata store is closed")
+            try:
+                return await work()
+            except Disconnected:
+                if self._clock.monotonic() > deadline_s:
+                    raise
+            except OSError as error:
+                self._note_device(error)
+                raise MetadataUnavailable(f"the mark of the metadata log: {error}") from error
+            await asyncio.sleep(_RETRY_S)
+
+    async def _verify(self) -> None:
+        """Check the log and register the broker, if the connection is new."""
+        async with self._verifying:
+            if self._failure is not None:
+                raise self._failure
+            connections = self._connections
+            if self._verified == connections:
+                return
+            try:
+                await self._steadily(self._log.verify)
+                await self._brokers.restore()
+            except (MetadataCorrupt, BrokerIdInUse) as error:
+                self._failure = error
+                _logger.error("metadata: %s", error, extra=event("metadata_refused"))
+                raise
+            self._verified = connections
+
+    def _note_device(self, error: OSError) -> None:
+        if not is_shortage(error):
+            self._on_device_failure()
+
+    def _on_connection(self) -> None:
+        """Distrust earlier reads, and arm all watches again."""
+        self._connections += 1
+        self._mark_stale(_ALL)
+
+    def _mark_stale(self, change: Change) -> None:
+        self._stale |= change
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        """Runs until cancelled; a failed turn is repeated at the next one."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._call(self._turn)
+            except MetadataError as error:
+                _logger.debug("metadata watch: %s", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._wake.wait()
+
+    async def _turn(self) -> None:
+        """Send a heartbeat if one is due, arm the watches that have ended, and report changes."""
+        stale, self._stale = self._stale, NO_CHANGE
+        try:
+            if self._clock.monotonic() - self._beaten_s >= self._heartbeat_s:
+                await self._beat()
+                stale |= Change.BROKERS  # heartbeats that no longer come have no watch
+            changed = await self._look(stale)
+        except BaseException:
+            self._stale |= stale
+            raise
+        if changed:
+            for callback in self._watchers:
+                callback(changed)
+
+    async def _beat(self) -> None:
+        if not await self._brokers.beat():
+            self._verified = -1
+            await self._verify()
+        self._beaten_s = self._clock.monotonic()
+
+    async def _look(self, stale: Change) -> Change:
+        """Arm the watches of these parts again; return the parts with changes to report."""
+        changed = NO_CHANGE
+        if Change.ENTRIES in stale and await self._log.look(self._marking(Change.ENTRIES)):
+            changed |= Change.ENTRIES
+        if Change.TERM in stale:
+            term = (await self._terms.look(self._marking(Change.TERM))).public()
+            if term != self._reported_term:
+                self._reported_term = term
+                changed |= Change.TERM
+        if Change.BROKERS in stale:
+            await self._brokers.live(self._marking(Change.BROKERS))
+            if self._brokers.changes != self._reported_brokers:
+                self._reported_brokers = self._brokers.changes
+                changed |= Change.BROKERS
+        return changed
+
+    def _marking(self, change: Change) -> Callable[[], None]:
+        """Return a callback for a watch of this part."""
+        return lambda: self._mark_stale(change)

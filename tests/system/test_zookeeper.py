@@ -1,0 +1,140 @@
+"""The metadata log in a real ensemble whose servers are killed, paused and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store.zookeeper.chain import MarkFile
+from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
+from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
+from lakelog.runtime.posix import SystemClock, SystemRandom
+from zookeeper_ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
+
+pytestmark = pytest.mark.xdist_group("zookeeper")
+WRITER = b"writer-aaaaaaaaa"
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+def _store(ensemble: ZooKeeperEnsemble, folder: Path) -> ZooKeeperStore:
+    return ZooKeeperStore(
+        KazooSession(ensemble.servers, SESSION_TIMEOUT_S),
+        f"/system/{folder.name}",
+        MarkFile(folder / "metadata.mark"),
+        SystemClock(),
+        SystemRandom(),
+        session_timeout_s=SESSION_TIMEOUT_S,
+    )
+
+
+class Writer:
+    """Appends one batch after the other, and knows which are in the log."""
+
+    def __init__(self, store: ZooKeeperStore, epoch: int) -> None:
+        self._store = store
+        self._epoch = epoch
+        self.end = 0
+
+    async def write(self, count: int) -> None:
+        for _ in range(count):
+            await self._write_next()
+            self.end += 1
+
+    async def _write_next(self) -> None:
+        batch = MetadataBatch(WRITER, self.end + 1, self._epoch, b"%d" % self.end)
+        while True:
+            try:
+                outcome = (await self._store.append(batch, self.end)).outcome
+                if outcome is Outcome.DONE:
+                    return
+                if outcome is Outcome.LOST:
+                    assert await self._store.position_of(WRITER, self.end + 1) == self.end
+                    return
+                assert outcome is Outcome.UNKNOWN
+            except MetadataUnavailable:
+                continue
+
+
+def test_killed_servers_lose_nothing(ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = _store(ensemble, tmp_path)
+        await store.open(create=True)
+        await store.register_broker(1, b"1" * 16)
+        writer = Writer(store, (await store.elect()).epoch)
+        for number in (1, 2, 3):
+            writing = asyncio.ensure_future(writer.write(100))
+            await asyncio.to_thread(ensemble.kill, number)
+            await writing
+            await asyncio.to_thread(ensemble.start, number)
+            await asyncio.to_thread(ensemble.wait_for, number)
+        payloads = [entry.payload for entry in (await store.read(0)).entries]
+        assert payloads == [b"%d" % index for index in range(300)]
+        await store.close()
+        again = _store(ensemble, tmp_path)
+        await again.open(create=False)
+        assert len((await again.read(0)).entries) == 300
+        await again.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 240))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_one_paused_server_does_not_expire_the_session(
+    ensemble: ZooKeeperEnsemble, tmp_path: Path, number: int
+) -> None:
+    async def scenario() -> None:
+        session = KazooSession(ensemble.servers, SESSION_TIMEOUT_S)
+        store = ZooKeeperStore(
+            session,
+            f"/system/{tmp_path.name}",
+            MarkFile(tmp_path / "metadata.mark"),
+            SystemClock(),
+            SystemRandom(),
+            session_timeout_s=SESSION_TIMEOUT_S,
+        )
+        await store.open(create=True)
+        await store.register_broker(1, b"1" * 16)
+        writer, before = Writer(store, (await store.elect()).epoch), session.session_id
+        ensemble.pause(number)
+        try:
+            await writer.write(20)
+            await asyncio.sleep(2 * SESSION_TIMEOUT_S)
+            await writer.write(20)
+        finally:
+            ensemble.resume(number)
+        assert session.session_id == before
+        assert await store.live_brokers() == {1: b"1" * 16}
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 240))
+
+
+def test_an_ensemble_without_a_quorum_comes_back(
+    ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        store = _store(ensemble, tmp_path)
+        await store.open(create=True)
+        await store.register_broker(1, b"1" * 16)
+        writer = Writer(store, (await store.elect()).epoch)
+        for number in (1, 2):
+            await asyncio.to_thread(ensemble.kill, number)
+        with pytest.raises(MetadataUnavailable):
+            await store.controller()
+        for number in (1, 2):
+            await asyncio.to_thread(ensemble.start, number)
+        await writer.write(20)
+        assert await store.live_brokers() == {1: b"1" * 16}
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 240))

@@ -1,0 +1,159 @@
+"""An ensemble that forgot, changed or replaced entries, and appends of unknown outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
+from lakelog.metadata.store.api import Outcome, Snapshot
+from lakelog.metadata.store.zookeeper.chain import MemoryMarks
+from lakelog.metadata.store.zookeeper.layout import StoredEntry
+from lakelog.metadata.store.zookeeper.session import Put
+from lakelog.testing.zookeeper import Faults
+from zookeeper_kit import LAYOUT, OTHER, WRITER, Handle, World, in_world
+
+
+async def _with_entries(world: World, count: int) -> Handle:
+    handle = await world.handle()
+    await handle.take_term()
+    for index in range(count):
+        assert (await handle.append(index)).outcome is Outcome.DONE
+    return handle
+
+
+def test_an_ensemble_that_lost_entries_is_refused_while_running_and_at_a_start() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        backup = world.ensemble.committed
+        await handle.append(3)
+        world.ensemble.restore(backup)
+        with pytest.raises(MetadataCorrupt, match="ends at entry 3, but entry 4 was seen"):
+            await handle.log.verify()
+        with pytest.raises(MetadataCorrupt, match="restored from a backup"):
+            await world.handle(handle.marks)
+
+    in_world(work)
+
+
+def test_another_history_of_the_same_length_is_refused() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        backup = world.ensemble.committed
+        await handle.append(3)
+        world.ensemble.restore(backup)
+        rival = await world.handle()
+        await rival.terms.current()
+        await rival.append(3, b"another", OTHER)
+        with pytest.raises(MetadataCorrupt, match=r"another history .* up to entry 4"):
+            await handle.log.verify()
+        await rival.append(4, b"more", OTHER)
+        with pytest.raises(MetadataCorrupt, match=r"another history .* up to entry 4"):
+            await world.handle(handle.marks)
+        with pytest.raises(MetadataCorrupt, match=r"another history .* up to entry 4"):
+            await handle.log.read(4)
+
+    in_world(work)
+
+
+def test_a_wiped_ensemble_is_refused_though_a_log_may_be_created() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        world.ensemble.restore(0)
+        with pytest.raises(MetadataCorrupt, match="data folder belongs to a log"):
+            await world.handle(handle.marks)
+        fresh = Handle(world.ensemble.session())
+        await fresh.open(b"j" * 16)
+        with pytest.raises(MetadataCorrupt, match="another log"):
+            await world.handle(handle.marks)
+
+    in_world(work)
+
+
+def test_a_log_is_created_on_request_only() -> None:
+    async def work(world: World) -> None:
+        handle = Handle(world.ensemble.session())
+        await handle.session.open(lambda: None)
+        with pytest.raises(MetadataMissing, match="/lakelog/format"):
+            await handle.log.open(create=False, log_id=b"i" * 16)
+
+    in_world(work)
+
+
+def test_a_changed_entry_is_refused() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        path = LAYOUT.entry(1)
+        node = await handle.session.get(path)
+        assert node is not None
+        entry = StoredEntry.decode(path, node.data)
+        await handle.session.write(Put(path, entry._replace(payload=b"y").encode()))
+        reader = await world.handle()
+        with pytest.raises(MetadataCorrupt, match="0000000000000001 in ZooKeeper is damaged"):
+            await reader.log.read(0)
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_of_unknown_outcome_is_found_once_written(seed: int) -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 2)
+        world.ensemble.faults = Faults(loss_percent=100)
+        assert (await handle.append(2, b"mine")).outcome is Outcome.UNKNOWN
+        world.ensemble.faults = Faults()
+        outcome = (await handle.append(2, b"mine")).outcome
+        assert outcome in (Outcome.DONE, Outcome.LOST)
+        assert await handle.log.position_of(WRITER, 3) == 2
+        payloads = [entry.payload for entry in (await handle.log.read(0)).entries]
+        assert payloads == [b"x", b"x", b"mine"]
+
+    in_world(work, seed=seed)
+
+
+def test_the_outcome_of_a_trimmed_entry_stays_unknown() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 2)
+        world.ensemble.faults = Faults(loss_percent=100)
+        assert (await handle.append(2)).outcome is Outcome.UNKNOWN
+        world.ensemble.faults = Faults()
+        other = await world.handle()
+        await other.take_term(2)
+        start = len((await other.log.read(0)).entries)
+        for index in range(start, 150):
+            await other.append(index, writer=OTHER)
+        await other.log.write_snapshot(Snapshot(150, b"s"))
+        with pytest.raises(MetadataUnavailable, match="entry 2 was trimmed"):
+            await handle.log.position_of(WRITER, 3)
+
+    in_world(work)
+
+
+def test_a_reader_far_behind_gets_the_snapshot() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 2)
+        reader = await world.handle()
+        assert len((await reader.log.read(0)).entries) == 2
+        for index in range(2, 150):
+            await handle.append(index)
+        await handle.log.write_snapshot(Snapshot(140, b"s"))
+        read = await reader.log.read(2)
+        assert read.snapshot == Snapshot(140, b"s")
+        assert [entry.index for entry in read.entries] == list(range(140, 150))
+        mark = reader.marks.read()
+        assert mark is not None
+        assert mark.end == 150
+
+    in_world(work)
+
+
+def test_a_stale_server_is_not_taken_for_lost_writes() -> None:
+    async def work(world: World) -> None:
+        marks = MemoryMarks()
+        handle = await world.handle(marks)
+        await handle.take_term()
+        for index in range(10):
+            await handle.append(index)
+            handle.session.expire()
+            await handle.log.verify()
+
+    in_world(work, faults=Faults(lag_turns_max=200))
