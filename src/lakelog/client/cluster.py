@@ -18,6 +18,7 @@ from lakelog.client.connection import Connection
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
+    NotStartedError,
     PartitionNotFoundError,
     TopicNotFoundError,
     UnreachableError,
@@ -25,6 +26,7 @@ from lakelog.client.errors import (
     refused,
 )
 from lakelog.client.retry import log_retry, pauses
+from lakelog.client.startup import Startup
 from lakelog.client.view import Broker, ClusterView, Topic
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -47,7 +49,7 @@ class Cluster(Closeable):
     timeout_s: limit of an operation with all its retries. request_timeout_s: limit of one request;
     callers pass another limit for requests that a broker may delay (Fetch, JoinGroup).
     max_response_bytes: larger responses end the connection. allow_auto_create: let the broker
-    create topics that do not exist. Raises `AddressError`.
+    create topics that do not exist. startup: retries the first connection. Raises `AddressError`.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Cluster(Closeable):
         request_timeout_s: float = 30.0,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         allow_auto_create: bool = False,
+        startup: Startup | None = None,
     ) -> None:
+        self._startup = startup
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._allow_auto_create = allow_auto_create
@@ -144,13 +148,13 @@ class Cluster(Closeable):
         """Ask for the coordinator again at its next use."""
         self._coordinators.pop((key_type, key), None)
 
-    def retrying(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+    def retrying(self, work: Callable[[], T]) -> T:
         """Return `work()`; repeat it with growing pauses while it raises retriable errors.
 
-        timeout_s: by default that of the cluster. `ConnectionLostError` is not retried: only the
-        caller knows whether that is safe. Raises the last error.
+        `ConnectionLostError` is not retried: only the caller knows whether that is safe. Raises the
+        last error after the time limit of an operation.
         """
-        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + self.timeout_s
         for pause in pauses():
             try:
                 return work()
@@ -170,6 +174,8 @@ class Cluster(Closeable):
         for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
             try:
                 return self.ask(node, request, kind, timeout_s=timeout_s)
+            except NotStartedError:
+                raise
             except (UnreachableError, ConnectionLostError) as error:
                 failure = error
         assert failure is not None
@@ -260,11 +266,18 @@ class Cluster(Closeable):
     def connect(self, node_id: int) -> Connection:
         """Return a new connection, which the caller closes. Raises `UnreachableError`."""
         if node_id == _BOOTSTRAP:
-            return self._connect_any(self._bootstrap)
+            return self._connect_bootstrap()
         broker = self.view.brokers.get(node_id)
         if broker is None:
             raise UnreachableError(f"broker {node_id} is not in the cluster")
         return self._connect_any([broker.address])
+
+    def _connect_bootstrap(self) -> Connection:
+        if self._startup is None:
+            return self._connect_any(self._bootstrap)
+        connection = self._startup.connect(lambda: self._connect_any(self._bootstrap))
+        self._startup = None
+        return connection
 
     def _connect_any(self, addresses: list[Address]) -> Connection:
         failure: ClientError | None = None

@@ -42,9 +42,23 @@ class UnreachableError(ClientError):
         return cls(error.message, timed_out=error.code is ErrorCode.REQUEST_TIMED_OUT)
 
     @property
+    def is_timeout(self) -> bool:
+        """Whether nothing answered in time; otherwise the connection was refused or broke."""
+        return self.code is ErrorCode.REQUEST_TIMED_OUT
+
+    @property
     def retriable(self) -> bool:
         """True: no request was sent, so a retry repeats nothing."""
         return True
+
+
+class NotStartedError(UnreachableError):
+    """No broker could be reached while it may have been starting; see `Startup`."""
+
+    @property
+    def retriable(self) -> bool:
+        """False: the client has already retried for as long as a start may take."""
+        return False
 
 
 class ConnectionLostError(ClientError):

@@ -7,7 +7,7 @@ Three limits bound a batch of one record: the producer's (here `REQUEST_BYTES_MA
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.connecting import wait_for_broker
+from lakelog.cli.connecting import starting
 from lakelog.cli.options import Session
 
 BATCH_BYTES_MAX = 128 << 10
@@ -32,8 +32,8 @@ def topic_batch_bytes(session: Session, topic: str) -> int:
     """
     from lakelog.client.admin import Admin, ResourceType
 
-    with Admin(session.brokers, timeout_s=session.timeout_s) as admin:
-        wait_for_broker(admin, session, session.timeout_s)
+    startup = starting(session, session.timeout_s)
+    with Admin(session.brokers, timeout_s=session.timeout_s, startup=startup) as admin:
         try:
             entry = admin.configs.describe(ResourceType.TOPIC, topic).get(_KEY)
         except KafkaError as error:
