@@ -23,7 +23,10 @@ from lakelog.runtime.api import Tasks
 
 
 class Appended(NamedTuple):
-    """An append in `leader_epoch` that waits: for all of the partition before `end_offset`."""
+    """An append in `leader_epoch` that waits until all offsets before `end_offset` are committed.
+
+    `end_offset` is exclusive.
+    """
 
     partition: Partition
     end_offset: int
@@ -80,22 +83,26 @@ class Acknowledgement:
         self._failed = failed
 
     def try_complete(self) -> bool:
+        """Call `settled` if all appends are settled; return whether they are."""
         if not all(one.is_settled for one in self._appended):
             return False
         self._settled()
         return True
 
     def expire(self) -> None:
+        """Call `settled`; `Appended.check` then raises for appends that are not committed."""
         self._settled()
 
     def fail(self, error: Exception) -> None:
+        """Pass `error` to `failed`."""
         self._failed(error)
 
 
 async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
     """Return when the append is committed.
 
-    Raises `KafkaError` if the partition fails or is deleted before.
+    There is no deadline. Raises `KafkaError` if the partition fails or is deleted before, and
+    `NotLeaderError` if its leader epoch ends.
     """
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
@@ -103,7 +110,7 @@ async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> N
         parked = purgatory.park(wait, [appended.partition.key], math.inf)
         try:
             await done
-        finally:
+        finally:  # a cancelled task must not leave its wait behind
             purgatory.cancel(parked)
     appended.check()
 

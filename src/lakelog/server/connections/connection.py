@@ -27,7 +27,7 @@ from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
-"""Bytes to send above which no request is handled, for each adds to them."""
+"""Bytes to send above which no request is handled: each response adds to them."""
 _UNREAD_MAX = 8 * 1024 * 1024
 """Bytes to send above which the connection waits for the peer to read."""
 _PENDING_MAX = 128
@@ -42,8 +42,8 @@ class Connection:
     """One client's connection, made of parts; `sink` decides.
 
     `received` holds requests, `responses` sends responses, `session` describes the client.
-    `repeat` and `sampling` are what its requests so far have taught; `admitted` is the generation
-    of the gate in which `repeat` was learned (`requests.gate`).
+    `repeat` and `sampling` are learned from earlier requests; `admitted` is the generation of the
+    gate in which `repeat` was learned (`requests.gate`).
     """
 
     __slots__ = (
@@ -112,6 +112,7 @@ class Connection:
         self.sampling = Sampling()
 
     def open(self) -> None:
+        """Begin to receive requests."""
         self._set_reading(True)
 
     # Receiving
@@ -134,7 +135,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            size = 0
+            size = 0  # a connection that was reset ends like one that was closed
         if not size:
             self._on_gone()
             return
@@ -160,6 +161,8 @@ class Connection:
             self.fail("a connection", error)
         finally:
             self._handling = False
+        # Replies that became complete meanwhile were only queued (`on_reply`), so that the
+        # responses to all these requests leave together.
         if (
             responses.parts or responses.is_blocked or (self._stalled and not self._yielded)
         ) and not self.closed:
@@ -168,7 +171,8 @@ class Connection:
     def _take_lone(self) -> bool:
         """Hand over a Produce or Fetch request that is alone in the buffer, as most are.
 
-        Its response may leave at once. Return False, with nothing done, if there is no such one.
+        Its response may leave at once. Return False, with nothing done, for any other content of
+        the buffer.
         """
         received = self.received
         end = received.end
@@ -209,6 +213,8 @@ class Connection:
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             end = start + FRAME_SIZE.size + size
+            # `_must_wait` is asked only in a state in which it may say yes: this loop runs for
+            # every request.
             if end > filled or (
                 (self._pending or self._stalled or responses.unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
@@ -220,6 +226,7 @@ class Connection:
             received.start = end
             handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             received.start = start
+            # A request of any other API ends the share: its size does not bound its cost.
             budget = budget - handled if api_key <= _FETCH else 0
         turns.left -= share - budget + (start - first >> UNIT_SHIFT)
         if start == filled:
@@ -240,8 +247,13 @@ class Connection:
         self._go_on()
 
     def mute(self, duration_s: float) -> None:
-        """Handle none of the client's requests for `duration_s`. Responses are sent meanwhile."""
+        """Handle none of the client's requests for `duration_s` seconds (KIP-219).
+
+        Responses are sent meanwhile, the throttled one at once.
+        """
         assert not self._yielded, "a connection that handles a request does not wait for a turn"
+        # As if the connection waited for its turn: until then no event of the socket and no reply
+        # makes it handle a request.
         self._stalled = self._yielded = True
         self._tasks.call_later(duration_s, self._take_turn)
 
@@ -268,6 +280,10 @@ class Connection:
         self._pending.append(reply)
 
     def on_reply(self, reply: Reply) -> None:
+        """Queue `reply`, which is complete, and the complete ones behind it.
+
+        They wait for replies to earlier requests: a Kafka client matches responses by their order.
+        """
         if self.closed:
             release(reply.parts)
             return
@@ -300,7 +316,7 @@ class Connection:
             self._set_reading(True)
 
     def flush(self) -> None:
-        """Send as much as the socket takes now."""
+        """Send as much as the socket takes now; a failure closes the connection."""
         responses = self.responses
         if responses.is_held:
             self._report_unread()
@@ -327,6 +343,7 @@ class Connection:
             self._unread.hold(self, size)
 
     def on_writable(self) -> None:
+        """Send, and handle the requests that waited until the peer had read its responses."""
         self.flush()
         if not self.closed and self._stalled:
             self._handle()
@@ -353,12 +370,20 @@ class Connection:
             self.close()
 
     def fail(self, what: str, error: Exception) -> None:
-        """Close the connection because `what` has failed, which is not the peer's fault."""
+        """Close the connection because of `error`, a bug or a lack of memory, while doing `what`.
+
+        Raises nothing; the sink logs the error.
+        """
         self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
+        """Close the socket, release unsent ranges of files, and abandon waiting requests.
+
+        Closing again has no effect.
+        """
         if self.closed:
             return
+        # First, so that a reply that one of these steps completes is released, not sent.
         self.closed = True
         self.session.authentication.on_change = None
         self._set_reading(False)
@@ -383,14 +408,17 @@ class Connection:
 
     def drop_idle_buffer(self) -> None:
         """Give back the receive buffer, or most of it, if it holds little or nothing."""
+        # While requests are handled, they are views of the buffer.
         if not self._handling:
             self.received.shrink()
 
     @property
     def awaited_bytes(self) -> int:
-        """Bytes that the peer has yet to read of its responses, if it must before its next request
-        is handled, or else to send of the request that it has begun; 0 while the broker does not
-        wait for the peer."""
+        """Bytes for which the broker waits: unread responses, or the rest of a request.
+
+        Unread responses count once they block further requests. 0 while the broker does not wait
+        for the peer.
+        """
         unsent = self.responses.unsent
         if unsent > _UNREAD_MAX:
             return unsent

@@ -3,8 +3,7 @@
 No connection is closed for being slow while the memory suffices. Once a connection has waited for
 `PATIENCE_S`, connections that would need more than `FINISH_S` for the rest of their request at the
 rate of the last seconds are closed, the slowest first, until there is enough for the waiting ones.
-If all hold a part and have waited for more for `DEADLOCK_S`, those that waited least are closed
-instead.
+If all hold a part and have waited for more for `DEADLOCK_S`, the latest of them are closed instead.
 """
 
 from __future__ import annotations
@@ -18,8 +17,11 @@ from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.event_log.closing_log import ClosingLog
 
 PATIENCE_S = 10.0
+"""Seconds of waiting after which slow connections are closed."""
 FINISH_S = 60.0
+"""Seconds that a connection may need for the rest of its request."""
 DEADLOCK_S = 30.0
+"""Seconds of waiting after which waiting connections are closed."""
 _REASON = "others wait for the memory that its request holds (queued.max.request.bytes)"
 
 
@@ -32,7 +34,7 @@ class _Progress(NamedTuple):
 
 
 class MemoryRelief:
-    """`run` is called every few seconds, with the time on the monotonic clock."""
+    """Takes memory back from slow connections while others wait for it (KIP-72)."""
 
     def __init__(
         self, connections: Iterable[Connection], memory: RequestMemory, closings: ClosingLog
@@ -45,6 +47,10 @@ class MemoryRelief:
         self._waits: dict[Connection, tuple[float, _Progress]] = {}
 
     def run(self, now: float) -> None:
+        """Compare the progress of all connections with that of the last call.
+
+        To be called every few seconds with `now`, in seconds on the monotonic clock.
+        """
         elapsed_s, self._now = now - self._now, now
         before, self._looks = self._looks, {}
         waits, self._waits = self._waits, {}
@@ -61,6 +67,7 @@ class MemoryRelief:
                 self._looks[connection] = look
             if connection.received.is_waiting:
                 since, first = waits.get(connection, (now, look))
+                # The wait begins again with any progress: then there is no deadlock.
                 self._waits[connection] = (since, look) if first == look else (now, look)
         self._close_slow(before, elapsed_s)
         self._close_deadlocked()

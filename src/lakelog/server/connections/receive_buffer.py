@@ -40,12 +40,15 @@ class ReceiveBuffer:
     def make_room(self, resume: Callable[[], object], *, stalled: bool) -> bool:
         """Return whether there is room to receive into.
 
-        The buffer grows with the bytes received, never by a declared length alone, and hardly if
-        its requests are `stalled`. If the budget is used up, `resume` is called when it is worth
-        asking again. Raises `MemoryError`.
+        The buffer grows only when it is full, and never by a declared length alone. It does not
+        grow at all while 256 KiB of requests are `stalled`. If the budget is used up (KIP-72),
+        `resume` is called when it is worth asking again. Raises `MemoryError` if the process has
+        no memory.
         """
         used = self.end - self.start
         if self.start:
+            # Handled requests made room, so nothing has to be granted: the beginning of the next
+            # request moves to the front.
             self._memory.leave(self)
             rest = self.view[self.start : self.end]
             if not self._widen(rest):
@@ -60,7 +63,10 @@ class ReceiveBuffer:
         return True
 
     def _widen(self, rest: memoryview) -> bool:
-        """For a client that sends ahead: the more is taken at once, the less a request costs."""
+        """Use a larger buffer for a client that sends ahead, if memory is plentiful.
+
+        The more requests one call receives, the less each costs.
+        """
         old = len(self.buffer)
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))
         if size <= old or not self._memory.try_take(self, size - self.held_bytes):
@@ -83,6 +89,7 @@ class ReceiveBuffer:
         try:
             grown = bytearray(size)
         except MemoryError:
+            # The old buffer stays, and the budget counts it alone again.
             granted = size if size > FIRST_BUFFER_SIZE else 0
             self._memory.give(self, granted - self.held_bytes)
             raise
@@ -107,7 +114,11 @@ class ReceiveBuffer:
             self._memory.give(self, size)
 
     def shrink(self) -> None:
-        """Give back the buffer, or most of it, if little or nothing is in it."""
+        """Give back the buffer, or most of it, if it holds at most `FIRST_BUFFER_SIZE` bytes.
+
+        Raises `MemoryError` if the process has no memory for the small one.
+        """
+        # One byte more than fits tells a rest that is too long, without a copy of all of it.
         rest = bytes(self.view[self.start : self.end][: FIRST_BUFFER_SIZE + 1])
         if len(rest) > FIRST_BUFFER_SIZE:
             return
@@ -140,7 +151,7 @@ class ReceiveBuffer:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the peer has yet to send of the request it has begun; 0 between requests."""
+        """Bytes that the peer must still send of the begun request; 0 between requests."""
         received = self.end - self.start
         if not received:
             return 0

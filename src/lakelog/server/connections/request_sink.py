@@ -26,8 +26,8 @@ class RequestSink(Protocol[C]):
         """Handle the request in `view[start:end]`, or keep a copy of it.
 
         It may handle requests behind it in `view` as well, up to `most` in all. Return their
-        number and the end of the last one. Raises `ProtocolViolation` if the connection is to be
-        closed.
+        number and the end of the last one, in bytes (exclusive). Raises `ProtocolViolation` if the
+        connection is to be closed.
         """
         ...
 

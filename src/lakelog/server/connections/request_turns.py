@@ -65,10 +65,12 @@ class RequestTurns:
         """Connections."""
 
     def is_over(self) -> bool:
-        """Return whether this turn has taken its time, once nothing is `left`.
+        """Return whether this turn has taken `PART_S` seconds, once nothing is `left`.
 
         The first caller of a turn starts the clock.
         """
+        # A connection that is resumed has its turn even if the clock says otherwise, so that each
+        # queue makes progress in every turn.
         if self._granted:
             return False
         if self._begun is None:
@@ -79,9 +81,9 @@ class RequestTurns:
 
     def may_begin(self) -> bool:
         """Return whether a request that is neither Produce nor Fetch may begin in this turn."""
-        self.left = 0
+        self.left = 0  # whatever follows in this turn is timed
         if self._granted:
-            self._granted = False
+            self._granted = False  # for one request only: the next is timed as any other
             return True
         return not self.is_over()
 
@@ -101,6 +103,7 @@ class RequestTurns:
         self._begun = None
         if not self.waiting:
             return
+        # The clock starts with the waiting connections, so they and the sockets share one turn.
         self._begun = self._clock.monotonic()
         try:
             for queue in self._queues:

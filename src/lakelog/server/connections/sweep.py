@@ -21,7 +21,7 @@ RATE_MIN = 1024
 
 
 class _Progress(NamedTuple):
-    """The bytes that a peer owed at a time, and when its last whole request had come."""
+    """The bytes that a peer owed at a time, and the time of its last complete request."""
 
     seen: float
     awaited: int
@@ -29,7 +29,7 @@ class _Progress(NamedTuple):
 
 
 class ConnectionSweep:
-    """`run` is called every few seconds, and calls `release` for every connection."""
+    """The periodic check of all connections; `release` is called for each of them."""
 
     def __init__(
         self,
@@ -47,6 +47,10 @@ class ConnectionSweep:
         self._relief = MemoryRelief(connections, connections.memory, connections.closings)
 
     def run(self) -> None:
+        """Check all connections once; to be called every few seconds.
+
+        A connection is idle after `connections.max.idle.ms`, as in Kafka.
+        """
         now = self._clock.monotonic()
         idle_s = self._config().get_int("connections.max.idle.ms") / 1000
         earlier, self._progress = self._progress, {}
@@ -75,7 +79,7 @@ class ConnectionSweep:
             if earlier.awaited - latest.awaited < elapsed_s * RATE_MIN:
                 self._closings.closing(
                     connection.session.peer_name,
-                    "its request does not go on, or it does not read its responses",
+                    "its request makes no progress, or it does not read its responses",
                 )
                 connection.close()
                 return

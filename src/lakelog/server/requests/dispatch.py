@@ -121,17 +121,26 @@ class Dispatcher:
         self.waiting = WaitingRequests(connections.budget.waiting, self._closings)
 
     def is_pipelined(self, api_key: int) -> bool:
+        """Return whether the API is Produce.
+
+        Producers keep several requests in flight (`max.in.flight.requests.per.connection`), so a
+        batch is appended while earlier ones wait for their acknowledgement. The responses stay in
+        order.
+        """
         return api_key == _PRODUCE
 
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Close the connection and log the violation."""
         self._closings.closing(connection.session.peer_name, violation)
         connection.close()
 
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        """Close the connection and log `error` with its traceback."""
         self._closings.bug(what, connection.session.peer_name, error)
         connection.close()
 
     def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
+        """Release the memory of abandoned requests, and stop counting the connection."""
         for reply in abandoned:
             assert isinstance(reply, Context)
             self.waiting.remove(reply)
@@ -140,6 +149,11 @@ class Dispatcher:
     def on_request(
         self, connection: Connection, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
+        """Answer the request by the learned one, or decode it and run its handler.
+
+        Raises `ProtocolViolation` if no route serves the API in this version, if the gate closes
+        the connection, for a malformed request, and for a bug of a handler, which is logged.
+        """
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         if connection.admitted != self._gate.generation:
@@ -147,6 +161,8 @@ class Dispatcher:
         repeat = connection.repeat
         if repeat is not None:
             try:
+                # While all requests are watched, each is answered by itself: a run of requests
+                # would be one note.
                 most = most if requests.noteworthy_s > 0 else 1
                 count, following = repeat.answer(view, start, end, most)
             except Exception as error:
@@ -189,6 +205,8 @@ class Dispatcher:
             raise self._bug(route.api, connection, error) from error
         self._run(route, context, request, verdict)
         self._note(route, context, request, begin, size)
+        # A metered request is never learned, because each repetition must be charged, and a
+        # refused one must be refused each time.
         if isinstance(verdict, Admitted) and route.learn is not None:
             self._learn(route.learn, context, request)
 
@@ -249,7 +267,10 @@ class Dispatcher:
         context.reply(response)
 
     def _answer_unknown_api_versions(self, context: Context) -> None:
-        """The body is of an unknown version: it is not read, and the response is a version 0."""
+        """Answer ApiVersions in an unknown version with version 0 (KIP-511).
+
+        The body is not read: its format is unknown.
+        """
         context.version = 0
         context.connection.expect(context)
         context.reply(self._unsupported_api_versions(context, None))
@@ -262,6 +283,8 @@ class Dispatcher:
                 response = route.refuse(context, request, verdict.code)
             else:
                 if isinstance(verdict, Metered) and verdict.throttle_ms:
+                    # Before the handler runs: a throttled request is still handled and answered
+                    # (KIP-219), and only requests after it wait.
                     context.throttle_ms = verdict.throttle_ms
                     connection.mute(verdict.throttle_ms / 1000)
                 response = route.handler(context, request)
@@ -299,7 +322,7 @@ class Dispatcher:
             self._fail(context, failure)
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
-        """A handler's coroutine has ended; with `DEFERRED` the reply comes later."""
+        """Answer after a handler's coroutine has ended; with `DEFERRED` the reply comes later."""
         if done.cancelled():
             self.waiting.remove(context)
             return
@@ -332,9 +355,12 @@ def _read_header(
 
 
 def _decode(route: Route, version: int, view: memoryview, start: int, end: int) -> Message:
-    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
-    them after a Metadata request for all topics."""
+    """Decode the message; bytes after it are ignored, as in Apache Kafka.
+
+    librdkafka 2.16 sends three of them after a Metadata request for all topics.
+    """
     if not route.in_place:
+        # The handler may keep fields beyond this turn, and the receive buffer is used again.
         view, start, end = memoryview(bytes(view[start:end])), 0, end - start
     request, _ = decode_prefix(route.api.request, view, version, start, end)
     return request

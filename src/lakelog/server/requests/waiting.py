@@ -43,8 +43,13 @@ class WaitingRequests:
         return self._limit.of(connection)
 
     def add(self, context: Context, request: Message) -> None:
-        """Count `request` until `remove`."""
+        """Count the estimated bytes of `request` until `remove`.
+
+        If the share is exceeded then, the connections with the most bytes are closed.
+        """
         connection = context.connection
+        # The connection closed while the handler ran, and `on_close` has removed its waiting
+        # requests: nothing would remove this one.
         if connection.closed and context.on_abandon is not None:
             return
         assert not context.waiting_bytes
@@ -52,7 +57,10 @@ class WaitingRequests:
         self._limit.add(connection, context.waiting_bytes)
 
     def remove(self, context: Context) -> None:
-        """The request has been answered, or will not be; it need not have been counted."""
+        """Stop counting a request that has been answered or will not be.
+
+        A request that was not counted has no effect.
+        """
         size, context.waiting_bytes = context.waiting_bytes, 0
         self._limit.add(context.connection, -size)
 
