@@ -171,6 +171,8 @@ class _Session:
 
         try:
             return self._cluster.retrying(attempt)
+        except LogTruncatedError:
+            raise  # its code is OFFSET_OUT_OF_RANGE too, but the offset may be within the log
         except ClientError as error:
             if error.code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE):
                 raise self._out_of_range(position) from error
