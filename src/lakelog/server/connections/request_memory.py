@@ -8,7 +8,7 @@ connection at a time may overdraw, or several incomplete requests could wait for
 Released bytes are promised to the waiting owners in the order of their claims, as far as they fit.
 Only these owners ask again.
 
-The share does not know how fast a request is received. `memory_relief` does, and closes
+The share does not know how fast a request is received. `sweep` does, and closes
 connections that hold memory and make hardly any progress while others wait.
 """
 
