@@ -28,7 +28,7 @@ class ServedApi(Generic[R]):
 
     Args:
         request: the request class, which names the API.
-        handle: see `requests.dispatch` for what it may return.
+        handle: answers a request; `requests.dispatch` lists the allowed results.
         done: the supported features, for the page of APIs; `missing`: the unsupported ones.
         in_place: the handler is done with the request's buffers when it returns, so the request is
             decoded as views of the receive buffer; otherwise from a copy.

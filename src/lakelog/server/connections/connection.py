@@ -135,7 +135,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            size = 0  # a connection that was reset ends like one that was closed
+            size = 0  # a reset connection ends like a closed one
         if not size:
             self._on_gone()
             return
@@ -247,9 +247,9 @@ class Connection:
         self._go_on()
 
     def mute(self, duration_s: float) -> None:
-        """Handle none of the client's requests for `duration_s` seconds (KIP-219).
+        """Handle no request of the client for `duration_s` seconds (KIP-219).
 
-        Responses are sent meanwhile, the throttled one at once.
+        Responses are sent meanwhile; the throttled request is answered at once.
         """
         assert not self._yielded, "a connection that handles a request does not wait for a turn"
         # As if the connection waited for its turn: until then no event of the socket and no reply

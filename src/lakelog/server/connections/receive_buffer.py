@@ -118,7 +118,7 @@ class ReceiveBuffer:
 
         Raises `MemoryError` if the process has no memory for the small one.
         """
-        # One byte more than fits tells a rest that is too long, without a copy of all of it.
+        # One byte more than fits shows that the rest is too long, without a copy of all of it.
         rest = bytes(self.view[self.start : self.end][: FIRST_BUFFER_SIZE + 1])
         if len(rest) > FIRST_BUFFER_SIZE:
             return

@@ -260,7 +260,7 @@ class SendQueue:
     def _send_file(self, file: File, position: int, count: int) -> int:
         """Send a range that is in the page cache; return the bytes that the socket took.
 
-        A socket that changes what it sends (TLS) cannot have the kernel send the file.
+        A socket that encrypts (TLS) cannot have the kernel send the file.
         """
         if self._sock.sends_files:
             return self._net.send_file(self._sock, file, position, count)

@@ -1,7 +1,7 @@
 """DeleteRecords (21): advances log start offsets; version 2 differs in encoding only.
 
 Records before the offset cannot be read any more; the next retention run deletes their segments.
-The response waits until the new offsets are durable, written together with those of other requests.
+The response waits until the new offsets are durable; concurrent requests share one checkpoint.
 So deleted records come back neither after a kill nor after a power failure. Topics that are only
 compacted reject the request, because they delete records by key.
 """

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): moves leaders to the preferred replica, or to one that is not in sync.
+"""ElectLeaders (43): moves leaders to the preferred replica, or to a replica out of sync.
 
 Version 0 has no election type and no error of the whole request.
 """

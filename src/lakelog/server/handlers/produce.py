@@ -51,6 +51,7 @@ def handle(
         return _produce(broker, context, request, None, error)
     if not check.must_ask or not _verifies(broker, context.version):
         return _produce(broker, context, request, check, _request_error(request))
+    # Later batches of the producer must not be appended before the waiting ones.
     context.pipelined = False
     _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
     return _verify_first(broker, context, request, check)
@@ -59,7 +60,11 @@ def handle(
 def refuse(
     broker: Broker, context: Context, request: ProduceRequest, code: ErrorCode
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """Answer each partition with the code; without acknowledgements the connection is closed."""
+    """Answer each partition with the code.
+
+    Raises `ProtocolViolation` for `acks=0`: without a response only the end of the connection
+    shows the client that its records are lost, as in Kafka.
+    """
     return _produce(broker, context, request, None, KafkaError(code))
 
 
@@ -130,6 +135,8 @@ def _produce(
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
+                # Even a fast batch waits behind a slow one of its partition: the order of batches
+                # in a request is their order in the log.
                 if behind and (name, entry.index) in behind:
                     raise SlowBatchError(sampled=sampled)
                 result = partition.append(
@@ -169,6 +176,7 @@ def _produce(
         broker.purgatory.check_soon(partition.key)
     response = ProduceResponse(responses=responses)
     if slow:
+        # Later requests of the connection wait, or their batches would overtake these.
         context.pipelined = False
         _copy_records(one.entry for one in slow)
         return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
@@ -284,6 +292,8 @@ async def _append_one(
             await broker.checks.make(partition, job)
             continue
         config = partition.log.config
+        # From the received records each time, not from `batch`: with other settings the last walk
+        # may have compressed them differently.
         batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
         verifies = False
 

@@ -7,7 +7,7 @@ decoding, and so is the response except for a few numbers; both are `Template`s.
 the response needs anything that no template covers, nothing has changed, and the request is
 decoded.
 
-Start with `known`. Memory is bounded: a request with long names, or one that was rejected, is not
+Start with `known`. Memory is bounded: a request that has long names, or was rejected, is not
 learned. A repeat calls the same functions as the handler; only decoding, encoding and the objects
 between them are left out.
 """

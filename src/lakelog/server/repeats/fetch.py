@@ -143,7 +143,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
         If the partition raises an error, the request is decoded.
         """
         partition, size = self._partition, end - start
-        # The response would overtake those of waiting requests: it does not pass the reply queue.
+        # The response would overtake the responses to waiting requests: it bypasses the replies.
         if partition is None or self._connection.is_waiting:
             return 0, start
         request = self._request

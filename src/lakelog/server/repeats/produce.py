@@ -105,7 +105,7 @@ class ProduceRepeat(KnownRequest[_Key]):
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         """As `Repeat.answer`. The error of a rejected batch is answered, not raised."""
         partition = self._partition
-        # The response would overtake those of waiting requests: it does not pass the reply queue.
+        # The response would overtake the responses to waiting requests: it bypasses the replies.
         if partition is None or self._connection.is_waiting:
             return 0, start
         numbers, batches, ends = self._frames.find(view, start, end, most)

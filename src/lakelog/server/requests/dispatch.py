@@ -318,7 +318,7 @@ class Dispatcher:
             if error is not None:
                 raise error
             self._reply(route, context, response.result())
-        except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
+        except Exception as failure:  # noqa: BLE001 - it ends one connection, and nothing else
             self._fail(context, failure)
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:

@@ -55,8 +55,8 @@ class _HelperDied(Exception):  # noqa: N818 - an event
 class CleanerCounts:
     """Counts since the start of the broker; the last two fields are current values.
 
-    `failures` are rounds without a result; `helper_deaths` are those of them whose helper died.
-    Bytes are those of segments before and after; `dirtiest_ratio` is of cleanable logs.
+    `failures` counts rounds without a result, and `helper_deaths` such rounds whose helper died.
+    Bytes are the sizes of segments before and after; `dirtiest_ratio` is of cleanable logs.
     """
 
     rounds: int = 0
@@ -115,6 +115,7 @@ class Cleaner:
         self.counts = CleanerCounts()
 
     def start(self) -> None:
+        """Look for logs to clean after `log.cleaner.backoff.ms`, and again at that interval."""
         backoff_s = max(self._config().get_int("log.cleaner.backoff.ms"), 1) / 1000
         self._timer = self._tasks.call_later(backoff_s, self._tick)
 
@@ -203,9 +204,12 @@ class Cleaner:
                 continue
             found.append((partition, log))
         self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
+        # A cleaning writes the new segments before it deletes the old ones, so it would make a
+        # lack of space worse.
         due = [] if self._directory.gate.is_shut else [each for each in found if each[1].is_due]
         chosen = max(due, key=lambda entry: entry[1].ratio, default=None)
         if chosen is not None:
+            # Before the first await, so that no other helper chooses the same log.
             self._in_progress.add(chosen[0])
         return chosen
 
@@ -245,6 +249,7 @@ class Cleaner:
         except (_GivenUp, _HelperDied):
             return
         finally:
+            # Discarded before the await: a worker that is cancelled again must not block the log.
             if following is not None:
                 self._in_progress.discard(following[0])
             await child.end()
@@ -263,6 +268,7 @@ class Cleaner:
             self.counts.failures += 1
         else:
             self._on_done(partition, done, self._clock.monotonic() - began)
+        # The helper survived this log, so only deaths in succession exclude a log.
         self._deaths.pop(partition, None)
         self._in_progress.discard(partition)
 
@@ -301,10 +307,13 @@ class Cleaner:
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         log = partition.log
+        # While the helper worked, retention or a deletion of records may have removed segments.
         if partition.is_retired or not can_swap(log, group):
             raise _GivenUp
         job = begin_swap(log, group)
         try:
+            # Shielded: `stop` cancels this task, but nothing can stop the thread between renames;
+            # the next start completes or undoes the swap.
             await asyncio.shield(self._tasks.offload("compaction", job.run))
             if partition.is_retired:
                 raise _GivenUp
@@ -371,6 +380,7 @@ class Cleaner:
             self._mark_uncleanable(partition, reason)
             return
         if kind == "io":
+            # The failure occurred in the helper, so the broker's `Disk` did not note it.
             self._directory.distrust_page_cache()
         logger.warning(
             "compaction: %s-%d: %s",

@@ -35,8 +35,8 @@ class StoredChecks:
     ) -> None:
         """Run the jobs, and call `then` on the loop when all are done.
 
-        It is passed the errors of jobs that failed because of the device. Their partitions are
-        offline unless the failure is a shortage.
+        It is passed the errors of jobs that failed because of the device or a bug, by partition.
+        Such a partition is offline unless the failure is a shortage.
         """
         left, failures = len(needed), Failures()
 
@@ -63,7 +63,10 @@ class StoredChecks:
         return await done
 
     async def make(self, partition: Partition, job: Preparation) -> None:
-        """Run one job and wait for it. Raises `KafkaError` if it failed because of the device."""
+        """Run one job and wait for it.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR, or the code of a shortage) if the device failed.
+        """
         failures = await self.made([(partition, job)])
         if partition in failures:
             raise failures[partition]
@@ -73,6 +76,7 @@ class StoredChecks:
     ) -> None:
         waiting = self._waiting.get(job.key)
         if waiting is not None:
+            # The running job was begun earlier on the same files, so its result serves both.
             job.abandon()
             waiting.append(on_done)
             return
@@ -89,7 +93,10 @@ class StoredChecks:
 def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
-    """Return the error of the device, if any. Damage is reported to those who read it."""
+    """Adopt the result of a job, and return the error of the device, if any.
+
+    Damage is not an error here: the reader of the damaged data gets it.
+    """
     try:
         with suppress(CorruptLog, OSError):  # the next caller fails again
             job.finish()
