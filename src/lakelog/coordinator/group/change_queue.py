@@ -55,6 +55,9 @@ class ChangeQueue:
     ) -> Decision:
         """Decide now, or after the changes and requests before.
 
+        Raises nothing: `refuse` gets the code of a `KafkaError`. The returned decision is empty if
+        the request waits or is refused.
+
         Args:
             refuse: called with the code of a `KafkaError`, or when the shard is unloaded.
             exclusive: whether the decision may change a consumer group.
@@ -62,6 +65,7 @@ class ChangeQueue:
                 while its decision waits is no longer due, and the decision is dropped.
         """
         waiting = _Waiting(decide, refuse, exclusive, timer)
+        # A request never overtakes waiting ones, so that a member's requests keep their order.
         if group_id in self._waiting or self._is_blocked(group_id, exclusive=exclusive):
             self._waiting.setdefault(group_id, deque()).append(waiting)
             return Result()
@@ -108,7 +112,7 @@ class ChangeQueue:
         return self._then(decision, group_id, done)
 
     def unloaded(self, code: ErrorCode) -> None:
-        """Refuse all waiting requests."""
+        """Refuse all waiting requests with `code`."""
         for queue in self._waiting.values():
             for waiting in queue:
                 waiting.refuse(code)

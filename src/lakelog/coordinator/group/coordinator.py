@@ -114,7 +114,7 @@ class GroupCoordinator:
     # Ownership
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition whose leader coordinates the group."""
+        """Return the partition of `__consumer_offsets` whose leader coordinates the group."""
         return self._host.partition_for(group_id)
 
     @property
@@ -304,7 +304,10 @@ class GroupCoordinator:
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
-        """Decide LeaveGroup (several members at once: KIP-345)."""
+        """Decide LeaveGroup (several members at once: KIP-345).
+
+        Errors are codes in the response, from version 3 on one for each member.
+        """
         future = self._tasks.future()
         members = request.members
         if version < 3:
@@ -331,7 +334,10 @@ class GroupCoordinator:
     def offset_commit(
         self, request: OffsetCommitRequest, version: int
     ) -> Reply[OffsetCommitResponse]:
-        """Decide OffsetCommit; the reply comes when the offsets are committed."""
+        """Decide OffsetCommit; the reply comes when the offsets are committed.
+
+        A refusal of the whole request is the error code of each of its partitions.
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -366,7 +372,10 @@ class GroupCoordinator:
         return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
-        """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets."""
+        """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets.
+
+        Return NONE once the marker is committed, otherwise the error code; nothing is raised.
+        """
         future = self._tasks.future()
 
         def committed(_: Now) -> None:
@@ -382,7 +391,10 @@ class GroupCoordinator:
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
-        """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447)."""
+        """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447).
+
+        Errors are codes in the response, for each group from version 8 on.
+        """
 
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
             shard = self._host.shard_of(group.group_id, allows_empty=True)

@@ -149,7 +149,11 @@ class Joins:
         self._again = again
 
     def join(self, now: Now, join: Join) -> Decision:
-        """Decide one request; its group may not exist yet."""
+        """Decide one request; its group may not exist yet.
+
+        Raises nothing: the request gets UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
+        INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID or MEMBER_ID_REQUIRED (KIP-394).
+        """
         group = self._groups.get(join.group_id)
         if group is None and join.member_id:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
@@ -166,6 +170,7 @@ class Joins:
     def _decide(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         reason = self._lacks_room(group, join)
         if reason:
+            # The rebalance waits for pending members, and this one will not join any more.
             waited_for = self._pending.remove(group, join.member_id)
             refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
             return self._rebalancer.pending_left(now, group) if waited_for else refused
@@ -249,6 +254,8 @@ class Joins:
             reason = _FENCED if error.code is ErrorCode.FENCED_INSTANCE_ID else ""
             return join.refuse(error.code, join.member_id, reason)
         changed = member.protocols != join.protocols
+        # A member whose response was lost joins again: it gets the same generation. But a leader
+        # that joins again in a stable group wants a rebalance, for example after new topics.
         settled = group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and group.leader_id != member.member_id
         )
@@ -329,6 +336,7 @@ class Joins:
         record = group.record_of(members, member_id if leads else group.leader_id, assignments)
 
         def committed(now: Now) -> Decision | None:
+            # The group may have changed while the record was written; the request then starts over.
             in_place = group.members.get(old.member_id) is old
             if not in_place or (group.state, group.generation) != (GroupState.STABLE, generation):
                 return self._again(now, join)

@@ -33,7 +33,7 @@ class Rebalancer:
         self._deadlines = deadlines
 
     def renew_session(self, now: Now, group: ClassicGroup, member: Member) -> None:
-        """Begin a member's session timeout again."""
+        """Begin a member's session timeout again, `session_timeout_ms` from now."""
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
 
@@ -45,6 +45,8 @@ class Rebalancer:
     def add_new(self, now: Now, group: ClassicGroup, member: Member) -> Decision:
         """Have a new member wait for the next generation, but not longer than its first session."""
         decision = self.prepare_or_complete(now, group)
+        # A member that waits sends no heartbeats. Without this limit a client that has gone would
+        # stay in a group whose rebalance takes long.
         if member.is_new:
             key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
             self._deadlines.set(key, now.tick_ms + self._config.new_member_join_timeout_ms)
@@ -54,6 +56,8 @@ class Rebalancer:
         """Begin a rebalance, or complete the one in progress if all members have joined."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return self.prepare(now, group)
+        # The first rebalance of a group lasts for the whole delay, although all have joined: more
+        # members are expected (KIP-134).
         if group.previous_state is GroupState.EMPTY or not group.all_joined:
             return Result()
         return self._complete_early(now, group)
@@ -112,10 +116,13 @@ class Rebalancer:
         The timer of the join phase is not set any more.
         """
         assert group.state is GroupState.PREPARING_REBALANCE
+        # Static members stay until their session ends, so that a restart of a process causes no
+        # rebalance (KIP-345).
         for member in list(group.members.values()):
             if member.join_reply is None and member.instance_id is None:
                 self._expire(group, member)
         if group.members and not group.elect_leader():
+            # All members are static and absent, so no member could assign.
             self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
             return Result()
         group.begin_generation(now.wall_ms)
@@ -131,7 +138,10 @@ class Rebalancer:
         return Result()
 
     def on_sync_time_up(self, now: Now, group: ClassicGroup) -> Decision:
-        """Remove members that have joined the generation but sent no SyncGroup."""
+        """Remove members that have joined the generation but sent no SyncGroup, as Kafka does.
+
+        A member that is alive but stuck sends heartbeats, so its session would not end.
+        """
         late = [group.members[member_id] for member_id in group.pending_syncs]
         if not late:
             return Result()

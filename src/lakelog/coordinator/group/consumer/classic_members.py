@@ -61,7 +61,7 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
-        """Decide JoinGroup."""
+        """Decide JoinGroup; the errors of all steps are refusals of `join`, not raised."""
         try:
             return self._join(now, group, join)
         except KafkaError as error:
@@ -131,8 +131,10 @@ class ClassicMembers:
         *,
         changed: bool,
     ) -> Decision:
-        """Downgrade the group: its last member of the consumer protocol rejoins as a classic
-        one."""
+        """Downgrade the group: its last member of the consumer protocol has become a classic one.
+
+        The static member's new process uses the classic protocol.
+        """
         rebalances = draft.group.assignment_epoch < draft.group.epoch
         if not rebalances:
             new = self._groups.rebalancer.reconcile(draft, new, owned, changed=changed)

@@ -36,7 +36,7 @@ def fetch_offsets(
     table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
 ) -> OffsetFetchResponse:
-    """Return the response to OffsetFetch.
+    """Return the response to OffsetFetch; errors are codes in it (KIP-709: for each group).
 
     Args:
         table_of: returns the offsets of a group's partition; raises `KafkaError` if this broker

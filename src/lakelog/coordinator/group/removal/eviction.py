@@ -32,6 +32,7 @@ class Evictions:
 
     def _evict(self, group_id: str) -> Decision:
         state = self._state
+        # While the decision waited, a member may have joined or another commit may have come.
         if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
             return Result()
         group = state.any_group(group_id)
