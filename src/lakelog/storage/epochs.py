@@ -56,6 +56,7 @@ class EpochCache:
         if epoch <= self.latest:
             return
         keep = bisect_left(self._starts, start_offset)
+        # An epoch that began here or later has no records: its leader wrote nothing.
         del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
@@ -68,7 +69,10 @@ class EpochCache:
         return self._epochs[entry] if entry >= 0 else UNDEFINED_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch at or below `epoch` and where it ends; (-1, -1) when unknown."""
+        """Return the largest epoch at or below `epoch` and its end offset (exclusive; KIP-101).
+
+        Return (-1, -1) if it is unknown.
+        """
         if epoch == self.latest and epoch >= 0:
             return epoch, log_end_offset
         above = bisect_right(self._epochs, epoch)

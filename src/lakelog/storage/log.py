@@ -131,15 +131,20 @@ class Log:
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time; what concerns a segment's indexes counts from the next."""
+        """The topic's settings. They may be replaced at any time.
+
+        Settings of indexes apply from the next segment on.
+        """
         return self._config
 
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
         self.takes_runs = takes_runs(config)
+        # Computed from the old `segment.ms`; `is_due` computes it again.
         self.segments.active.roll_after = -1
         if config.durability != FSYNC:
+            # Without `fsync` no flush will commit the markers that still wait for one.
             self.producers.commit_markers(self.log_end_offset)
 
     @property
@@ -164,20 +169,26 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Every transaction that reaches below it is decided, and that is committed."""
+        """The end of the records that read-committed consumers may get (exclusive; KIP-98).
+
+        Every transaction that begins below it is decided, and its marker is committed.
+        """
         first = self.producers.first_unstable_offset
         return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
 
     @property
     def durable_stable_offset(self) -> int:
-        """Every transaction that reaches below it is on the device, and so is what decided it."""
+        """The last stable offset as a power failure would leave it.
+
+        Every transaction that begins below it is on the device, and so is its marker.
+        """
         flushes = self.flushes
         if flushes.recovery_point >= self.log_end_offset:
             return self.last_stable_offset
         return min(flushes.stable_point, flushes.recovery_point)
 
     def assign_epoch(self, leader_epoch: int) -> None:
-        """Called when this broker becomes the leader: the epoch begins at the log's end."""
+        """Begin a leader epoch at the log's end, when this broker becomes the leader (KIP-101)."""
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
     # Writing
@@ -211,6 +222,7 @@ class Log:
                 header = BatchHeader(*fields)
                 if not sampled and origin == "client" and fields[9] not in self.producers.entries:
                     check_first(batch, header, config, now_ms)
+                # Before anything is written: a retry must get the offsets of its first attempt.
                 duplicate = self.producers.admit(header, origin, verification)
                 if duplicate is not None:
                     return self._repeated(duplicate)
@@ -228,6 +240,7 @@ class Log:
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
+        # All state moves after the write, so that a failed append leaves no trace.
         self.log_end_offset = self.producers.end_offset = last + 1
         if entry is not None:
             entry.add(fields[11], fields[6], last, timestamp)
@@ -242,7 +255,7 @@ class Log:
         """Append as many of a client's batches as one write can; return their base offsets.
 
         The result is empty if the first batch needs `append`, as the first after a start does. The
-        other batches are left to `append`, too. After an `OSError` the log is as before.
+        other batches are left to `append`, too. Raises `OSError`; the log is then as before.
         """
         segment, end = self.segments.active, self.log_end_offset
         if (
@@ -264,6 +277,7 @@ class Log:
             segment.append_run(batches, headers)
         except OSError as error:
             for batch in batches:
+                # As in `append`: a retry of the same buffers must be valid.
                 patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
@@ -335,6 +349,7 @@ class Log:
             self._write(batch, offset, offset, now_ms, leader_epoch, now_ms)
         except OSError:
             with suppress(OSError):
+                # If this fails too, the index stays torn, and the next entry truncates it first.
                 segment.cut_aborted()
             raise
         by_flush = self._config.durability == FSYNC
@@ -402,10 +417,12 @@ class Log:
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         jitter_ms = self._random_below(jitter) if jitter > 0 else 0
         try:
+            # The snapshot at the new base comes first: a start replays only the segments after it.
             self.snapshots.write(self.producers)
             return segments.begin(base, config, created_ms=now_ms, jitter_ms=jitter_ms)
         except OSError:
             try:
+                # A file left at `base` would hide records that the old segment gets beyond it.
                 segments.take_back(base)
             except OSError:
                 self.flushes.broken = True
@@ -477,7 +494,10 @@ class Log:
         return self.flushes.begin(end, self.last_stable_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
-        """Take note that `job.run()` has returned."""
+        """Advance the durable end after `job.run()` has returned.
+
+        Markers below it become committed with durability `fsync`.
+        """
         if self.flushes.finish(job):
             self.producers.commit_markers(self.flushes.recovery_point)
 
@@ -510,11 +530,11 @@ class Log:
             self.write_epochs()
 
     def abandon(self) -> None:
-        """Give up the files without writing anything."""
+        """Close all files without writing anything."""
         self.segments.abandon()
 
     def move_to(self, folder: Path) -> None:
-        """Take note that the log's directory has been renamed."""
+        """Use `folder` from now on: the log's directory has been renamed."""
         self.snapshots.folder = folder
         self.segments.move_to(folder)
 
@@ -537,6 +557,7 @@ class Log:
         """
         segments = self.segments
         segments.removed.remove_due(math.inf if at_once else now_ms)
+        # The helper reads these segments, and `finish_swap` relies on their place in the list.
         if segments.swapping:
             return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
@@ -582,6 +603,7 @@ class Log:
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
+            # The epoch at the start stays known: followers ask for it (KIP-101).
             self.leader_epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -594,6 +616,8 @@ class Log:
         segments = self.segments
         keep = segments.count_from(offset)
         end = segments[keep - 1].end_before(offset) if keep else offset
+        # Jobs in threads that began before it must not report the removed bytes as durable or
+        # checked.
         segments.generation += 1
         self.log_start_offset = min(self.log_start_offset, end)
         # The recovery point goes back durably before anything is cut off: after a crash in between,
@@ -609,6 +633,7 @@ class Log:
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
         active = segments.active
+        # Sequences of removed batches must be accepted again.
         self.rebuild_producers([active] if active.txn_index is not None else [])
 
     def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
@@ -620,7 +645,10 @@ class Log:
         rebuild(self.producers, self.snapshots, self.segments, self.log_end_offset, reindexed)
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
-        """Replace a run of sealed segments by a compacted one; as `SegmentList.replace`."""
+        """Replace a run of sealed segments by a compacted one. Raises as `SegmentList.replace`.
+
+        due_ms: removal of the old files, milliseconds since the epoch.
+        """
         self.segments.replace(old, new, due_ms)
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)

@@ -64,6 +64,7 @@ def place_run(
     """Find the run, and write its offsets and leader epoch into its batches.
 
     `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
+    Raises nothing for an invalid batch: the run ends before it, and `Log.append` reports it.
     """
     unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
     headers: list[HeaderFields] = []

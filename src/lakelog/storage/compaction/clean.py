@@ -102,6 +102,7 @@ class _Cleaning:
             elif not transactions.on_data(header) and header.records_count:
                 self._note_keys(batch, header)
             keys.latest_offset = header.last_offset
+        # Offsets may be missing behind the last batch; the next job begins at the next segment.
         keys.latest_offset = source.end_offset - 1
         return True
 
@@ -158,6 +159,7 @@ class _Cleaning:
         try:
             for source in group:
                 self._clean_into(target, source, last.end_offset)
+            # Each cleaned segment has a transaction index of its own.
             retained, self._transactions.retained = self._transactions.retained, []
             suffixes = target.finish(retained, last.modified_ms)
         except (OSError, CorruptLog):
@@ -177,6 +179,8 @@ class _Cleaning:
             except CorruptRecord as error:
                 if header.is_control:
                     raise CorruptLog(self._sources.path(source), position, str(error)) from error
+                # An unreadable batch stays as it is: a reader reports it, and nothing is lost
+                # silently.
                 kept = batch
                 stats.unreadable_batches += 1
             if kept is not None:
@@ -199,6 +203,8 @@ class _Cleaning:
             return self._empty(header, is_end)
         if not header.is_control:
             return self._filter_records(batch, header, is_end, expired)
+        # A marker whose transaction has no batch left gets a delete horizon first. Readers that are
+        # still in the middle of the transaction need it until then (KIP-534).
         if not is_void or horizon is not None:
             return batch
         data = self._records(batch, header)
@@ -238,6 +244,7 @@ class _Cleaning:
             return False
         if last.offset >= 0:
             return header.last_offset == last.offset
+        # The producer has only markers here: the last of its epoch keeps the epoch alive.
         return header.is_control and header.producer_epoch == last.epoch
 
 

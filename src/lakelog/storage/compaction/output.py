@@ -85,6 +85,7 @@ class CleanedSegment:
         if aborted:
             self._write_file(TXN_INDEX, encode_aborted(aborted))
             suffixes.append(TXN_INDEX)
+        # `log.retention.ms` falls back to this time for records without timestamps.
         self._disk.set_modified_ms(self._path(LOG), modified_ms)
         return tuple(suffixes)
 

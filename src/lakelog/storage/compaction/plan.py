@@ -67,9 +67,11 @@ def examine(
     start, segments = log.log_start_offset, log.segments
     dirty = start
     if cleaned_offset is not None and start <= cleaned_offset <= log.log_end_offset:
+        # After a truncation or a deletion the checkpoint may name an offset outside the log.
         dirty = cleaned_offset
     active = log.segments.active.base_offset
     young = _first_young(log, dirty, now_ms)
+    # A record that a power failure may still remove must not replace an older one of its key.
     stable = min(last_stable_offset, log.durable_stable_offset)
     limit = min(stable, active if young is None else young)
     uncleanable = segments[_containing(log, max(dirty, limit))].base_offset

@@ -100,7 +100,8 @@ def select_records(
 ) -> Selection:
     """Return the records to keep: those after `latest_offset`, and the newest one of each key.
 
-    With `drop_tombstones`, the newest record of a key is dropped if it has no value.
+    With `drop_tombstones`, the newest record of a key is dropped if it has no value. Raises
+    `CorruptRecord` if a record does not fit into `data`, or if offsets do not rise.
     """
     try:
         return _select(data, count, base_offset, offsets.get, latest_offset, drop_tombstones)
@@ -185,7 +186,10 @@ def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
 
 
 def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
-    """Return the same records for a base timestamp that is `by_ms` later."""
+    """Return the same records for a base timestamp that is `by_ms` later.
+
+    Raises `CorruptRecord` for a varint that is cut off.
+    """
     parts: list[bytes] = []
     position = 0
     for _ in range(count):

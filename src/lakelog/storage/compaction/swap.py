@@ -69,6 +69,8 @@ class SwapJob:
                 raise
             self._put_off(error)
         try:
+            # Before an old file loses its name: a power failure may otherwise leave neither old nor
+            # new.
             self._disk.sync_dir(self.folder)
         except OSError as error:
             if not lacks_descriptors(error):  # the device has reported something
@@ -88,7 +90,10 @@ def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
 
 
 def can_swap(log: Log, group: CleanedGroup) -> bool:
-    """Return whether all cleaned segments are still in the log, and no swap is under way."""
+    """Return whether all cleaned segments are still in the log, and no swap is in progress.
+
+    Retention or a truncation may have removed some while the helper worked.
+    """
     return _position(log, group) is not None and not log.segments.swapping
 
 
@@ -110,6 +115,7 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
     harmless, as the records are the same.
     """
     log = folder / file_name(group.base_offset, LOG)
+    # While a `.swap` log exists, a start completes the swap; as `.cleaned` it undoes it.
     if disk.exists(_with(log, SWAP)):
         disk.rename(_with(log, SWAP), _with(log, CLEANED))
     for suffix in group.suffixes:
@@ -145,6 +151,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
         undo_swap(disk, log.folder, group)
         raise SwapPutOff(error) from error
     for suffix in group.suffixes:
+        # The log comes first: see step 3 above.
         disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))
 
 

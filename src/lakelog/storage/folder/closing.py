@@ -33,7 +33,8 @@ def close_logs(
 ) -> Generator[Works, None, bool]:
     """Yield the steps of a clean stop; return whether each log is durable to its end.
 
-    At most `files_max` logs are in a slice, because each has a file open while it is synced.
+    At most `files_max` logs are in a slice, because each has a file open while it is synced. A
+    failure of one log is logged, and the others are closed all the same.
     """
     every = True
     left = iter(logs)

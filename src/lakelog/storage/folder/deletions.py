@@ -15,7 +15,7 @@ class Deletions:
         self._doomed: list[tuple[int, Path]] = []
 
     def add(self, folder: Path, due_ms: int = 0) -> None:
-        """Note a directory to be removed at `due_ms` (wall clock)."""
+        """Remember a directory to be removed at `due_ms` (wall clock)."""
         self._doomed.append((due_ms, folder))
 
     def due(self, now_ms: float) -> list[Path]:

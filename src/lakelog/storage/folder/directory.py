@@ -133,7 +133,10 @@ class LogDirectory:
         self._ownership.page_cache.write()
 
     def distrust_page_cache(self) -> None:
-        """Revoke that after a device failure outside of `Disk`. May be in a thread."""
+        """Count the next unclean stop as a power failure. May be called in a thread.
+
+        Call it after a device failure that `Disk` has not seen.
+        """
         self._ownership.page_cache.on_failure()
 
     @property

@@ -68,7 +68,10 @@ class SegmentIndex:
             self.time_offsets.append(offset)
 
     def floor(self, offset: int) -> int:
-        """Return the last entry at or before a relative offset; -1 when there is none."""
+        """Return the last entry at or before a relative offset; -1 when there is none.
+
+        Return its number, not its offset.
+        """
         return bisect_right(self.offsets, offset) - 1
 
     @property

@@ -182,6 +182,7 @@ class SegmentList(Sequence[Segment]):
         created_ms = self._segments[0].created_ms
         for segment in reversed(self._segments):
             self._delete(segment, 0)
+        # No old file may return after a power failure and continue the new segment.
         self.disk.sync_dir(self.folder)
         segment = Segment(self.handles, self.folder, offset, config, created_ms=created_ms)
         self.active = segment.create()
@@ -205,6 +206,7 @@ class SegmentList(Sequence[Segment]):
             if is_shortage(error):
                 self.removed.restore(removed)
             raise
+        # All old files have lost their names: from here on, a restart completes the swap.
         self._segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self.note_aborted()

@@ -77,7 +77,7 @@ _LEAST_SIZES = LeastSizes(TRANSACTIONAL)
 
 
 def decoded_bytes_max(config: LogConfig, codec: int) -> int:
-    """Return the limit of the decompressed records of a batch with this codec."""
+    """Return the limit, in bytes, of the decompressed records of a batch with this codec."""
     if not codec:
         return DECODED_BYTES_MAX
     return min(config.max_decompressed_message_bytes, DECODED_BYTES_MAX)
