@@ -75,13 +75,17 @@ class Cluster(Closeable):
         self.view = ClusterView()
 
     def close(self) -> None:
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     @contextmanager
     def hurrying(self, timeout_s: float) -> Iterator[None]:
-        """Limit operations, connections and requests within the block to `timeout_s`."""
+        """Limit operations, connections and requests within the block to `timeout_s`.
+
+        timeout_s: seconds. Limits that are shorter already stay.
+        """
         before = self.timeout_s, self.request_timeout_s
         self.timeout_s, self.request_timeout_s = (min(limit, timeout_s) for limit in before)
         try:
@@ -90,7 +94,11 @@ class Cluster(Closeable):
             self.timeout_s, self.request_timeout_s = before
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Ask any broker about `topics`, or about all topics; return the new view."""
+        """Ask any broker about `topics`, or about all topics; return the new view.
+
+        Topics that the broker does not know are in the view's `errors`. Raises `UnreachableError`,
+        or `ClientError` for an error of the whole request.
+        """
         wanted = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
@@ -105,7 +113,7 @@ class Cluster(Closeable):
         """Return a topic; ask for it if it is unknown.
 
         If the broker may create the topic, wait up to 5 seconds for that. Raises
-        `TopicNotFoundError`.
+        `TopicNotFoundError`. Raises `ClientError` if no broker answers within `timeout_s`.
         """
         deadline = time.monotonic() + _CREATION_S
 
@@ -137,7 +145,10 @@ class Cluster(Closeable):
         return broker
 
     def coordinator(self, key: str, key_type: int = GROUP) -> Broker:
-        """Return the coordinator of a group or transactional id; ask for it if it is unknown."""
+        """Return the coordinator of a group or transactional id; ask for it if it is unknown.
+
+        Raises `UnreachableError`, and `ClientError`, such as COORDINATOR_NOT_AVAILABLE.
+        """
         node = self._coordinators.get((key_type, key))
         if node is None or node not in self.view.brokers:
             node = self._find_coordinator(key, key_type)
@@ -159,6 +170,7 @@ class Cluster(Closeable):
             try:
                 return work()
             except ClientError as error:
+                # A pause beyond the deadline would only delay the error.
                 if not error.retriable or time.monotonic() + pause >= deadline:
                     raise
                 log_retry(error, pause)
@@ -171,6 +183,7 @@ class Cluster(Closeable):
         Raises `UnreachableError`.
         """
         failure: ClientError | None = None
+        # Open connections first, then known brokers; the bootstrap addresses may be outdated.
         for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
             try:
                 return self.ask(node, request, kind, timeout_s=timeout_s)
@@ -190,6 +203,8 @@ class Cluster(Closeable):
         failure: ClientError | None = None
         for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
             try:
+                # Connecting sends nothing that changes state, so another broker may be tried after
+                # it.
                 self.connection(node)
             except UnreachableError as error:
                 failure = error
@@ -221,7 +236,10 @@ class Cluster(Closeable):
             raise UnreachableError.after(error) from error
 
     def retrying_coordinator(self, key: str, work: Callable[[], T], key_type: int = GROUP) -> T:
-        """Return `retrying(work)`; ask for the coordinator again after each failure."""
+        """Return `retrying(work)`; ask for the coordinator again after each failure.
+
+        Raises the last error, as `retrying`.
+        """
 
         def attempt() -> T:
             try:
@@ -322,6 +340,7 @@ class Cluster(Closeable):
             check(response.error_code, said=response.error_message)
             broker = Broker(response.node_id, response.host, response.port)
         if broker.node_id not in self.view.brokers:
+            # The address is taken from the view, so that all connections to a broker are shared.
             self.refresh([])
         if broker.node_id not in self.view.brokers:
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, repr(key))

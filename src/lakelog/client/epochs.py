@@ -51,7 +51,8 @@ def epoch_ends_at_once(
 ) -> tuple[dict[TopicPartition, EpochEnd], ClientError | None]:
     """Return `epoch_ends` of partitions whose leaders answer now, and the error of others.
 
-    An offline partition does not delay the others.
+    An offline partition does not delay the others. Raises nothing for an error of a broker: the
+    second result has it.
     """
     found: dict[TopicPartition, EpochEnd] = {}
     try:

@@ -26,7 +26,8 @@ def first_times(
     """Return the timestamp (ms since the epoch) of the first record at or after each offset.
 
     Partitions without such a record, and unreadable ones, are left out. The call fetches one batch
-    per partition, one partition after the other.
+    per partition, one partition after the other. Raises nothing for a partition that cannot be
+    read.
     """
     times: dict[TopicPartition, int] = {}
     for key, offset in offsets.items():

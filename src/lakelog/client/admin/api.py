@@ -95,7 +95,10 @@ class Admin(Closeable):
         self._cluster.close()
 
     def describe_cluster(self) -> ClusterView:
-        """Return cluster id, controller, brokers and all topics."""
+        """Return cluster id, controller, brokers and all topics.
+
+        Raises `UnreachableError`.
+        """
         return self._cluster.refresh()
 
     def list_offsets(
@@ -109,7 +112,11 @@ class Admin(Closeable):
         return list_offsets(self._cluster, wanted, read_committed=read_committed)
 
     def log_dirs(self) -> list[LogDir]:
-        """Return the data folders of every broker, with the sizes of their partitions."""
+        """Return the data folders of every broker, with the sizes of their partitions.
+
+        Sizes are in bytes. Raises `UnreachableError`, `ConnectionLostError`, and `ClientError` if a
+        broker rejects the request (KIP-113).
+        """
         found = []
         for node in list(self._cluster.refresh([]).brokers):
             request = DescribeLogDirsRequest(topics=None)

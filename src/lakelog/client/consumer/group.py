@@ -57,9 +57,9 @@ class GroupSession:
 
     @property
     def needs_join(self) -> bool:
-        """Return whether `join` must be called first. Raises the error of a heartbeat.
+        """Whether `join` must be called first. Raises the error of a heartbeat.
 
-        The leader of the group also checks from time to time for new partitions.
+        The leader of the group also checks every 30 seconds for new partitions.
         """
         if self._handed_out is not None and time.monotonic() >= self._look_due_s:
             self._look_for_partitions()
@@ -82,7 +82,8 @@ class GroupSession:
         """Join until the member is stable; return its partitions.
 
         Raises the last `ClientError` after `patience_s` without a coordinator. Waiting for other
-        members does not count.
+        members does not count. patience_s: seconds. Errors that are not retriable are raised at
+        once.
         """
         deadline = time.monotonic() + patience_s
         for pause in pauses():
@@ -128,7 +129,10 @@ class GroupSession:
             raise
 
     def close(self) -> None:
-        """Leave the group and stop the heartbeats."""
+        """Leave the group and stop the heartbeats.
+
+        Waits at most 3 seconds for each of the two. Raises nothing if the coordinator is gone.
+        """
         self._stopped.set()
         self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for a response that never comes
         goodbye = self._member.leave()

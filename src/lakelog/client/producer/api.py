@@ -254,7 +254,11 @@ class Producer(Closeable):
             raise failure
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then end the thread and the connections. May be called repeatedly."""
+        """Flush, then end the thread and the connections. May be called repeatedly.
+
+        timeout_s: limit of the flush, and of the wait for the thread, in seconds. Raises the errors
+        of `flush`; the producer is closed all the same.
+        """
         if self._is_closed:
             return
         try:
@@ -265,7 +269,10 @@ class Producer(Closeable):
             self._cluster.close()
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Raises `TopicNotFoundError`."""
+        """Return the number of partitions of a topic. Raises `TopicNotFoundError`.
+
+        Raises `ClientError` if no broker answers.
+        """
         return len((self._topics.get(topic) or self._learn_topic(topic)).queues)
 
     def __exit__(
@@ -335,6 +342,7 @@ class Producer(Closeable):
 
     def _learn_topic(self, name: str) -> _Topic:
         with self._topic_lock:
+            # Another thread may have learned the topic while this one waited for the lock.
             if name not in self._topics:
                 found = self._cluster.topic(name)
                 state = _Topic(name)
