@@ -96,7 +96,7 @@ class Accumulator:
         return self.still_ready(self._busy, now_s)
 
     def still_ready(self, queues: Iterable[PartitionQueue], now_s: float) -> list[PartitionQueue]:
-        """Return those of `queues` that may send another batch at `now_s`."""
+        """Return the `queues` that may send another batch at `now_s`."""
         return [queue for queue in queues if self._wait_s(queue, now_s) <= 0]
 
     def wait_s(self, now_s: float) -> float | None:
