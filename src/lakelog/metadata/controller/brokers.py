@@ -41,7 +41,10 @@ def plan_register_broker(
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
 ) -> Plan[int]:
-    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too."""
+    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too.
+
+    A repetition by the same process returns its epoch again (KIP-631).
+    """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
