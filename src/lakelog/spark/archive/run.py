@@ -73,7 +73,7 @@ class Run:
         return session
 
     def close(self) -> None:
-        """Stop the session if it was opened."""
+        """Stop the session if it was opened. Errors of a JVM that is gone are ignored."""
         if "_session" in self.__dict__:
             with suppress(*_JAVA_GONE):
                 self._session.stop()

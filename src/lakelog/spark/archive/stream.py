@@ -190,6 +190,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         Spark also calls this after a commit that failed or whose process died. That commit may
         still succeed, so its files stay; `commit` removed the files that it could. Spark then
         passes a message of every task, and lacks one only if a task failed before the commit.
+        Raises `TableReplacedError` and `OSError`.
         """
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch

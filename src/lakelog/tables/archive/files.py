@@ -98,7 +98,7 @@ def policy(skipped: list[OffsetRange] | None) -> OnLoss:
     """Return the reaction to a loss: raise an error, or add removed offsets to `skipped`.
 
     Only offsets that retention removed can be skipped. After other losses the job plans the batch
-    again.
+    again. The returned function raises `DataLossError`.
     """
 
     def on_loss(lost: OffsetRange, error: DataLossError) -> None:

@@ -55,7 +55,10 @@ class ArchiveJob:
 
     @classmethod
     def from_json(cls, text: str) -> ArchiveJob:
-        """Return the job in a text of `to_json`."""
+        """Return the job in a text of `to_json`.
+
+        Raises `ValueError` or `KeyError` for any other text.
+        """
         value = json.loads(text)
         namespace, name = value.pop("identifier")
         extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}

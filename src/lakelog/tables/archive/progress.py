@@ -78,7 +78,10 @@ class Progress:
         }
 
     def to_text(self) -> str:
-        """Return the value of the table's property; see docs/spark.md."""
+        """Return the value of the table's property; see docs/spark.md.
+
+        Partitions are sorted, so equal progress has equal text.
+        """
         partitions = {str(partition): extent for partition, extent in sorted(self.extents.items())}
         value = {"version": _VERSION, "partitions": partitions}
         return json.dumps({**value, "query_id": self.query_id, "batch": self.batch})
@@ -170,7 +173,10 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
 def advance(
     progress: Progress, batch: Mapping[int, Extent], *, query_id: str, number: int
 ) -> Progress:
-    """Return the progress after `batch`, whose extents begin at the ends in `progress`."""
+    """Return the progress after `batch`, whose extents begin at the ends in `progress`.
+
+    The caller has checked `standing`; otherwise an assertion fails.
+    """
     extents = dict(progress.extents)
     for partition, extent in batch.items():
         known = extents.get(partition)

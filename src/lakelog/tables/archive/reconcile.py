@@ -64,6 +64,7 @@ class Reconciler:
         """
         job = self.job
         partitions = self._partitions(client)
+        # First: the steps below rely on an agreed progress.
         self._settle_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
@@ -99,6 +100,7 @@ class Reconciler:
                 "make a newer snapshot the current one, pass --progress-from property, "
                 "or archive into a table of another name"
             )
+        # This commit makes property and snapshot agree, and fences jobs that read the old progress.
         with table.transaction() as transaction:
             record(transaction, job.topic_id, progress)
         self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
@@ -110,6 +112,7 @@ class Reconciler:
         compared.
         """
         topic = self.job.topic
+        # The epochs detect a log that was cut and grew again, which its end alone does not show.
         ids = {topic: self.job.topic_id}
         point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
         found = find_divergences(client, point)
@@ -142,14 +145,17 @@ class Reconciler:
         snapshot = table.current_snapshot()
         assert snapshot is not None
         tag = f"{_TAG}{snapshot.snapshot_id}"
+        # Before the delete, and kept across repetitions of an interrupted run.
         if tag not in table.metadata.refs:
             table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
         epochs = {each.partition: each.found.epoch for each in diverged}
         back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
         after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
+        # PyIceberg does not return how many rows a delete has removed.
         before = _rows(table)
         with warnings.catch_warnings(), table.transaction() as transaction:
             warnings.simplefilter("ignore")  # PyIceberg warns if no row matches
+            # Rows and progress change in one commit: a crash leaves both or neither.
             transaction.delete(_is_any_of(self.job.topic, cut))
             record(transaction, self.job.topic_id, after)
         moved = before - _rows(self.job.address.load())

@@ -19,7 +19,10 @@ class EpochSource(Protocol):
     """The part of `TopicClient` that answers the question."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Return where the given leader epoch of each partition ends in the present log."""
+        """Return where the given leader epoch of each partition ends in the present log.
+
+        Raises `KafkaError` if a leader does not answer.
+        """
         ...
 
 
@@ -57,7 +60,7 @@ def find_divergences(source: EpochSource, point: StreamOffset) -> list[Divergenc
     """Compare each offset of `point` that has a leader epoch with the log; return the divergences.
 
     The caller has checked that the topics have the ids in `point.topic_ids`. Raises `KafkaError` if
-    a leader does not answer.
+    a leader does not answer. Source: KIP-320.
     """
     known = {
         key: (offset, point.epochs[key[0]][key[1]])
