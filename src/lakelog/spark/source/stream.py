@@ -81,7 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` itself if there is nothing to read.
 
-        Raises `DataLossError`, `TopicMissingError`, and `KafkaError` if the cluster does not answer.
+        Raises `DataLossError`, `TopicMissingError`, and `KafkaError` if the cluster does not
+        answer.
         """
         begin = StreamOffset.from_json(start)
         return self._retrying(lambda: self._end_of_next(begin, limit)).to_json()
