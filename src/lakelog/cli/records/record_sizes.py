@@ -28,7 +28,8 @@ _UNKNOWN = (
 def topic_batch_bytes(session: Session, topic: str) -> int:
     """Return the maximum size of a batch: a topic rejects all records of a larger one.
 
-    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet.
+    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Return the
+    limit in bytes. Raises `KafkaError` if no broker answers in time.
     """
     from lakelog.client.admin import Admin, ResourceType
 
