@@ -78,8 +78,8 @@ def test_retries_end_at_the_limit_with_the_last_error(cluster: Cluster) -> None:
     def work() -> None:
         raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"error {next(errors)}")
 
-    with pytest.raises(ClientError, match=r"error [1-9]"):
-        cluster.retrying(work, timeout_s=0.05)
+    with pytest.raises(ClientError, match=r"error [1-9]"), cluster.hurrying(0.05):
+        cluster.retrying(work)
 
 
 @pytest.mark.parametrize(

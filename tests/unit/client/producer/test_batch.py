@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lakelog.base.errors import ErrorCode
 from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import EPOCH_MAX, SEQUENCE_END, PartitionQueue, ProducerBatch
@@ -78,3 +80,36 @@ def test_after_the_last_epoch_a_new_id_is_needed() -> None:
     acc.answer(acc.take(queue), ErrorCode.UNKNOWN_PRODUCER_ID, 0.0)
     acc.ready(50.0)
     assert queue.producer_epoch > EPOCH_MAX
+
+
+def test_a_returned_batch_goes_before_the_batches_after_it() -> None:
+    acc = accumulator()
+    queue = queue_of(acc)
+    batches = [add(acc, queue) for _ in range(4)]
+    for _ in range(3):
+        acc.take(queue)
+    queue.put_back(batches[1])
+    queue.put_back(batches[0])
+    assert list(queue.waiting) == [batches[0], batches[1], batches[3]]
+    assert queue.is_first(batches[0])
+    assert not queue.is_first(batches[2])
+
+
+def test_a_transaction_begins_only_without_batches() -> None:
+    acc = accumulator()
+    queue = queue_of(acc)
+    queue.next_sequence = 9
+    queue.begin_transaction(7, 3)
+    assert (queue.producer_epoch, queue.next_sequence) == (3, 0)
+    add(acc, queue)
+    with pytest.raises(AssertionError):
+        queue.begin_transaction(7, 4)
+
+
+def test_a_postponed_batch_keeps_the_first_reason_of_its_delay() -> None:
+    acc = accumulator()
+    queue = queue_of(acc)
+    batch = add(acc, queue)
+    queue.postpone(1.0, "no leader")
+    queue.postpone(2.0, "the connection broke")
+    assert (queue.not_before_s, batch.last_error) == (2.0, "no leader")
