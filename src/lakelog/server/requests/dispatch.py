@@ -27,7 +27,7 @@ from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.refusals import refuse
-from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
+from lakelog.server.requests.waiting import WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header
@@ -245,8 +245,7 @@ class Dispatcher:
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
-            if size > UNCOUNTED_MAX:
-                self.waiting.add(context, request)
+            self.waiting.add(context, request)
             return
         route.note(took)
         if took > self._requests.noteworthy_s:
@@ -254,8 +253,7 @@ class Dispatcher:
             self._requests.on_noteworthy(route.api, context, peer, took, size)
 
     def _on_late(self, context: Context) -> None:
-        if context.size_bytes > UNCOUNTED_MAX:
-            self.waiting.remove(context)
+        self.waiting.remove(context)
         took = self._requests.monotonic() - context.begun
         peer = context.connection.session.peer_name
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)

@@ -2,9 +2,8 @@
 
 The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
 three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
-for the log, keeps them. Its memory is estimated by its size and its array elements. Small requests
-are not counted: the number of connections bounds them. Records of a waiting Produce request are
-counted as received (`SlowBatches.held`), not here.
+for the log, keeps them. Its memory is estimated by its size and its array elements. Records of a
+waiting Produce request are counted as received (`SlowBatches.held`), not here.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from lakelog.server.requests.context import Context
 from lakelog.wire.elements import count_elements
 from lakelog.wire.schema import Message
 
-UNCOUNTED_MAX = 256
-"""Bytes of a request that is not counted; it takes less than 20 KiB."""
 ELEMENT_BYTES = 512
 """Bytes of one array element at most, decoded and with the objects that its handler makes."""
 _TEXT_FACTOR = 4
