@@ -41,7 +41,9 @@ from lakelog.storage.validation.batches import (
 _LARGE_AT_A_TIME = 2
 _SMALL_AT_A_TIME = 16
 _SMALL_BYTES_MAX = 1 << 20
-"""Bytes of a small batch, decompressed."""
+"""Bytes of a small batch, decompressed.
+
+Required by `test_a_small_batch_does_not_wait_for_large_ones`."""
 _LANE = "records"
 _END = object()
 """Follows the last step of a walk."""

@@ -65,7 +65,8 @@ class ReceiveBuffer:
     def _widen(self, rest: memoryview) -> bool:
         """Use a larger buffer for a client that sends ahead, if memory is plentiful.
 
-        The more requests one call receives, the less each costs.
+        The more requests one call receives, the less each costs
+        (`test_produce_and_fetch_cost_as_recorded`).
         """
         old = len(self.buffer)
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))

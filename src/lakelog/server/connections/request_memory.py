@@ -3,7 +3,8 @@
 A connection whose request does not fit stops reading until others have been handled. The first
 bytes of every connection are not counted: the number of connections bounds them. A request that
 fits into them is therefore handled even while incomplete requests hold all of the share. One
-connection at a time may overdraw, or several incomplete requests could wait for each other forever.
+connection at a time may overdraw, or several incomplete requests could wait for each other forever
+(`test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same`).
 
 Released bytes are promised to the waiting owners in the order of their claims, as far as they fit.
 Only these owners ask again.
@@ -63,7 +64,10 @@ class RequestMemory:
         return True
 
     def try_take(self, owner: object, size: int) -> bool:
-        """Take `size` bytes that are useful but not needed, if half of the share stays free."""
+        """Take `size` bytes that are useful but not needed, if half of the share stays free.
+
+        Required by `test_optional_memory_leaves_half_of_the_budget_to_others`.
+        """
         if 0 < self.share.bytes_max < 2 * (self.share.used + size):
             return False
         self._account.add(owner, size)

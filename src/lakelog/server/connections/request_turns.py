@@ -31,11 +31,16 @@ UNIT_S = PART_S / FREE
 SHARE = 64
 """Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512
-"""Sum of the shares of all waiting connections; each may handle one request at least."""
+"""Sum of the shares of all waiting connections; each may handle one request at least.
+
+Required by `test_the_share_of_a_connection_shrinks_while_others_wait`."""
 
 
 class Rank(IntEnum):
-    """The queue of a waiting connection."""
+    """The queue of a waiting connection.
+
+    Required by `test_a_waiting_client_precedes_newcomers_and_clients_that_send_ahead`.
+    """
 
     ANSWERED = 0
     """Earlier requests of the connection were handled; this one is the first in its buffer."""

@@ -1,4 +1,4 @@
-"""Closes connections that are idle or stuck, and those that hold memory that others wait for.
+"""Closes connections that are idle, stuck, or hold memory that others wait for.
 
 While the memory suffices, a connection may be slow. Once a connection has waited for `PATIENCE_S`,
 connections that need more than `FINISH_S` for the rest of their request at their present rate are
