@@ -183,7 +183,12 @@ class NotWrittenError(ClientError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The record may or may not be in the log."""
+    """The record may or may not be in the log; the change may or may not have been made."""
+
+    @property
+    def retriable(self) -> bool:
+        """False: a second request could store a record twice, or fail because of the first."""
+        return False
 
 
 def check(code: int, where: str = "", said: str | None = None) -> None:
