@@ -64,7 +64,7 @@ class Coordinators:
 
     Args:
         config: the configuration at the start of the broker.
-        partitions: those of this broker.
+        partitions: the partitions of this broker.
         metadata: knows which epochs may have been forgotten.
     """
 
