@@ -40,7 +40,7 @@ def classic(protocol_type: str, assignment: bytes) -> ClassicGroup:
 def test_assignments_of_consumers_are_decoded_and_others_are_left_alone(
     protocol_type: str, assignment: bytes, partitions: tuple[tuple[str, int], ...]
 ) -> None:
-    """An assignment is bytes of the clients: one that is malformed must not hide the group."""
+    """An assignment is bytes of a client: malformed bytes must not hide the group."""
     group = classic_group(classic(protocol_type, assignment))
     assert group.members[0].partitions == partitions
     assert (group.group_type, group.epoch, group.members[0].epoch) == ("classic", -1, -1)
