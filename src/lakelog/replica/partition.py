@@ -201,7 +201,7 @@ class Partition:
         were stored, and must find them.
         """
         log, unflushed = self.log, None
-        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+        if log.log_end_offset - log.flushes.recovery_point >= log.config.flush_messages:
             try:
                 log.flush()
             except (OSError, CorruptLog) as error:
