@@ -35,7 +35,10 @@ def open_admin(session: Session) -> Admin:
 
 
 def starting(session: Session, limit_s: float) -> Startup:
-    """Return a wait of `limit_s` for a broker; a long one prints a note on a terminal."""
+    """Return a wait of `limit_s` for a broker; a long one prints a note on a terminal.
+
+    limit_s: seconds.
+    """
     from lakelog.client.startup import Startup
 
     def tell() -> None:

@@ -180,7 +180,7 @@ class Cluster(Closeable):
     def ask_any(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Ask brokers until one answers; only for requests that are safe to repeat.
 
-        Raises `UnreachableError`.
+        Raises `UnreachableError`. timeout_s: of each attempt, in seconds.
         """
         failure: ClientError | None = None
         # Open connections first, then known brokers; the bootstrap addresses may be outdated.
@@ -198,7 +198,7 @@ class Cluster(Closeable):
         """Send a request that must not be repeated to one broker.
 
         Raises `UnreachableError` if it was not sent, and `ConnectionLostError` if the broker may
-        have executed it.
+        have executed it. timeout_s: seconds.
         """
         failure: ClientError | None = None
         for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
@@ -226,7 +226,7 @@ class Cluster(Closeable):
         """Ask the coordinator of a group or transactional id.
 
         Only for requests that are safe to repeat: a lost connection raises `UnreachableError`,
-        which is retriable.
+        which is retriable. timeout_s: seconds.
         """
         node = self.coordinator(key, key_type).node_id
         try:
@@ -263,6 +263,7 @@ class Cluster(Closeable):
         """Ask one broker; connect to it if necessary.
 
         newest: the newest version to use. Raises `UnreachableError` and `ConnectionLostError`.
+        timeout_s: seconds, by default `request_timeout_s`.
         """
         limit = self.request_timeout_s if timeout_s is None else timeout_s
         connection = self.connection(node_id)

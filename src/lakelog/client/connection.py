@@ -63,8 +63,9 @@ class Connection(Closeable):
     ) -> Connection:
         """Connect and negotiate versions.
 
-        timeout_s: limit of each step. Raises `UnreachableError`, `ConnectionLostError`,
-        `ProtocolError`, and `UnsupportedError`.
+        timeout_s: limit of each step, in seconds. max_response_bytes: a larger response closes the
+        connection. Raises `UnreachableError`, `ConnectionLostError`, `ProtocolError`, and
+        `UnsupportedError`.
         """
         where = shown(address)
         try:

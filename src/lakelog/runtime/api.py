@@ -197,11 +197,17 @@ class Disk(Protocol):
         ...
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
-        """Return whether this range is probably in the page cache. Never raises."""
+        """Return whether this range is probably in the page cache. Never raises.
+
+        Offset and size are in bytes.
+        """
         ...
 
     def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
-        """Return this range if it is in the page cache, else none."""
+        """Return this range if it is in the page cache, else none.
+
+        Offset and size are in bytes. Raises nothing: errors count as not resident.
+        """
         ...
 
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
@@ -286,7 +292,7 @@ class Net(Protocol):
         """Return a connected, non-blocking socket to a numeric address or a host name.
 
         Raises `OSError`: `TimeoutError` after `timeout_s`, `ConnectionRefusedError` when nothing
-        listens there. A cancelled call leaves no connection.
+        listens there. A cancelled call leaves no connection. timeout_s: seconds.
         """
         ...
 

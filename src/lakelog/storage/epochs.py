@@ -43,6 +43,7 @@ class EpochCache:
         """
         if self._saved is None:
             return True
+        # The file may have entries at the log's end, which a start drops; they make no difference.
         saved = [entry for entry in self._saved if entry[1] < log_end_offset]
         keep = bisect_left(self._starts, log_end_offset)
         return self.entries[:keep] != saved
@@ -81,7 +82,10 @@ class EpochCache:
         return self._epochs[above - 1] if above else epoch, self._starts[above]
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget the epochs that begin at or after `offset`."""
+        """Forget the epochs that begin at or after `offset`.
+
+        Source: KIP-101.
+        """
         keep = bisect_left(self._starts, offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]

@@ -46,7 +46,10 @@ def topic_batch_bytes(session: Session, topic: str) -> int:
 
 
 def size_hint(error: KafkaError, topic: str, record_bytes: int) -> str:
-    """Return the advice for a record that was rejected for its size, or an empty text."""
+    """Return the advice for a record that was rejected for its size, or an empty text.
+
+    record_bytes: the size of the record in bytes.
+    """
     needed_bytes = record_bytes + _BATCH_OVERHEAD
     if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
         return f"use lakelog topic alter {topic} --config segment.bytes=N with a larger N"

@@ -182,7 +182,7 @@ class Consumer(Closeable):
         answers within `timeout_s`, the call returns and sets `trouble`. If a log was cut below the
         position, reading continues at the cut and logs a warning. Raises FENCED_INSTANCE_ID and
         other errors of the group; with `auto_offset_reset="none"` also OFFSET_OUT_OF_RANGE, and
-        `LogTruncatedError` for a cut.
+        `LogTruncatedError` for a cut. timeout_s: seconds.
         """
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s

@@ -98,7 +98,7 @@ class Fetcher:
 
         Return positions whose offset is out of range, or whose log was cut below it. After a change
         of leader or a lost connection, refresh the view and pause. Raises `ClientError` for errors
-        that are not retriable.
+        that are not retriable. timeout_s: seconds.
         """
         with self._healing():
             self._drop_silent()

@@ -111,6 +111,7 @@ class Position:
 
         The position also passes markers and aborted records. Raises CORRUPT_MESSAGE for a batch
         that cannot be decoded, after the records before it were returned; the position stays there.
+        max_batch_bytes: limit of one batch after decompression.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.has_records:

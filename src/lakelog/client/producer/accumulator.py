@@ -103,7 +103,7 @@ class Accumulator:
         """Return the seconds until the next partition becomes ready or the next batch expires.
 
         Return `None` if neither will happen. Pass the `now_s` of the last call of `ready`, so that
-        no partition becomes ready between the two calls unnoticed.
+        no partition becomes ready between the two calls unnoticed. Times are on a monotonic clock.
         """
         waits = [self._wait_s(queue, now_s) for queue in self._busy]
         expiries = [

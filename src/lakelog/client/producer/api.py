@@ -203,6 +203,7 @@ class Producer(Closeable):
 
         They go in order to `partition`, or to one partition after the other. `flush` raises their
         failures. Raises the errors of `send`; records before the failed one stay buffered.
+        timestamp_ms: milliseconds since the epoch, by default now.
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
@@ -236,7 +237,7 @@ class Producer(Closeable):
         """Send all buffered records and wait until the brokers have answered.
 
         Raises the first failure since the last flush that no `Delivery.result` has raised, and
-        `TimeoutError` after `timeout_s`.
+        `TimeoutError` after `timeout_s`. timeout_s: seconds; `None` waits without a limit.
         """
         with self._lock:
             self._flushing += 1

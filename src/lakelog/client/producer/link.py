@@ -102,7 +102,10 @@ class Link:
         return list(self._sent.pop().batches.values())
 
     def receive(self, now_s: float) -> list[Answer]:
-        """Return the response that has arrived. Raises `ClientError` if the connection failed."""
+        """Return the response that has arrived. Raises `ClientError` if the connection failed.
+
+        now_s: seconds, monotonic clock; a throttle time of the broker begins then (KIP-219).
+        """
         message = self._connection.receive(self._timeout_s)[1]
         assert isinstance(message, ProduceResponse)
         batches = self._sent.popleft().batches

@@ -58,7 +58,10 @@ class CleanedSegment:
         """Last offset of the earliest batch with `max_timestamp`."""
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Append a batch. Raises `OSError`."""
+        """Append a batch. Raises `OSError`.
+
+        `max_timestamp`: milliseconds since the epoch, -1 without records.
+        """
         assert last_offset >= self._base
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_offset = max_timestamp, last_offset
@@ -73,12 +76,16 @@ class CleanedSegment:
             self._write()
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> tuple[str, ...]:
-        """Make the segment durable and return the suffixes of its files. Raises `OSError`."""
+        """Make the segment durable and return the suffixes of its files. Raises `OSError`.
+
+        `modified_ms`: milliseconds since the epoch.
+        """
         self._write()
         self._file.sync()
         self._file.close()
         index = self._index
         index.add_time(self.max_timestamp, self.max_offset - self._base)
+        # The log first: an index must never name bytes that a power failure can remove.
         self._write_file(INDEX, index.encode_offsets(0))
         self._write_file(TIME_INDEX, index.encode_times(0))
         suffixes = [LOG, INDEX, TIME_INDEX]

@@ -75,6 +75,7 @@ def examine(
     stable = min(last_stable_offset, log.durable_stable_offset)
     limit = min(stable, active if young is None else young)
     uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
+    # The dirty offset may lie within a segment, which is then rewritten as a whole.
     first = segments[_containing(log, min(dirty, uncleanable))].base_offset
     assert first <= uncleanable <= active
     return CleanableLog(

@@ -188,7 +188,8 @@ def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
 def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
     """Return the same records for a base timestamp that is `by_ms` later.
 
-    Raises `CorruptRecord` for a varint that is cut off.
+    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
+    ten bytes.
     """
     parts: list[bytes] = []
     position = 0
@@ -203,7 +204,11 @@ def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
 
 
 def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
-    """Return the same records, each `delta_ms` after the base timestamp."""
+    """Return the same records, each `delta_ms` after the base timestamp.
+
+    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
+    ten bytes.
+    """
     parts: list[bytes] = []
     position, encoded = 0, encode_varint(delta_ms)
     for _ in range(count):

@@ -85,6 +85,7 @@ class SwapJob:
 def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
     """Begin a swap for which `can_swap` is true. Until `end_swap` the log deletes no segment."""
     assert can_swap(log, group)
+    # Retention between the two steps would remove segments that the swap is about to replace.
     log.segments.swapping = True
     return SwapJob(log.segments.disk, log.folder, group)
 
@@ -127,7 +128,7 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
 
 
 def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
-    """Do the last step, on the loop. `now_ms` is the wall clock.
+    """Do the last step, on the loop. `now_ms`: milliseconds since the epoch.
 
     Raises `SwapPutOff` with nothing changed. After an `OSError` only a restart repairs the log.
     """
@@ -181,6 +182,7 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
     # The log first: while its `.swap` exists, a start removes all other files of its offsets.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG + SWAP)):
         disk.rename(folder / name, folder / name.removesuffix(SWAP))
+    # Before any new record is appended to the folder's log.
     disk.sync_dir(folder)
     return [name.removesuffix(SWAP) for name in logs]
 

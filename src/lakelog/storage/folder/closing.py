@@ -82,9 +82,11 @@ class _Slice:
             self._fail(log, error)
             return
         if job is None:
+            # Everything is durable already; only the files have to be closed.
             log.abandon()
             return
         if self._folder in job.names:
+            # The data folder is synced once for the whole slice.
             job.names.remove(self._folder)
             self._has_new_names = True
         self._jobs.append((log, job))
@@ -109,6 +111,7 @@ class _Slice:
                 extra=event("close_failed", path=self._folder),
             )
             for _, job in self._jobs:
+                # Without the folder's sync the names of new logs are not durable.
                 job.done = False
 
     def finish(self) -> bool:

@@ -164,6 +164,7 @@ class ProducerStateTable:
         """Return the verification that the next append needs, or `None` if it needs none.
 
         None is needed within an open transaction. Raises `KafkaError` 47 for an older epoch.
+        now_ms: milliseconds since the epoch (KIP-890).
         """
         entry = self.entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:

@@ -25,7 +25,10 @@ _SIZE_MAX = 4 * 1024 * 1024
 
 
 def check_seek(segments: SegmentList, segment: Segment, offset: int) -> None:
-    """Raise `NotReady` if a search for an offset in a segment would wait for the device."""
+    """Raise `NotReady` if a search for an offset in a segment would wait for the device.
+
+    Raises also `CorruptLog` and `OSError`.
+    """
     check_index(segments, segment)
     start, end = segment.search_range(offset)
     _check_range(segments, segment, start, start, end)

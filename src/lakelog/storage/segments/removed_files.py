@@ -44,7 +44,10 @@ class RemovedFiles:
             self._due.append((due_ms, target))
 
     def restore(self, first: int) -> None:
-        """Rename the files from number `first` on to their old names. Raises `OSError`."""
+        """Rename the files from number `first` on to their old names. Raises `OSError`.
+
+        Newest first, so that a failure leaves the oldest ones renamed.
+        """
         assert 0 <= first <= len(self._due)
         while len(self._due) > first:
             path = self._due[-1][1]

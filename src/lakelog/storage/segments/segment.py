@@ -163,7 +163,10 @@ class Segment:
     # Appending
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one whole batch at the end. After an `OSError` nothing has changed."""
+        """Write one whole batch at the end. `max_timestamp` is in milliseconds.
+
+        Raises `OSError`; nothing has changed then.
+        """
         position, size = self.size, len(batch)
         self._write(batch)
         self.note(position, size, last_offset, max_timestamp)
@@ -345,7 +348,7 @@ class Segment:
     def entry_before(self, position: int) -> int:
         """Return the position of the last index entry before `position`; 0 without one.
 
-        Raises `CorruptLog` and `OSError`.
+        Raises `CorruptLog` and `OSError`. Positions are in bytes.
         """
         index = self.index
         entry = index.floor_position(position - 1)
@@ -363,7 +366,10 @@ class Segment:
         return self.index.positions[entry] if entry >= 0 else 0
 
     def too_short(self, offset: int) -> CorruptLog:
-        """Return the error for a segment whose file ends before an offset that it should hold."""
+        """Return the error for a segment whose file ends before an offset that it should hold.
+
+        The error's position is the size of the file in bytes.
+        """
         reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
         return CorruptLog(self.path(LOG), self.size, reason)
 
@@ -409,7 +415,7 @@ class Segment:
     def end_of_reads(self, position: int) -> int:
         """Return an offset that no batch before `position` reaches, close to the lowest such.
 
-        Raises `CorruptLog` and `OSError`.
+        Raises `CorruptLog` and `OSError`. `position` is in bytes, the offset exclusive.
         """
         index = self.index
         entry = bisect_left(index.positions, position)
@@ -448,6 +454,7 @@ class Segment:
         Then call `keep_aborted` or, if the append fails, `cut_aborted`. Raises `OSError`.
         """
         if self.txn_index is None:
+            # Its file may hold entries of an earlier attempt; `TxnIndex.write` truncates them.
             self.txn_index = TxnIndex([])
         self.txn_index.write(self.disk, self.path(TXN_INDEX), entry)
 
@@ -725,6 +732,8 @@ class Segment:
         try:
             last_offset = self.base_offset + offset if entry else -1
             complete = self._follow(position, last_offset)
+        # The entry may be of a log that was cut since; a rebuild decides whether the log is
+        # damaged.
         except CorruptLog:
             complete = False
         if not complete:
@@ -738,7 +747,10 @@ class Segment:
             self._files.append(self.loaded_index)
 
     def note_header(self, position: int, header: BatchHeader) -> None:
-        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment."""
+        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment.
+
+        `position` is in bytes.
+        """
         if header.last_offset - self.base_offset >= 1 << 31:
             raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
@@ -751,6 +763,7 @@ class Segment:
         """
         index = self.index
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        # Both files must be complete: a clean start trusts the last entry of a sealed segment.
         self.write_index()
         self.sealed = True
         self._handles.make_room(self)
@@ -841,6 +854,7 @@ class Segment:
         if entry is None or time is None or time[1] < entry[0]:
             return False
         found, greatest = False, (-1, -1)
+        # The loop calls this, so it reads a bounded number of headers.
         if not 0 <= entry[1] < self.size <= entry[1] + LAST_BYTES_MAX:
             return False
         try:
@@ -887,6 +901,7 @@ class Segment:
         position = self.position_of(offset)
         if position == self.size:
             return offset
+        # A batch is cut as a whole: the leader sends it again from its base offset.
         head = self.open().file.read_at(position, SPAN.size)
         return min(offset, self._span(head, 0, position)[0])
 

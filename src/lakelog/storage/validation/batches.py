@@ -186,7 +186,8 @@ def check_batch(
     """Reject invalid batches of clients. Raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
 
     As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
-    the topic has CreateTime and the batch has a timestamp.
+    the topic has CreateTime and the batch has a timestamp. now_ms: milliseconds since the epoch.
+    The codes are INVALID_RECORD, INVALID_TIMESTAMP and MESSAGE_TOO_LARGE.
     """
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -312,7 +313,10 @@ def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
 
 
 def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Return whether the header is not enough to accept the batch."""
+    """Return whether the header is not enough to accept the batch.
+
+    now_ms: milliseconds since the epoch.
+    """
     if "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (

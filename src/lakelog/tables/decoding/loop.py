@@ -31,7 +31,8 @@ def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
 def headers_end(data: Any, position: int, stop: int) -> int:
     """Return where the headers at `position` end; `CORRUPT` if they are inconsistent.
 
-    The first number is their count, each is a key and a value or a null (-1) for a value.
+    The first number is their count, each is a key and a value or a null (-1) for a value. Positions
+    are in bytes.
     """
     count, position = number_at(data, position, stop)
     if position < 0 or not 0 <= count <= (stop - position) // 2:
