@@ -33,6 +33,10 @@ _UNKNOWN = -1
 async def handle(
     broker: Broker, context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
+    """Advance the log start offsets, and answer when they are durable (KIP-107).
+
+    If they cannot be made durable, the partitions have KAFKA_STORAGE_ERROR and low watermark -1.
+    """
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,

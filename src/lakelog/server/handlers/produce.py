@@ -42,6 +42,11 @@ from lakelog.storage.validation.batches import SlowBatchError
 def handle(
     broker: Broker, context: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
+    """Append the batches, at once if possible.
+
+    Errors are codes of partitions in the response. Raises `ProtocolViolation` for an error with
+    `acks=0`, in the returned coroutine if the append had to wait.
+    """
     if request.transactional_id is None:
         return _produce(broker, context, request, None, _request_error(request))
     try:
