@@ -201,6 +201,7 @@ class Connection(Closeable):
 
     def _negotiate(self, timeout_s: float) -> None:
         version: int | None = None
+        # A broker that does not know our version of ApiVersions names its own (KIP-511).
         for _ in range(2):
             self._write(self._dialogue.hello(version))
             version = self._dialogue.welcome(self._read_frame(timeout_s))

@@ -92,6 +92,8 @@ def _collect(response: OffsetForLeaderEpochResponse, found: dict[TopicPartition,
     for topic in response.topics:
         for row in topic.partitions:
             if row.error_code:
+                # The answers of other partitions are kept; `ask_leaders` repeats only the missing
+                # ones.
                 failed, where = row.error_code, f"{topic.topic}-{row.partition}"
                 continue
             found[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)

@@ -123,6 +123,7 @@ class Broker:
         """
         process = self._running()
         process.kill()
+        # Until the process is reaped, its port and its lock of the folder are taken.
         process.wait()
         self._forget(process)
 

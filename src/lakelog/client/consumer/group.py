@@ -125,6 +125,7 @@ class GroupSession:
         except ClientError as error:
             if error.code in GROUP_MOVED_ON:
                 with self._lock:
+                    # The member rejoins at the next `poll`.
                     self._member.failed(error.code)
             raise
 
@@ -177,6 +178,7 @@ class GroupSession:
             return
         if has_changed:
             with self._lock:
+                # Only the leader assigns partitions, so a rejoin of it starts a rebalance.
                 self._member.rejoin()
 
     def _partition_counts(self, wanted: frozenset[str]) -> dict[str, int]:
@@ -191,6 +193,7 @@ class GroupSession:
                 with self._lock:
                     request = None
                     if self._member.state is State.STABLE:
+                        # Built under the lock: id and generation must belong together.
                         request = self._member.heartbeat()
                 if request is None:
                     continue
@@ -214,6 +217,7 @@ class GroupSession:
             try:
                 step = self._member.failed(error_code(response.error_code))
             except ClientError as error:
+                # The caller's thread raises it at its next `poll`: this thread has no caller.
                 self._failure = error
                 return
         if step is Step.FIND_COORDINATOR:

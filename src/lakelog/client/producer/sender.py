@@ -87,6 +87,7 @@ class Sender:
     def wake(self) -> None:
         """Wake the thread if it waits. The caller holds the lock."""
         self.is_sleeping = False
+        # The selector watches the other end, so that a waiting thread returns at once.
         self._wake_out.send(b"\0")
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
@@ -200,6 +201,7 @@ class Sender:
         for queue in ready:
             leader = view.leader(queue.topic, queue.partition)
             if leader is None:
+                # A new view is the only way to learn the next leader.
                 self._view_due_s = 0.0
                 reason = view.errors.get(queue.topic, ErrorCode.LEADER_NOT_AVAILABLE).name
                 with self._lock:

@@ -204,6 +204,7 @@ class SqliteLog:
     def _connect(self) -> sqlite3.Connection:
         connection = self._database.connect()
         connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL would sync only at checkpoints: a power failure could undo acknowledged commits.
         connection.execute("PRAGMA synchronous = FULL")
         return connection
 
@@ -221,6 +222,7 @@ class SqliteLog:
             raise MetadataUnsupported(
                 f"{self._path} has format {version} of a newer version of lakelog"
             )
+        # SQLite itself finds damage only where it reads.
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise MetadataCorrupt(f"{self._path} is damaged: {problem}")

@@ -97,6 +97,7 @@ class Run:
         A failure that may pass is reported and returns false.
         """
         try:
+            # Before each start, not only the first: the table may have been rolled back meanwhile.
             self._reconcile()
             return self._query()
         except StreamingQueryException as error:
@@ -135,6 +136,7 @@ class Run:
     def _start(self, checkpoint: Path) -> Any:
         properties = self._job.address.load().properties
         extents: dict[int, Extent] = dict(read_progress(properties, self._job.topic_id).extents)
+        # The source runs in another process, which gets the table's end with the job.
         option = replace(self._job, extents=extents).to_json()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
         writer = ranges.writeStream.format(FORMAT).option("job", option)
@@ -148,6 +150,7 @@ class Run:
         state = state_of(self._job)
         if state.snapshot_id != self._snapshot_id:
             self._note_skipped(state.snapshot_id)
+            # A commit shows that the cause of earlier failures is gone.
             self._failures, self._last_reason = 0, ""
             self.progress(state)
 
@@ -171,6 +174,7 @@ class Run:
             self._report()
         final = next((each for each in FINAL if reason.startswith(f"{each.__name__}: ")), None)
         if final is not None:
+            # Errors of workers arrive as text that begins with the name of the class.
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))
         if self.availability.wait(self.stop):
             return
@@ -188,6 +192,7 @@ class Run:
             reason,
             extra=event("archive_job_restarted", topic=self._job.topic),
         )
+        # A lost tail is settled by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
 

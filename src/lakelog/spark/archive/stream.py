@@ -95,12 +95,14 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return BatchPlanner(self._job, self._client)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where the table ends."""
         return self._planner.table_end().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of a run that does not follow. Raises as `BatchPlanner.log_end`."""
         self._final = self._planner.log_end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -151,10 +153,12 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Archived:
+        """Write the records of one task's ranges. Raises as `write_ranges`."""
         ranges = [OffsetRange(**row) for batch in iterator for row in batch.to_pylist()]
         context = TaskContext.get()
         query_id = str(context.getLocalProperty("sql.streaming.queryId"))
         batch = context.getLocalProperty("streaming.sql.batchId")
+        # Spark may run a task twice at once: each attempt needs a file of its own.
         name = f"{self._job.topic_id}-{batch}-{context.partitionId()}-{uuid.uuid4().hex}.parquet"
         written = write_ranges(
             self._job.bootstrap,
@@ -167,7 +171,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         return Archived(query_id, ranges, written.path, written.rows, written.skipped)
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
-        """Raises `ProgressConflictError` if another job archived other offsets meanwhile."""
+        """Commit the files of a batch to the table; an empty batch is not committed.
+
+        Raises `ProgressConflictError` if another job archived other offsets meanwhile, and the
+        other errors of `commit_batch`.
+        """
         done = [message for message in messages if message is not None]
         extents = merge_ranges(each for message in done for each in message.ranges)
         if extents:

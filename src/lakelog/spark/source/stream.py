@@ -102,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Nothing to do: the checkpoint holds the progress."""
 
     def stop(self) -> None:
+        """Close the connections."""
         if "_client" in self.__dict__:
             self._client.close()
 
