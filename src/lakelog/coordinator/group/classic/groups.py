@@ -27,6 +27,7 @@ class ClassicGroups(dict[str, ClassicGroup]):
 
     def replay(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Apply a committed generation, or a tombstone."""
+        # The live group is left alone: it is newer than its last record.
         old = self.stored.get(group_id)
         self._account.add(group_id, stored_bytes(value) - stored_bytes(old))
         if value is not None:

@@ -150,7 +150,7 @@ class Rebalancer:
         return self.prepare(now, group)
 
     def on_session_end(self, now: Now, group: ClassicGroup, member_id: str) -> Decision:
-        """Remove a member whose session has timed out, unless it waits for a reply."""
+        """Remove a member whose session has timed out (KIP-62), unless it waits for a reply."""
         member = group.members.get(member_id)
         if member is None or not member.expires:
             return Result()

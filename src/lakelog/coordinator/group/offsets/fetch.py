@@ -77,6 +77,7 @@ def _fetch_group(
         answers = [
             _one_topic(table, group.group_id, topic, version, topics) for topic in group.topics
         ]
+    # Last, so that topics named by id and the list of all topics are treated alike.
     if stable:
         _mark_unstable(table, group.group_id, answers, topics)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)

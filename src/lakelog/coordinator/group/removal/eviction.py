@@ -23,7 +23,10 @@ class Evictions:
         self._counts = counts
 
     def evict(self, now: Now, group_id: str) -> Decision:
-        """Delete a group, unless it is in use when the decision is made."""
+        """Delete a group, unless it is in use when the decision is made.
+
+        The decision may wait for changes of the group (`ChangeQueue.enter`).
+        """
 
         def decide(_: Now) -> Decision:
             return self._evict(group_id)
