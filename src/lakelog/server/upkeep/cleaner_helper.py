@@ -1,4 +1,4 @@
-"""The program that compacts logs for a broker: reads a job per line, writes its answers as lines.
+"""The program that compacts logs for a broker: reads jobs, writes answers, a line of JSON each.
 
 It reads closed segments and writes `.cleaned` files beside them, and changes nothing else. If it
 fails, the log is unchanged.

@@ -18,7 +18,7 @@ from lakelog.storage.names import file_name as name_of
 
 _WRITE_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20
-"""Bytes between two syncs: one sync after a GiB would delay every other write for seconds."""
+"""Bytes between two syncs. A single sync of a GiB would delay all other writes for seconds."""
 
 
 class CleanedSegment:

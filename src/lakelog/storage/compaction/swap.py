@@ -38,7 +38,7 @@ from lakelog.storage.segments.segment import Segment
 
 
 class SwapPutOff(Exception):  # noqa: N818 - an event
-    """A swap was undone for want of space or descriptors; the log is as before."""
+    """A swap was undone because of a lack of space or descriptors; the log is as before."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -73,7 +73,7 @@ class SwapJob:
             # new.
             self._disk.sync_dir(self.folder)
         except OSError as error:
-            if not lacks_descriptors(error):  # the device has reported something
+            if not lacks_descriptors(error):  # a failed sync: the device may have lost the renames
                 raise
             self._put_off(error)
 
