@@ -68,8 +68,9 @@ class GroupCoordinator:
         log: the partitions of `__consumer_offsets`.
         topics: the current topics of the metadata.
         overrides: returns the settings of one group (configuration resource GROUP).
-        memory: budget of all state that clients cause.
-        join_refused: called with the reason of a refusal, which the response cannot contain.
+        memory: the memory share of groups and transactional ids.
+        join_refused: called with the reason of a rejected JoinGroup: its response has no field for
+            one.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class GroupCoordinator:
         exclusive: bool = False,
         allows_empty: bool = False,
     ) -> None:
-        """Have the group's shard decide a request, after changes of the group in progress.
+        """Pass a request to the group's shard, which decides it now or after a change in progress.
 
         Args:
             refuse: called with an error code if the request is rejected.
@@ -269,7 +270,7 @@ class GroupCoordinator:
         elif not join.member_id and join.subscription_bytes > self._config.subscriptions_bytes_max:
             join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=SUBSCRIPTION_TOO_LARGE)
         else:
-            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refused)
+            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refuse_member)
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:

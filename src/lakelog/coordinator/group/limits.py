@@ -32,7 +32,7 @@ class GroupLimits:
 
     Args:
         groups_max: `lakelog.groups.max`.
-        memory: budget of all state that clients cause.
+        memory: the memory share of groups and transactional ids.
         expire: has all partitions check soon for expired offsets and empty groups.
         evict: begins to delete newcomers, except the named group: at least this many groups and
             this many bytes, if there are as many.

@@ -218,7 +218,7 @@ class GroupShard:
             return self.join(now, join)
 
         def failed(_: Now, code: ErrorCode) -> None:
-            join.refused(code)
+            join.refuse_member(code)
 
         records = consumer_tombstones(consumer).records
         return self._changes.change(join.group_id, Result(records, committed, failed))

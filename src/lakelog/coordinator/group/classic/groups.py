@@ -1,7 +1,7 @@
 """The classic groups of a shard: live groups, and the stored generation of each.
 
-`stored` is durable, and only `replay` changes it. Live groups are soft state, built from it when
-the shard is loaded; their memory and their number are accounted for.
+`stored` is durable, and only `replay` changes it. Live groups are soft state, built from `stored`
+when the shard is loaded. The shard's account counts their memory, and `count` their number.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Pending members: member ids that clients got and have not joined with yet (KIP-394).
+"""Pending members: assigned member ids with which no client has joined yet (KIP-394).
 
 A client can request any number of ids, so there is a limit for all groups of a shard together. At
 the limit the oldest id is dropped; its client, if it still exists, requests another.
 
-A group that has only pending members does not count as a group. It counts, against the limit of
-groups, when its first member joins.
+A group that has only pending members does not count against the limit of groups until its first
+member joins.
 """
 
 from __future__ import annotations

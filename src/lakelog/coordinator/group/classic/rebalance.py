@@ -1,7 +1,8 @@
 """The steps of a classic group's rebalance: begin, wait for members, complete (KIP-62, KIP-134).
 
-Every method returns the decision to write. A rebalance itself writes only the record of a group
-that has become empty. Members get their replies as soon as they are due.
+Methods that may complete a rebalance return a decision. It has a record only if the group has
+become empty; otherwise the leader's SyncGroup writes the generation. Members get their replies
+before that.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Rebalancer:
         self.renew_session(now, group, new)
 
     def add_new(self, now: Now, group: ClassicGroup, member: Member) -> Decision:
-        """Have a new member wait for the next generation, but not longer than its first session."""
+        """Begin or join a rebalance for a new member, which expires if that takes too long."""
         decision = self.prepare_or_complete(now, group)
         # A member that waits sends no heartbeats. Without this limit a client that has gone would
         # stay in a group whose rebalance takes long.
@@ -113,7 +114,7 @@ class Rebalancer:
     def _complete(self, now: Now, group: ClassicGroup) -> Decision:
         """Begin a new generation with the members that have joined, and with static members.
 
-        The timer of the join phase is not set any more.
+        The caller has cancelled the timer of the join phase, or it has fired.
         """
         assert group.state is GroupState.PREPARING_REBALANCE
         # Static members stay until their session ends, so that a restart of a process causes no
@@ -176,7 +177,7 @@ class Rebalancer:
         return self.pending_left(now, group)
 
     def pending_left(self, now: Now, group: ClassicGroup) -> Decision:
-        """Complete the join phase if it has waited only for pending members that are gone."""
+        """Complete the join phase if no member is missing after a pending member was removed."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
             return self._complete_early(now, group)
         return Result()

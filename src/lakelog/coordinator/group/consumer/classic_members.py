@@ -97,7 +97,7 @@ class ClassicMembers:
             self._groups.set_timer(now, TimerKind.RESYNC, *ids, join.rebalance_timeout_ms)
             join.reply(_join_response(member))
 
-        return self._groups.finish(draft, committed, join.refused)
+        return self._groups.finish(draft, committed, join.refuse_member)
 
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
@@ -143,7 +143,7 @@ class ClassicMembers:
             join.reply(_join_response(new))
 
         return self._groups.downgrade(
-            now, draft, (), committed, join.refused, rebalances=rebalances
+            now, draft, (), committed, join.refuse_member, rebalances=rebalances
         )
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> Owned:
