@@ -1,7 +1,6 @@
 """One partition's log: an append-only sequence of batches in segments.
 
-`Log` decides what happens to the log as a whole and holds the two ends of it. Its parts do the
-rest, and know nothing of it:
+`Log` holds the start and the end of the log and coordinates its parts, which do not refer to it:
 
     segments        the files (`segments.segment_list`)
     flushes         how far they are durable (`flush`)
@@ -74,7 +73,7 @@ class AppendResult(NamedTuple):
 
 
 class Log:
-    """See the module."""
+    """The log of one partition: appends, reads, flushes, retention and truncation."""
 
     __slots__ = (
         "_config",
@@ -126,7 +125,7 @@ class Log:
         self.snapshots = snapshots
         self.reader = LogReader(segments, snapshots)
         self.before_truncate: Callable[[], None] | None = None
-        """Called when the recovery point has gone back, before anything is cut off."""
+        """Called during `truncate_to`: the recovery point is lower, and nothing is removed yet."""
         self._random_below = random_below
 
     @property
@@ -209,9 +208,10 @@ class Log:
         `producers.start_verification` before the transaction's coordinator was asked. The records
         of a `sampled` batch are verified unless the topic verifies none.
 
-        Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
-        32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. Raises
-        `SlowBatchError`. After an `OSError` the log is as before and the batch may be retried.
+        Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
+        After an `OSError` the log is as before and the batch may be retried.
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin, sampled=sampled)
@@ -288,7 +288,7 @@ class Log:
         return offsets
 
     def check_marker(self, *, commit: bool) -> None:
-        """Raise `NotReady` if `append_marker` would wait for indexes, else `CorruptLog` as that."""
+        """Raise `NotReady` if `append_marker` would wait for indexes; `CorruptLog` for damage."""
         check_append(self.segments)
         if not commit:
             aborted_in(self.segments, self.snapshots, self.segments.active)
@@ -305,8 +305,9 @@ class Log:
     ) -> int:
         """End a producer's transaction, if it has one here; return the marker's offset.
 
-        Raises `KafkaError` with nothing done: 47 producer epoch, 52 coordinator epoch. Raises
-        `CorruptLog` as `check_marker`. After an `OSError` the log is as before.
+        Raises `KafkaError` with nothing done: INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
+        the log is as before.
         """
         self.producers.check_marker(
             producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
@@ -335,9 +336,9 @@ class Log:
         marker: EndTransactionMarker,
         leader_epoch: int,
     ) -> None:
-        """Write the entry of the index, then the marker.
+        """Write the transaction's entry in the `.txnindex`, if it is aborted, then the marker.
 
-        Without its entry, consumers would read an aborted transaction as if it were committed.
+        Without the entry, consumers would read an aborted transaction as if it were committed.
         """
         offset, segment = self.log_end_offset, self.segments.active
         patch_offset_and_epoch(batch, 0, offset, leader_epoch)
@@ -406,8 +407,8 @@ class Log:
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin the next one at the log's end.
 
-        Return the segment that is active then, which is the present one if it is empty. Raises
-        `CorruptLog` or `OSError`; the present segment then continues, unless the log is `broken`.
+        Return the active segment: the new one, or the old one if it is empty. Raises `CorruptLog`
+        or `OSError`; the old segment then stays active, unless the log is `broken`.
         """
         segments, config, base = self.segments, self._config, self.log_end_offset
         old = segments.active
@@ -442,7 +443,7 @@ class Log:
         """Return whole batches, from the batch with `offset` to at most `end_offset`, exclusive.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError` 1 for an offset outside the log, and as `LogReader.read`.
+        is nothing. Raises `KafkaError` (OFFSET_OUT_OF_RANGE), and as `LogReader.read`.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -552,8 +553,8 @@ class Log:
 
         now_ms: milliseconds since the epoch. The files are renamed now, and removed by a later call
         after `file.delete.delay.ms`, or by the next call with `at_once`. After an `OSError` the
-        next call removes the remaining segments below the log's start. Raises `NotReady` for an
-        index that has to be loaded, unless it `may_wait`.
+        next call removes the remaining segments below the log's start. With `may_wait` it loads
+        missing indexes; otherwise it raises `NotReady` for them.
         """
         segments = self.segments
         segments.removed.remove_due(math.inf if at_once else now_ms)
@@ -571,7 +572,7 @@ class Log:
         if count == len(segments) and not self._roll_to_retain(now_ms):
             count -= 1
         start = segments[count].base_offset
-        # The start moves first: of a deletion that fails half-way, nothing is served any more.
+        # The start moves first, so that a deletion that fails half-way leaves no served records.
         self.advance_log_start(start)
         self.snapshots.remove_before(start)
         for _ in range(count):
@@ -594,7 +595,7 @@ class Log:
     def advance_log_start(self, offset: int) -> None:
         """Hide everything before `offset`; whole segments are deleted with the next retention run.
 
-        Raises `KafkaError` 1 for an offset beyond the end of the log.
+        Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset beyond the end of the log.
         """
         if not offset <= self.log_end_offset:
             raise KafkaError(
@@ -607,7 +608,7 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all after it; a follower's duty (KIP-101).
+        """Remove the batch that contains `offset` and all later ones, as a follower does (KIP-101).
 
         Raises `OSError` or `CorruptLog`.
         """

@@ -59,7 +59,9 @@ class Appended(NamedTuple):
             raise NotLeaderError(partition.role.leader_id, partition.leader_epoch)
         if not self._is_reached:
             partition.check_leader()
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet committed")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "the batch was written, but not committed in time"
+            )
 
 
 class Acknowledgement:
@@ -99,7 +101,7 @@ class Acknowledgement:
 
 
 async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
-    """Return when the append is committed.
+    """Wait until the append is committed.
 
     There is no deadline. Raises `KafkaError` if the partition fails or is deleted before, and
     `NotLeaderError` if its leader epoch ends.

@@ -44,7 +44,9 @@ def check_entry(
     `acks=all` below `min.insync.replicas`, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "the request has no record batch for this partition"
+        )
     attributes = batch[_ATTRIBUTES_LOW_BYTE]
     if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
         raise KafkaError(

@@ -52,7 +52,7 @@ Step = Callable[[], Work | None]
 
 
 class SlowBatches:
-    """One for all connections of a broker, which share `memory`."""
+    """The slow batches of one broker; its connections share `memory`."""
 
     def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
         self._tasks = tasks

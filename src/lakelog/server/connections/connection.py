@@ -29,7 +29,7 @@ _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
 """Bytes to send above which no request is handled: each response adds to them."""
 _UNREAD_MAX = 8 * 1024 * 1024
-"""Bytes to send above which the connection waits for the peer to read."""
+"""Unsent bytes above which the broker counts as waiting for the peer (`awaited_bytes`)."""
 _PENDING_MAX = 128
 _FETCH = 1
 _FRAME_HEAD = Struct(">ih")
@@ -100,8 +100,9 @@ class Connection:
         self._reading = False
         self._handling = False
         self._stalled = False
-        """Whether requests that have been received wait for their turn."""
+        """Whether received requests wait: for a turn, for earlier responses, or for the peer."""
         self._yielded = False
+        """Whether they wait for a turn of the loop, or the connection is muted."""
         self._is_new = True
         self._is_gone = False
         self._has_unread = False
@@ -235,7 +236,7 @@ class Connection:
                 received.drop()
 
     def _yield(self) -> None:
-        """Continue in a later turn of the loop, in which other connections have theirs too."""
+        """Handle the next request in a later turn of the loop, after other connections."""
         self._stalled = True
         if not self._yielded:
             self._yielded = True
@@ -244,7 +245,7 @@ class Connection:
 
     def _take_turn(self) -> None:
         self._yielded = self._stalled = False
-        self._go_on()
+        self._handle_waiting()
 
     def mute(self, duration_s: float) -> None:
         """Handle no request of the client for `duration_s` seconds (KIP-219).
@@ -303,9 +304,9 @@ class Connection:
         else:
             # In a later callback: the next request may complete a reply of another connection,
             # whose next request may complete one of a third, and so on.
-            self._tasks.call_soon(self._go_on)
+            self._tasks.call_soon(self._handle_waiting)
 
-    def _go_on(self) -> None:
+    def _handle_waiting(self) -> None:
         """Handle requests that had to wait."""
         if not self.closed and not self._handling:
             self._handle()
@@ -332,9 +333,9 @@ class Connection:
         if responses.parts or self._has_unread:
             self._report_unread()
         if self._stalled and not (responses.parts or self._pending or self._yielded):
-            # The stalled requests waited for responses that have all left: no event of the socket
-            # will follow.
-            self._tasks.call_soon(self._go_on)
+            # The stalled requests waited for responses, and all are sent now: no event of the
+            # socket will resume them.
+            self._tasks.call_soon(self._handle_waiting)
 
     def _report_unread(self) -> None:
         size = self.responses.unread_memory
@@ -356,7 +357,7 @@ class Connection:
     # Closing
 
     def _on_gone(self) -> None:
-        """Close a connection whose peer is gone, in a later turn if many are gone at once."""
+        """Close a connection whose peer disconnected, in a later turn if many do at once."""
         if self._is_gone:
             return
         turns = self._turns

@@ -1,4 +1,4 @@
-"""The bytes that a connection has received: one buffer, and its part of the budget of all.
+"""The receive buffer of a connection, and its part of the memory budget.
 
 It holds requests that wait for their turn and the beginning of the next. It grows with the bytes
 that are received, and its first few KiB are outside the budget.
@@ -18,7 +18,7 @@ _UNHANDLED_MAX = 256 * 1024
 _AHEAD_MAX = 512 * 1024
 """Largest buffer, in bytes, of a client that sends ahead."""
 FRAME_SIZE = Struct(">i")
-"""Stands before each request and counts the bytes that follow."""
+"""The size field before each request, which counts the bytes after it."""
 
 
 class ReceiveBuffer:
@@ -86,7 +86,7 @@ class ReceiveBuffer:
         return True
 
     def _replace(self, size: int, rest: memoryview) -> None:
-        """Use another buffer, which begins with `rest`; its bytes have been granted."""
+        """Use a new buffer that begins with `rest`. The budget has granted its bytes already."""
         try:
             grown = bytearray(size)
         except MemoryError:
@@ -106,7 +106,7 @@ class ReceiveBuffer:
         return max(used * 2, int(size) + FRAME_SIZE.size + BUFFER_SIZE_MIN)
 
     def drop(self) -> None:
-        """Give back the buffer with all that it holds."""
+        """Release the buffer and discard its contents."""
         size = self.held_bytes
         self.buffer = bytearray(0)
         self.view = memoryview(self.buffer)
@@ -136,7 +136,7 @@ class ReceiveBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the budget of all connections that the buffer takes."""
+        """Bytes that the buffer takes from the budget; a buffer of the first size takes none."""
         size = len(self.buffer)
         return size if size > FIRST_BUFFER_SIZE else 0
 

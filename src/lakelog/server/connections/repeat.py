@@ -23,7 +23,7 @@ class Repeat(Protocol):
 
     api: Api
     note: Callable[[float], None]
-    """Counts the duration of a request of the API, in seconds."""
+    """Adds a duration in seconds to the API's histogram."""
 
     @property
     def key(self) -> RequestHeader: ...

@@ -1,10 +1,10 @@
-"""Shares the turns of the event loop among connections whose requests take long together.
+"""Bounds the time of requests in one turn of the event loop; the rest waits for later turns.
 
-The loop serves every socket that is ready in one turn, so a thousand connections that all ask at
-once would keep the next client waiting for all of them. One turn therefore handles requests for
-`PART_S`, and the rest wait here for another turn. While there is little to do, nothing is timed:
-the first `FREE` requests pass. Requests other than Produce and Fetch are always timed, because
-their size does not bound their cost.
+The loop serves every ready socket in one turn, so the next client would wait for the requests of a
+thousand connections. One turn therefore handles requests for `PART_S`, and the rest wait here for
+another turn. The first `FREE` units of work of a turn are not timed, which keeps an idle broker
+fast. Requests other than Produce and Fetch are always timed, because their size does not bound
+their cost.
 
 Waiting connections are in three queues (`Rank`). Each turn serves each queue for `PART_S`, and at
 least one connection of it, so none starves. A client that sends one request and waits for the
@@ -63,16 +63,16 @@ class RequestTurns:
         """When requests of this turn began to be timed, on the monotonic clock."""
         self.sending = SendTurns(turns)
         self.left = FREE
-        """Units that pass before `is_over` has to be asked; connections subtract theirs."""
+        """Units of work until `is_over` must be called; connections subtract theirs."""
         self.share = SHARE
         """Produce and Fetch requests that one callback may handle now."""
         self.waiting = 0
-        """Connections."""
+        """Number of waiting connections."""
 
     def is_over(self) -> bool:
         """Return whether this turn has taken `PART_S` seconds, once nothing is `left`.
 
-        The first caller of a turn starts the clock.
+        The first call in a turn starts the clock.
         """
         # A connection that is resumed has its turn even if the clock says otherwise, so that each
         # queue makes progress in every turn.
@@ -103,7 +103,7 @@ class RequestTurns:
         self.share = min(SHARE, _TOGETHER // (1 + self.waiting)) or 1
 
     def _run(self) -> None:
-        """Begin a turn: waiting connections have theirs before any socket is read."""
+        """Begin a turn: resume waiting connections before the loop reads any socket."""
         self.left = FREE
         self._begun = None
         if not self.waiting:

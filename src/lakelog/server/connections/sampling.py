@@ -29,7 +29,7 @@ class Sampling:
         self.left = 0
 
     def note(self, batch: Buffer, *, sampled: bool) -> None:
-        """Count a batch that was appended, or that waits for its walk.
+        """Count a batch that was appended, or that waits until its records are walked.
 
         A batch that is rejected at once is not counted, so the next one is verified as well. For
         a batch that waited before its rejection, `repeat` has the same effect.

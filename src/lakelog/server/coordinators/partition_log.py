@@ -90,7 +90,7 @@ class LocalPartitionLog:
                 return replica, use(replica)
             except NotReady as first:
                 job = first.job
-            await self._checks.make(replica, job)
+            await self._checks.run_one(replica, job)
 
     def _replica(self, partition: int) -> Partition:
         replica = self._partitions.get(self._topic, partition)

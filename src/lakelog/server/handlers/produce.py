@@ -120,7 +120,10 @@ def _produce(
     check: ProduceCheck | None,
     error_of_all: KafkaError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """Append all batches; `check` belongs to a transactional request."""
+    """Append all batches, or reject all with `error_of_all`.
+
+    check: the verification of a transactional request; None for any other.
+    """
     now_ms, version = broker.clock.wall_ms(), context.version
     sampling, sampled = context.connection.sampling, False
     responses = []
@@ -189,7 +192,7 @@ def _produce(
 
 
 def _to_await(partition: Partition, result: AppendResult, acks: int) -> Appended | None:
-    """Return the wait of an uncommitted batch; None if the leader's append settles it."""
+    """Return the wait for an uncommitted batch; None if the leader's finished write suffices."""
     by_leader = acks != ACKS_ALL
     appended = Appended(partition, result.last_offset + 1, partition.leader_epoch, by_leader)
     return None if by_leader and appended.is_settled else appended
@@ -225,7 +228,7 @@ class _Slow(NamedTuple):
     result: PartitionProduceResponse
     sampled: bool
     needed: NeededCheck | None
-    """The job that has to be done first."""
+    """The job to run before the append, if any."""
 
 
 def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededCheck | None:
@@ -242,11 +245,12 @@ async def _append_slowly(
     waiting: list[tuple[Appended, PartitionProduceResponse]],
     failed: bool,
 ) -> ProduceResponse | Deferred | None:
+    """Append the slow batches one after the other, and complete their results in `response`."""
     size = _records_bytes(one.entry for one in slow)
     with broker.slow_batches.held(size, context):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:
-            await broker.checks.made(needed)  # a failed job makes the append fail
+            await broker.checks.run_and_wait(needed)  # after a failed job the append fails
         for topic, entry, result, sampled, _ in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
@@ -294,7 +298,7 @@ async def _append_one(
         except SlowBatchError as error:
             sampled, job = sampled or error.sampled, None
         if job is not None:
-            await broker.checks.make(partition, job)
+            await broker.checks.run_one(partition, job)
             continue
         config = partition.log.config
         # From the received records each time, not from `batch`: with other settings the last walk
@@ -310,7 +314,7 @@ def _acknowledge_later(
     response: ProduceResponse,
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> None:
-    """Answer when all appends are committed; at the deadline the others have an error."""
+    """Reply when all appends are committed, or at the deadline with errors for the others."""
 
     def settle() -> None:
         for appended, result in waiting:
@@ -350,7 +354,9 @@ def _name_leaders(broker: Broker, context: Context, response: ProduceResponse) -
 
 def _request_error(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, ACKS_ALL):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+        return KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; expected 0, 1 or -1 (all)"
+        )
     return None
 
 

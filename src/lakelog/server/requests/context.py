@@ -1,4 +1,4 @@
-"""A request as its handler sees it beside the message, and the way to answer it later."""
+"""The context of a request: its connection, header and reply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFERRED = Deferred()
 
 
 class Context(Reply):
-    """A request without its message; its methods answer it."""
+    """One request except its body: header fields, connection, and methods to reply."""
 
     __slots__ = (
         "_correlation_id",

@@ -57,7 +57,8 @@ class Route:
         versions: the served versions; by default all that the protocol declares.
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
-        learn: makes the connection's next repeat of its last one and a request just handled.
+        learn: returns the connection's learned request (a `Repeat`), given the previous one and the
+            request that was just handled; None if it cannot be learned.
         refuse: answers a request that the gate refuses, like a handler; see `refusals`.
         counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
@@ -236,8 +237,8 @@ class Dispatcher:
     ) -> None:
         """Count a request, or have it counted when its reply is complete.
 
-        One of thousands of partitions counts as many units of its turn: the size of a Fetch does
-        not show its cost.
+        A slow request also subtracts units of work from the turn, because the size of a request
+        does not show its cost: a Fetch may name thousands of partitions.
         """
         took = self._requests.monotonic() - begin
         if took > UNIT_S:
@@ -259,7 +260,7 @@ class Dispatcher:
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
-        """Produce and Fetch count their errors themselves, which costs less."""
+        """Send a response, and count its errors unless the handler has counted them."""
         if response is not None and not route.counts_errors:
             self._requests.count_errors(route.api, response)
         context.reply(response)
@@ -345,7 +346,7 @@ class Dispatcher:
 def _read_header(
     api: Api, version: int, connection: Connection, view: memoryview, start: int, end: int
 ) -> tuple[Context, int]:
-    """Return the request without its message, and the start of the message."""
+    """Return the request's context from its header, and the position of its body."""
     correlation_id, client_id, body = decode_request_header(
         view, start, end, flexible=version >= api.flexible_from
     )

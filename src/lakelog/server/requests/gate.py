@@ -1,4 +1,4 @@
-"""The gate before every answer. It decides on each request that is decoded.
+"""The gate: decides whether a decoded request is handled, refused or closes its connection.
 
 `Dispatcher.on_request` is the only way in. A connection learns from an `Admitted` request, and
 answers repetitions of it without calling `admit` again, at the cost of one comparison. It drops the
@@ -57,7 +57,7 @@ ADMITTED = Admitted()
 
 
 class Gate:
-    """One for a broker."""
+    """The gate of one broker."""
 
     __slots__ = ("authorizer", "generation", "quotas")
 

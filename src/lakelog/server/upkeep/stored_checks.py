@@ -1,4 +1,4 @@
-"""Runs jobs that must precede the use of stored batches and indexes, one job of a kind at a time.
+"""Runs the jobs of `NotReady` in threads; callers that need the same job share one run.
 
 Threads check batches that this process has not read before, and load and rebuild indexes. That also
 brings them into the page cache.
@@ -51,8 +51,8 @@ class StoredChecks:
         for partition, job in needed:
             self._begin(partition, job, partial(on_done, partition))
 
-    async def made(self, needed: Sequence[NeededCheck]) -> Failures:
-        """Run the jobs, at least one, and wait; return what `run` passes to `then`."""
+    async def run_and_wait(self, needed: Sequence[NeededCheck]) -> Failures:
+        """Run one or more jobs and wait for all; return the failures, as `run` passes them."""
         done: asyncio.Future[Failures] = self._tasks.future()
 
         def wake(failures: Failures) -> None:
@@ -62,12 +62,12 @@ class StoredChecks:
         self.run(needed, wake)
         return await done
 
-    async def make(self, partition: Partition, job: Preparation) -> None:
+    async def run_one(self, partition: Partition, job: Preparation) -> None:
         """Run one job and wait for it.
 
         Raises `KafkaError` (KAFKA_STORAGE_ERROR, or the code of a shortage) if the device failed.
         """
-        failures = await self.made([(partition, job)])
+        failures = await self.run_and_wait([(partition, job)])
         if partition in failures:
             raise failures[partition]
 

@@ -1,6 +1,6 @@
 """One segment: its file of batches, its state in memory, and its indexes.
 
-All that is in memory about the file's content comes from appends, from a scan, or from index files
+The state in memory comes from appends, from a scan, or from index files
 that were compared with the log. An index that disagrees with the log is rebuilt. Entries are
 written in runs, and at the latest when the segment is flushed, sealed or closed.
 
