@@ -1,4 +1,4 @@
-"""The archive's query of one topic, restarted after failures that may pass."""
+"""Runs the archive's query of one topic, and restarts it after transient failures."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
 class Run:
     """One archive job.
 
-    Every start of its query gets a new checkpoint. The query begins where the table ends in any
-    case, and a predecessor that is still dying may write to the previous folder.
+    The query always begins where the table ends, so its checkpoint holds nothing to keep. Every
+    start gets a new checkpoint folder, because a killed query may still write to the previous one.
     """
 
     open_session: Callable[[], SparkSession]
@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def _session(self) -> SparkSession:
-        """The session, opened late: errors of table and log are raised before Java starts."""
+        """The session, opened on first use: errors of table and log come before Java starts."""
         session = self.open_session()
         session.dataSource.register(ArchiveSource)
         return session
@@ -79,7 +79,7 @@ class Run:
                 self._session.stop()
 
     def watch(self) -> None:
-        """Return when the work is done or `stop` is set.
+        """Run and restart the query until the work is done or `stop` is set.
 
         Raises `SyncError`, and `KafkaError` if an outage of the broker exceeds the limit.
         """
@@ -94,7 +94,7 @@ class Run:
     def _attempt(self) -> bool:
         """Run the query once; return whether the work is done.
 
-        A failure that may pass is reported and returns false.
+        Return false after a transient failure, which is logged.
         """
         try:
             # Before each start, not only the first: the table may have been rolled back meanwhile.
@@ -166,9 +166,9 @@ class Run:
             )
 
     def _failed(self, reason: str) -> None:
-        """Wait for an unreachable broker; otherwise count consecutive failures without progress.
+        """Prepare for a restart: wait for an unreachable broker, or count the failure.
 
-        Raises `SyncError` for a final error and after 3 such failures.
+        A commit resets the count. Raises `SyncError` for a final error and after 3 failures.
         """
         with suppress(*PASSING):  # the table may be what failed
             self._report()
@@ -204,7 +204,7 @@ def _reason(text: str) -> str:
 
 
 def _remove_leftovers(checkpoints: Path) -> None:
-    """Remove checkpoints of killed runs. They are a day old, so no running job uses them."""
+    """Remove checkpoints older than a day: killed runs left them, and no running job uses them."""
     for leftover in checkpoints.glob("*"):
         with suppress(FileNotFoundError):  # another run removed it when it ended
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:

@@ -3,9 +3,10 @@
 The rows of the query are offset ranges. Tasks fetch the records themselves, so Spark carries a few
 numbers per task, and the exact end of a batch survives gaps in the offsets.
 
-Spark runs this code in several Python processes. The source object lives in one planning process.
-Tasks run `write`. `commit` and `abort` run in a process of their own, which Spark may start for
-that one call. Only processes that commit import PyIceberg, which takes about a second.
+Spark runs this code in several Python processes. One planning process has the `RangeReader`. Tasks
+run `ArchiveWriter.write`. `commit` and `abort` run in a process of their own, which Spark may start
+for that one call. An import of PyIceberg takes about a second, so only commits and tasks that write
+to a remote warehouse import it.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class TaskRanges(InputPartition):  # type: ignore[misc]
 
 
 class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The offsets to archive. The query begins where the table ends, not where a checkpoint does.
+    """The query's source of offset ranges, planned by `BatchPlanner`.
 
-    `batch_end` of the planner states the errors of `latestOffset`.
+    The query begins where the table ends, not where a checkpoint does. `latestOffset` raises the
+    errors of `BatchPlanner.batch_end`.
     """
 
     def __init__(self, job: ArchiveJob) -> None:
@@ -137,7 +139,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 @dataclass
 class Archived(WriterCommitMessage):  # type: ignore[misc]
-    """What one task archived: a file, unless its ranges had no records."""
+    """The result of one task: its ranges, and its file unless they had no records."""
 
     query_id: str
     ranges: list[OffsetRange]

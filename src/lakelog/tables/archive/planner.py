@@ -1,7 +1,7 @@
-"""Plans the batches of an archive job: which offsets come next, and which task writes them.
+"""Plans the batches of an archive job: the next offsets, and the ranges of each task.
 
-The first batch begins where the table ends. Before each batch the planner asks the leaders whether
-the log still holds the archived records.
+The first batch begins where the table ends. For each batch the planner reads the end of the log
+first. Then it asks the leaders whether the log still holds the archived records.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class BatchPlanner:
         were removed before they were archived, unless the job skips them.
         """
         latest = target or self.log_end()
-        # The order matters. If the log were checked first, it could be cut and grow before its end
-        # is read: the batch would then carry the new epoch without a check.
+        # Read the end before the check. In the other order the log could be truncated and grow in
+        # between: the batch would carry the new leader epoch, and hide the loss from later checks.
         self._check_log(begin)
         added = self._added(begin)
         topic = self.job.topic

@@ -4,8 +4,8 @@ The progress is a table property, `lakelog.sync.<topic id>`, because properties 
 transaction as the table's files. Each commit writes it into its snapshot's summary as well, under
 the same name. Properties do not roll back with snapshots, so a difference between the two reveals
 a rollback (`history.py`). The key is the topic's id, so the progress never applies to another topic
-of the same name. From the first commit on it names every partition of the topic, empty ones
-included: a partition that it does not name was added later.
+of the same name. From the first commit on the progress contains every partition of the topic, also
+empty partitions. A partition that it lacks was added to the topic later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
 "batch": n}`. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
@@ -154,7 +154,7 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
 def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
     """Return whether to append or to drop a batch.
 
-    A partition that the progress does not name may begin at any offset. Raises
+    A partition that the progress lacks may begin at any offset. Raises
     `ProgressConflictError` if the batch may be neither appended nor dropped.
     """
     known = {p: progress.extents[p].end for p in batch if p in progress.extents}

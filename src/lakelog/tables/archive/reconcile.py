@@ -46,10 +46,10 @@ class ProgressSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Settles the differences that the options of `job` allow.
+    """Settles the differences, as far as the options of `job` allow it.
 
-    progress_from: which progress to use after a rollback; `None` raises an error. notice: is called
-    with each line for the user.
+    progress_from: the progress to use after a rollback; with `None` a rollback is an error. notice:
+    called with each line for the user.
     """
 
     job: ArchiveJob
@@ -71,8 +71,8 @@ class Reconciler:
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
-        self._check_kept(client)
-        self._enrol(client, partitions)
+        self._check_unarchived(client)
+        self._complete_progress(client, partitions)
         return moved
 
     def _partitions(self, client: TopicClient) -> tuple[int, ...]:
@@ -165,11 +165,11 @@ class Reconciler:
         )
         return moved
 
-    def _check_kept(self, client: TopicClient) -> None:
+    def _check_unarchived(self, client: TopicClient) -> None:
         """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.
 
-        Retention continues meanwhile, so each task checks its range again. The commit records
-        which offsets were skipped.
+        Retention continues while the query runs, so each task checks its range again. The commit
+        of its batch records the skipped offsets.
         """
         topic = self.job.topic
         ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
@@ -182,8 +182,8 @@ class Reconciler:
         if lost and not self.job.skip_lost:
             raise DataLossError(lost_before(lost))
 
-    def _enrol(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
-        """Add missing partitions and missing leader epochs to the progress."""
+    def _complete_progress(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
+        """Commit missing partitions and missing leader epochs to the progress."""
         job = self.job
         progress = agreed_progress(job.address.load(), job.topic_id)
         added = first_extents(client, job.topic, partitions, progress, skip_lost=job.skip_lost)

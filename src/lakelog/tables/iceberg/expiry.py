@@ -3,8 +3,8 @@
 A commit copies the table's whole metadata, so its cost grows with the number of snapshots.
 PyIceberg removes expired snapshots from the metadata but not their manifest files; this module
 deletes them. Data files are never deleted: the last snapshot of an append-only table names all of
-them. A snapshot with a tag or a branch stays until its owner removes that, and does not delay the
-expiry of others.
+them. A snapshot with a tag or a branch stays as long as these, and does not delay the expiry of
+other snapshots.
 """
 
 from __future__ import annotations

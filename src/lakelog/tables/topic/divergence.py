@@ -1,8 +1,7 @@
 """Finds partitions whose log was cut below a known offset and may have grown again.
 
-Such a log looks complete: its offsets reach as far as before or farther, but some now belong to
-other records. Only the leader epochs that are stored with the offsets reveal it
-(`client/epochs.py`).
+Such a log looks complete: its end is the same or higher, but some offsets now belong to other
+records. Only the leader epochs that are stored with known offsets reveal it (`client/epochs.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, items
 
 
 class EpochSource(Protocol):
-    """The part of `TopicClient` that answers the question."""
+    """The part of `TopicClient` that sends OffsetForLeaderEpoch."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         """Return where the given leader epoch of each partition ends in the present log.
