@@ -1,8 +1,7 @@
 """Phrases that make text hard to read, and the files in which they are counted.
 
-A match is an indication, not always an error: `who` is right in a sentence about people. The text
-of tests and benchmarks does without all of them, which `tests/unit/test_phrases.py` checks; the
-counts of source and documents compare two versions of the same text.
+`tests/unit/test_phrases.py` allows none in source, tests, benchmarks and documents. Some would be
+right in another sentence (`who` about people), but each has a plain replacement.
 """
 
 from __future__ import annotations

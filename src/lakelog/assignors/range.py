@@ -14,7 +14,10 @@ NAME = "range"
 
 
 def assign(members: Sequence[Member], partition_counts: Mapping[str, int]) -> Assignment:
-    """Return the assignment; topics without a count do not exist and are ignored."""
+    """Return the assignment of Kafka's `RangeAssignor`, without racks.
+
+    Topics without a count do not exist and are ignored.
+    """
     assignment: Assignment = {member.member_id: {} for member in members}
     ordered = in_order(members)
     for topic, count in sorted(partition_counts.items()):

@@ -14,13 +14,17 @@ NAME = "roundrobin"
 
 
 def assign(members: Sequence[Member], partition_counts: Mapping[str, int]) -> Assignment:
-    """Return the assignment; topics without a count do not exist and are ignored."""
+    """Return the assignment of Kafka's `RoundRobinAssignor`.
+
+    Topics without a count do not exist and are ignored.
+    """
     assignment: Assignment = {member.member_id: {} for member in members}
     ordered = in_order(members)
     subscribed = frozenset[str]().union(*(member.topics for member in members))
     turn = 0
     for topic in sorted(subscribed & partition_counts.keys()):
         for partition in range(partition_counts[topic]):
+            # This ends: each topic here has a subscriber.
             while topic not in ordered[turn % len(ordered)].topics:
                 turn += 1
             member = ordered[turn % len(ordered)]

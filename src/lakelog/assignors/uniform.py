@@ -24,6 +24,8 @@ def assign(
 ) -> Assignment:
     """Return the assignment; topics without a count do not exist and are ignored.
 
+    A member keeps partitions of `current` where the balance allows it, as in Kafka's `uniform`.
+
     Args:
         current: the current assignment, which may contain removed members and topics.
     """
@@ -40,6 +42,7 @@ def assign(
             if topic in own
             for partition in partitions
         }
+        # A partition that `current` has twice goes to the first member only.
         shares[member_id] = held & free
         free -= held
     if len(set(topics.values())) <= 1:
@@ -86,6 +89,7 @@ def _share_by_subscription(
     for member_id, own in topics.items():
         for topic in own:
             readers.setdefault(topic, []).append(member_id)
+    # Topics with few readers first, because their partitions have the least choice.
     for topic, partition in sorted(free, key=lambda each: (len(readers[each[0]]), each)):
         least = min(readers[topic], key=lambda each: len(shares[each]))
         shares[least].add((topic, partition))

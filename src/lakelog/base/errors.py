@@ -197,7 +197,10 @@ _RETRIABLE = frozenset(
 
 
 def error_code(code: int) -> ErrorCode:
-    """Return the error of a field on the wire; UNKNOWN_SERVER_ERROR for an unknown code."""
+    """Return the error of a field on the wire; UNKNOWN_SERVER_ERROR for an unknown code.
+
+    Raises nothing: newer brokers may send codes that this version does not know.
+    """
     try:
         return ErrorCode(code)
     except ValueError:

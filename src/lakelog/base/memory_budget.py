@@ -54,7 +54,7 @@ class Share:
         return 0 < self.bytes_max < self.used
 
     def check(self) -> None:
-        """Assert that each byte in use has an owner; takes time for each owner."""
+        """Assert that each byte in use has an owner. Takes time for each owner."""
         held = sum(size for account in self.accounts for _, size in account)
         assert held == self.used, f"{self.used} bytes are counted, owners hold {held}"
 
@@ -75,7 +75,10 @@ class Account(Generic[Owner]):
         return iter(self._sizes.items())
 
     def add(self, owner: Owner, more: int) -> None:
-        """Add `more` bytes to `owner`; a negative number releases bytes."""
+        """Add `more` bytes to `owner`; a negative number releases bytes.
+
+        Fails an assertion if `owner` releases more than it has.
+        """
         if self._closed or not more:
             return
         size = self._sizes.get(owner, 0) + more

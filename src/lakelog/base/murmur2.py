@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the hash as an unsigned number; Java's is the same 32 bits as a signed number."""
+    """Return the hash as an unsigned 32-bit number (`Utils.murmur2` of Kafka, which is signed)."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -23,5 +23,9 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition that Java's producer chooses for a record with this key."""
+    """Return the partition that Java's producer chooses for a record with this key.
+
+    Source: `BuiltInPartitioner.partitionForKey` of Kafka.
+    """
+    # `Utils.toPositive` clears the sign bit and does not negate.
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -16,7 +16,10 @@ TopicPartition = tuple[str, int]
 def read_bounds(
     admin: Admin, keys: Iterable[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, Bounds]:
-    """Return log start and log end offsets; with `read_committed` last stable offsets."""
+    """Return log start and log end offsets; with `read_committed` last stable offsets.
+
+    The end is exclusive. Raises `KafkaError`.
+    """
     from lakelog.client.offsets import EARLIEST, LATEST
 
     wanted = list(keys)
@@ -28,7 +31,10 @@ def read_bounds(
 def resolve_position(
     admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """Return the offset that a position selects in each partition."""
+    """Return the offset that a position selects in each partition.
+
+    Raises `KafkaError`.
+    """
     found: dict[TopicPartition, int] = {}
     if position.anchor is Anchor.TIME:
         places = admin.list_offsets(dict.fromkeys(bounds, position.number))

@@ -107,7 +107,8 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
     """Serve until SIGTERM or SIGINT; return the exit status.
 
     Garbage collection is off during the start: it would take a twelfth of the time and find
-    nothing, because imported modules stay. `serve` collects once, later.
+    nothing, because imported modules stay. `serve` collects once, later. Raises `CliError` if the
+    broker cannot start.
     """
     gc.disable()
     try:
@@ -173,7 +174,10 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
 
 
 def load_config(arguments: BrokerArguments) -> BrokerConfig:
-    """Return the settings of the file, overridden by `--set`; warn about unused ones."""
+    """Return the settings of the file, overridden by `--set`; warn about unused ones.
+
+    Raises `CliError`: LL0501 for an invalid setting, and for a file that cannot be read.
+    """
     from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.base.config.key import ConfigError
 
@@ -212,7 +216,7 @@ def _read_properties(path: Path) -> dict[str, str]:
 
 
 def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
-    """Return the settings overridden by options, so that descriptions show the effective values."""
+    """Return the settings with the command line's values, so that descriptions show them."""
     values = {"log.dirs": str(data), "node.id": str(node_id)}
     if config.is_set("broker.id"):
         values["broker.id"] = str(node_id)

@@ -10,47 +10,39 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lakelog.base.errors import ErrorCode
 from lakelog.cli.options import Session
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
+    from lakelog.client.startup import Startup
 
 START_S = 5.0
 """Seconds that a command waits for a broker on this host, unless `--timeout` is shorter."""
-_SILENT_S = 0.5
 
 
 def open_admin(session: Session) -> Admin:
-    """Return an administrator. If the brokers are on this host, wait until one answers.
+    """Return an administrator. If the brokers are on this host, its first request waits for one.
 
-    Raises `UnreachableError` if no broker answers within `START_S`.
+    That request raises `NotStartedError` if no broker listens within `START_S`.
     """
     from lakelog.client.address import is_loopback, parse_bootstrap
     from lakelog.client.admin import Admin
 
-    admin = Admin(session.brokers, timeout_s=session.timeout_s)
-    if all(is_loopback(host) for host, _ in parse_bootstrap(session.brokers)):
-        wait_for_broker(admin, session, min(START_S, session.timeout_s))
-    return admin
+    is_local = all(is_loopback(host) for host, _ in parse_bootstrap(session.brokers))
+    startup = starting(session, min(START_S, session.timeout_s)) if is_local else None
+    return Admin(session.brokers, timeout_s=session.timeout_s, startup=startup)
 
 
-def wait_for_broker(admin: Admin, session: Session, limit_s: float) -> None:
-    """Wait until a broker answers; on a terminal, print a note if that takes long.
+def starting(session: Session, limit_s: float) -> Startup:
+    """Return a wait of `limit_s` for a broker; a long one prints a note on a terminal.
 
-    Raises `UnreachableError` after `limit_s`.
+    limit_s: seconds.
     """
-    from lakelog.client.errors import UnreachableError
+    from lakelog.client.startup import Startup
 
-    if limit_s > _SILENT_S:
-        try:
-            admin.connect(_SILENT_S)
-            return
-        except UnreachableError as error:
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:
-                raise
-        limit_s -= _SILENT_S
+    def tell() -> None:
         if sys.stderr.isatty():
             note(f"waiting for a broker at {session.brokers} ...", quiet=session.quiet)
-    admin.connect(limit_s)
+
+    return Startup(limit_s, tell)

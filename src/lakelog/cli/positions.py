@@ -48,7 +48,10 @@ class Bounds(NamedTuple):
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Parse one of the forms above. Raises `CliError` for other texts."""
+    """Parse one of the forms above. Raises `CliError` for other texts.
+
+    now_ms: milliseconds since the epoch, for relative times.
+    """
     if text in _NAMED:
         return Position(Anchor(_NAMED[text]))
     if text.startswith("@"):

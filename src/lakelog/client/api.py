@@ -36,7 +36,10 @@ class Client(Closeable):
         return self._admin
 
     def producer(self, **settings: Any) -> Producer:
-        """Return a new `Producer` with these settings."""
+        """Return a new `Producer` with these settings.
+
+        Raises `ValueError` for invalid settings, and `AddressError`.
+        """
         from lakelog.client.producer import Producer
 
         return Producer(self.bootstrap, **{"client_id": self._client_id, **settings})
@@ -44,21 +47,30 @@ class Client(Closeable):
     def transactional_producer(
         self, transactional_id: str, **settings: Any
     ) -> TransactionalProducer:
-        """Return a new `TransactionalProducer` with these settings."""
+        """Return a new `TransactionalProducer` with these settings.
+
+        Raises as `producer`.
+        """
         from lakelog.client.producer import TransactionalProducer
 
         merged = {"client_id": self._client_id, **settings}
         return TransactionalProducer(self.bootstrap, transactional_id, **merged)
 
     def consumer(self, group: str | None = None, **settings: Any) -> Consumer:
-        """Return a new `Consumer` with these settings."""
+        """Return a new `Consumer` with these settings.
+
+        Raises `ValueError` for invalid settings, and `AddressError`.
+        """
         from lakelog.client.consumer import Consumer
 
         merged = {"client_id": self._client_id, "timeout_s": self._timeout_s, **settings}
         return Consumer(self.bootstrap, group=group, **merged)
 
     def reader(self, **settings: Any) -> PartitionReader:
-        """Return a new `PartitionReader` with these settings."""
+        """Return a new `PartitionReader` with these settings.
+
+        Raises `AddressError`.
+        """
         from lakelog.client.consumer import PartitionReader
 
         return PartitionReader(self.bootstrap, **{"client_id": self._client_id, **settings})

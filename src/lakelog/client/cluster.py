@@ -18,6 +18,7 @@ from lakelog.client.connection import Connection
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
+    NotStartedError,
     PartitionNotFoundError,
     TopicNotFoundError,
     UnreachableError,
@@ -25,6 +26,7 @@ from lakelog.client.errors import (
     refused,
 )
 from lakelog.client.retry import log_retry, pauses
+from lakelog.client.startup import Startup
 from lakelog.client.view import Broker, ClusterView, Topic
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -47,7 +49,7 @@ class Cluster(Closeable):
     timeout_s: limit of an operation with all its retries. request_timeout_s: limit of one request;
     callers pass another limit for requests that a broker may delay (Fetch, JoinGroup).
     max_response_bytes: larger responses end the connection. allow_auto_create: let the broker
-    create topics that do not exist. Raises `AddressError`.
+    create topics that do not exist. startup: retries the first connection. Raises `AddressError`.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Cluster(Closeable):
         request_timeout_s: float = 30.0,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         allow_auto_create: bool = False,
+        startup: Startup | None = None,
     ) -> None:
+        self._startup = startup
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._allow_auto_create = allow_auto_create
@@ -71,13 +75,17 @@ class Cluster(Closeable):
         self.view = ClusterView()
 
     def close(self) -> None:
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     @contextmanager
     def hurrying(self, timeout_s: float) -> Iterator[None]:
-        """Limit operations, connections and requests within the block to `timeout_s`."""
+        """Limit operations, connections and requests within the block to `timeout_s`.
+
+        timeout_s: seconds. Limits that are shorter already stay.
+        """
         before = self.timeout_s, self.request_timeout_s
         self.timeout_s, self.request_timeout_s = (min(limit, timeout_s) for limit in before)
         try:
@@ -86,7 +94,11 @@ class Cluster(Closeable):
             self.timeout_s, self.request_timeout_s = before
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Ask any broker about `topics`, or about all topics; return the new view."""
+        """Ask any broker about `topics`, or about all topics; return the new view.
+
+        Topics that the broker does not know are in the view's `errors`. Raises `UnreachableError`,
+        or `ClientError` for an error of the whole request.
+        """
         wanted = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
@@ -101,7 +113,7 @@ class Cluster(Closeable):
         """Return a topic; ask for it if it is unknown.
 
         If the broker may create the topic, wait up to 5 seconds for that. Raises
-        `TopicNotFoundError`.
+        `TopicNotFoundError`. Raises `ClientError` if no broker answers within `timeout_s`.
         """
         deadline = time.monotonic() + _CREATION_S
 
@@ -133,7 +145,10 @@ class Cluster(Closeable):
         return broker
 
     def coordinator(self, key: str, key_type: int = GROUP) -> Broker:
-        """Return the coordinator of a group or transactional id; ask for it if it is unknown."""
+        """Return the coordinator of a group or transactional id; ask for it if it is unknown.
+
+        Raises `UnreachableError`, and `ClientError`, such as COORDINATOR_NOT_AVAILABLE.
+        """
         node = self._coordinators.get((key_type, key))
         if node is None or node not in self.view.brokers:
             node = self._find_coordinator(key, key_type)
@@ -144,17 +159,18 @@ class Cluster(Closeable):
         """Ask for the coordinator again at its next use."""
         self._coordinators.pop((key_type, key), None)
 
-    def retrying(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+    def retrying(self, work: Callable[[], T]) -> T:
         """Return `work()`; repeat it with growing pauses while it raises retriable errors.
 
-        timeout_s: by default that of the cluster. `ConnectionLostError` is not retried: only the
-        caller knows whether that is safe. Raises the last error.
+        `ConnectionLostError` is not retried: only the caller knows whether that is safe. Raises the
+        last error after the time limit of an operation.
         """
-        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + self.timeout_s
         for pause in pauses():
             try:
                 return work()
             except ClientError as error:
+                # A pause beyond the deadline would only delay the error.
                 if not error.retriable or time.monotonic() + pause >= deadline:
                     raise
                 log_retry(error, pause)
@@ -164,12 +180,15 @@ class Cluster(Closeable):
     def ask_any(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Ask brokers until one answers; only for requests that are safe to repeat.
 
-        Raises `UnreachableError`.
+        Raises `UnreachableError`. timeout_s: of each attempt, in seconds.
         """
         failure: ClientError | None = None
+        # Open connections first, then known brokers; the bootstrap addresses may be outdated.
         for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
             try:
                 return self.ask(node, request, kind, timeout_s=timeout_s)
+            except NotStartedError:
+                raise
             except (UnreachableError, ConnectionLostError) as error:
                 failure = error
         assert failure is not None
@@ -179,11 +198,13 @@ class Cluster(Closeable):
         """Send a request that must not be repeated to one broker.
 
         Raises `UnreachableError` if it was not sent, and `ConnectionLostError` if the broker may
-        have executed it.
+        have executed it. timeout_s: seconds.
         """
         failure: ClientError | None = None
         for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
             try:
+                # Connecting sends nothing that changes state, so another broker may be tried after
+                # it.
                 self.connection(node)
             except UnreachableError as error:
                 failure = error
@@ -205,7 +226,7 @@ class Cluster(Closeable):
         """Ask the coordinator of a group or transactional id.
 
         Only for requests that are safe to repeat: a lost connection raises `UnreachableError`,
-        which is retriable.
+        which is retriable. timeout_s: seconds.
         """
         node = self.coordinator(key, key_type).node_id
         try:
@@ -215,7 +236,10 @@ class Cluster(Closeable):
             raise UnreachableError.after(error) from error
 
     def retrying_coordinator(self, key: str, work: Callable[[], T], key_type: int = GROUP) -> T:
-        """Return `retrying(work)`; ask for the coordinator again after each failure."""
+        """Return `retrying(work)`; ask for the coordinator again after each failure.
+
+        Raises the last error, as `retrying`.
+        """
 
         def attempt() -> T:
             try:
@@ -239,6 +263,7 @@ class Cluster(Closeable):
         """Ask one broker; connect to it if necessary.
 
         newest: the newest version to use. Raises `UnreachableError` and `ConnectionLostError`.
+        timeout_s: seconds, by default `request_timeout_s`.
         """
         limit = self.request_timeout_s if timeout_s is None else timeout_s
         connection = self.connection(node_id)
@@ -260,11 +285,18 @@ class Cluster(Closeable):
     def connect(self, node_id: int) -> Connection:
         """Return a new connection, which the caller closes. Raises `UnreachableError`."""
         if node_id == _BOOTSTRAP:
-            return self._connect_any(self._bootstrap)
+            return self._connect_bootstrap()
         broker = self.view.brokers.get(node_id)
         if broker is None:
             raise UnreachableError(f"broker {node_id} is not in the cluster")
         return self._connect_any([broker.address])
+
+    def _connect_bootstrap(self) -> Connection:
+        if self._startup is None:
+            return self._connect_any(self._bootstrap)
+        connection = self._startup.connect(lambda: self._connect_any(self._bootstrap))
+        self._startup = None
+        return connection
 
     def _connect_any(self, addresses: list[Address]) -> Connection:
         failure: ClientError | None = None
@@ -309,6 +341,7 @@ class Cluster(Closeable):
             check(response.error_code, said=response.error_message)
             broker = Broker(response.node_id, response.host, response.port)
         if broker.node_id not in self.view.brokers:
+            # The address is taken from the view, so that all connections to a broker are shared.
             self.refresh([])
         if broker.node_id not in self.view.brokers:
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, repr(key))

@@ -55,7 +55,8 @@ def fetch_committed(
 ) -> dict[TopicPartition, Committed]:
     """Return the committed offsets of `partitions`, or of all; partitions without one are left out.
 
-    require_stable: retry while a transaction has pending offsets (KIP-447).
+    require_stable: retry while a transaction has pending offsets (KIP-447). Raises `ClientError`:
+    UNSTABLE_OFFSET_COMMIT if transactions stay open for the cluster's time limit.
     """
     request = _fetch_request(group, partitions, require_stable=require_stable)
 

@@ -63,8 +63,9 @@ class Connection(Closeable):
     ) -> Connection:
         """Connect and negotiate versions.
 
-        timeout_s: limit of each step. Raises `UnreachableError`, `ConnectionLostError`,
-        `ProtocolError`, and `UnsupportedError`.
+        timeout_s: limit of each step, in seconds. max_response_bytes: a larger response closes the
+        connection. Raises `UnreachableError`, `ConnectionLostError`, `ProtocolError`, and
+        `UnsupportedError`.
         """
         where = shown(address)
         try:
@@ -112,13 +113,16 @@ class Connection(Closeable):
         return self._dialogue.in_flight
 
     def fileno(self) -> int:
-        """The socket's file descriptor, for a selector."""
+        """Return the socket's file descriptor, for a selector."""
         return self._sock.fileno()
 
     def request(
         self, message: Message, *, newest: int | None = None, timeout_s: float = 30.0
     ) -> Message:
-        """Return the response to `message`, sent in a version of at most `newest`."""
+        """Return the response to `message`, sent in a version of at most `newest`.
+
+        Raises `ConnectionLostError`, `ProtocolError` and `UnsupportedError`. timeout_s: seconds.
+        """
         assert not self._dialogue.in_flight, "responses to earlier requests are pending"
         self.send(message, newest=newest)
         return self.receive(timeout_s)[1]
@@ -138,12 +142,17 @@ class Connection(Closeable):
         return correlation_id
 
     def receive(self, timeout_s: float = 30.0) -> tuple[int, Message]:
-        """Return correlation id and message of the next response."""
+        """Return correlation id and message of the next response.
+
+        Raises `ConnectionLostError` and `ProtocolError`; the connection is closed then. timeout_s:
+        seconds.
+        """
         try:
             frame = self._read_frame(timeout_s)
             correlation_id, message = self._dialogue.answer(frame)
         except BaseException as error:
             _log.info("Closing %s: %s", self._where, error, extra=event("connection_lost"))
+            # The position in the stream is unknown now: another read could start within a frame.
             self.close()
             if isinstance(error, DialogueError):
                 raise of_dialogue(error) from error
@@ -192,6 +201,7 @@ class Connection(Closeable):
 
     def _negotiate(self, timeout_s: float) -> None:
         version: int | None = None
+        # A broker that does not know our version of ApiVersions names its own (KIP-511).
         for _ in range(2):
             self._write(self._dialogue.hello(version))
             version = self._dialogue.welcome(self._read_frame(timeout_s))

@@ -51,7 +51,8 @@ def epoch_ends_at_once(
 ) -> tuple[dict[TopicPartition, EpochEnd], ClientError | None]:
     """Return `epoch_ends` of partitions whose leaders answer now, and the error of others.
 
-    An offline partition does not delay the others.
+    An offline partition does not delay the others. Raises nothing for an error of a broker: the
+    second result has it.
     """
     found: dict[TopicPartition, EpochEnd] = {}
     try:
@@ -91,6 +92,8 @@ def _collect(response: OffsetForLeaderEpochResponse, found: dict[TopicPartition,
     for topic in response.topics:
         for row in topic.partitions:
             if row.error_code:
+                # The answers of other partitions are kept; `ask_leaders` repeats only the missing
+                # ones.
                 failed, where = row.error_code, f"{topic.topic}-{row.partition}"
                 continue
             found[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)

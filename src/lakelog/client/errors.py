@@ -42,9 +42,23 @@ class UnreachableError(ClientError):
         return cls(error.message, timed_out=error.code is ErrorCode.REQUEST_TIMED_OUT)
 
     @property
+    def is_timeout(self) -> bool:
+        """Whether nothing answered in time; otherwise the connection was refused or broke."""
+        return self.code is ErrorCode.REQUEST_TIMED_OUT
+
+    @property
     def retriable(self) -> bool:
         """True: no request was sent, so a retry repeats nothing."""
         return True
+
+
+class NotStartedError(UnreachableError):
+    """No broker could be reached while it may have been starting; see `Startup`."""
+
+    @property
+    def retriable(self) -> bool:
+        """False: the client has already retried for as long as a start may take."""
+        return False
 
 
 class ConnectionLostError(ClientError):
@@ -76,7 +90,7 @@ class ProtocolError(ClientError):
 
 
 def of_dialogue(error: DialogueError, where: str = "") -> ClientError:
-    """Return the client's form of an error of the dialogue; `where` names the peer."""
+    """Return the `ClientError` for an error of the dialogue; `where` names the peer."""
     message = f"{where}: {error.message}" if where else error.message
     if isinstance(error, InvalidResponseError):
         return ProtocolError(message)
@@ -94,6 +108,8 @@ class _FinalError(ClientError):
 
 
 class TopicNotFoundError(_FinalError):
+    """The topic does not exist. `hint` may name a similar topic."""
+
     def __init__(self, topic: str, *, hint: str = "") -> None:
         message = f"topic {topic!r} does not exist"
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, hint=hint)
@@ -101,6 +117,8 @@ class TopicNotFoundError(_FinalError):
 
 
 class PartitionNotFoundError(_FinalError):
+    """The topic has fewer partitions."""
+
     def __init__(self, topic: str, partition: int, count: int) -> None:
         known = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
         message = f"topic {topic!r} has {known}, not {partition}"
@@ -165,7 +183,12 @@ class NotWrittenError(ClientError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The record may or may not be in the log."""
+    """The record may or may not be in the log; the change may or may not have been made."""
+
+    @property
+    def retriable(self) -> bool:
+        """False: a second request could store a record twice, or fail because of the first."""
+        return False
 
 
 def check(code: int, where: str = "", said: str | None = None) -> None:
@@ -180,5 +203,5 @@ def check(code: int, where: str = "", said: str | None = None) -> None:
 
 
 def refused(code: ErrorCode, where: str, said: str | None = None) -> ClientError:
-    """Return the error for a code; arguments as for `check`."""
+    """Return the `ClientError` for a code; arguments as for `check`."""
     return ClientError(code, said or with_reason(code, where))

@@ -35,6 +35,7 @@ def ask_leaders(
         try:
             ask_leaders_once(cluster, missing, ask, found)
         except Exception as error:
+            # The error may come from a former leader.
             cluster.refresh({topic for topic, _ in missing})
             if isinstance(error, ConnectionLostError):
                 raise UnreachableError.after(error) from error

@@ -70,7 +70,10 @@ class ClusterView:
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """Return the leader of a partition, or `None` if it is unknown."""
+        """Return the leader of a partition, or `None` if it is unknown.
+
+        The partition may be unknown or without a leader at present.
+        """
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None

@@ -9,7 +9,7 @@ The host reports a rejected append to the decision's `failed` callback. A record
 encoded fails before it is queued, so it does not block other decisions. If the outcome of an append
 is unknown, the host drops the shard and reloads it from the log: memory never differs from the log.
 
-Only this part of a coordinator waits, through `Tasks`.
+No other part of a coordinator waits; this one does through `Tasks`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ShardHost(Generic[S]):
         *,
         allows_empty: bool = False,
     ) -> None:
-        """Have the shard of `key` decide a request now.
+        """Call `decision` with the shard of `key`, and write its result.
 
         Args:
             refuse: called instead of raising, with an error code for the client.
@@ -160,7 +160,7 @@ class ShardHost(Generic[S]):
             refuse(coordinator_code(error.code))
 
     def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
-        """Have the shard decide now, and write the decision. Raises as `shard` does."""
+        """Call `decision` with the partition's shard, and write its result. Raises as `shard`."""
         hosted, now = self._active(partition), self.now()
         self._accept(hosted, decision(hosted.shard, now))
         self._arm(hosted, now)

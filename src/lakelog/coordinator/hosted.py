@@ -52,7 +52,7 @@ class Hosted(Generic[S]):
         self.timer_ms = 0
 
     def take_batch(self, batch_bytes_max: int) -> tuple[list[Result[Any]], list[Encoded]]:
-        """Take the decisions of the next append; a part of a transaction has a batch of its own."""
+        """Take the decisions of the next append; a transactional decision or a marker is alone."""
         results: list[Result[Any]] = []
         records: list[Encoded] = []
         size = _BATCH_OVERHEAD

@@ -1,4 +1,4 @@
-"""Replies to callers, which wait for them as futures."""
+"""Replies of coordinators as futures, which the dispatcher awaits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def settle(future: Any, response: object) -> None:
-    """Answer a caller, unless it has gone away and has thereby cancelled its future."""
+    """Complete the future with a response, unless the caller has cancelled it."""
     if future.done():
         assert future.cancelled(), "a caller is answered once"
     else:
@@ -19,7 +19,7 @@ def settle(future: Any, response: object) -> None:
 
 
 def answered(tasks: Tasks, response: T) -> Reply[T]:
-    """Return a reply that is already there."""
+    """Return a completed reply."""
     future = tasks.future()
     future.set_result(response)
     return future

@@ -1,10 +1,9 @@
 """A coordinator's shard: the state of one partition of an internal topic.
 
 A handler reads the state and returns a `Result`: the records that make its decision durable, and
-the callbacks for the case that they are committed and the case that they are not. A handler does
-not change durable state. Only `replay` does, and it runs when the records are committed. So all
-durable state of a shard is in the log, a failed append needs no undo, and replaying the log from
-its start builds the same shard.
+one callback each for their commit and their failure. A handler does not change durable state. Only
+`replay` does, and it runs when the records are committed. So all durable state of a shard is in the
+log, a failed append needs no undo, and replaying the log from its start builds the same shard.
 
 A handler may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
 state is lost with the shard.
@@ -201,7 +200,8 @@ def coordinator_code(code: ErrorCode) -> ErrorCode:
     """Return the code for a client when an append failed with `code`.
 
     The client knows a coordinator, not a partition, so the code makes it find a coordinator or
-    retry. A client cannot help it if the log rejected the content of a coordinator's batch.
+    retry. If the log rejected the content of a coordinator's batch, the client gets
+    UNKNOWN_SERVER_ERROR: it cannot correct the batch.
     """
     client_code = _COORDINATOR_CODES.get(code)
     if client_code is not None:

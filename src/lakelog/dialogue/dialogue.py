@@ -61,7 +61,11 @@ class Dialogue:
         return len(self._pending)
 
     def hello(self, version: int | None = None) -> list[Buffer]:
-        """Return the first request of a connection (ApiVersions)."""
+        """Return the first request of a connection (ApiVersions) as parts of a frame.
+
+        With an expected broker it names cluster id and node id (KIP-1242). `version` is the result
+        of `welcome` for a second attempt (KIP-511).
+        """
         request = ApiVersionsRequest(
             client_software_name="lakelog", client_software_version=self._software_version
         )
@@ -77,6 +81,8 @@ class Dialogue:
         Raises `InvalidResponseError`, and `NegotiationError` with the error code of the response.
         """
         assert self._pending, "welcome follows hello"
+        # The error code stands at the same place in all versions. With this code the body has
+        # version 0, whatever version was requested (KIP-511).
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
             response = self._decode(self._pending.popleft()._replace(version=0), frame)
         else:

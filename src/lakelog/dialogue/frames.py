@@ -35,7 +35,7 @@ class ResponseFrames:
         self._received = bytearray()
 
     def add(self, data: Buffer) -> None:
-        """Append received bytes, which are copied."""
+        """Append received bytes, which are copied; `next` checks their size."""
         self._received += data
 
     def next(self) -> bytes | None:

@@ -124,7 +124,10 @@ class MetadataImage(NamedTuple):
         return self.topics_by_id.get(topic_id)
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """Return the settings of this resource itself, without inherited ones."""
+        """Return the settings of this resource itself, without inherited ones.
+
+        An empty mapping stands for a resource without settings.
+        """
         return self.config_map.get((int(resource_type), name), _NO_CONFIG)
 
     def apply(self, record: Record) -> MetadataImage:

@@ -58,7 +58,7 @@ class Subscriber(Protocol):
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        """Prepare for the new image, which is not visible yet."""
+        """Prepare for the new image, which is not visible yet. An error stops the publication."""
         ...
 
     async def follow(
@@ -113,6 +113,7 @@ class MetadataLog:
 
         `create` the log only for an empty data folder. Raises `MetadataError`.
         """
+        # Before the first read, so that no change between them is missed.
         self._store.watch(self._on_change)
         await self._store.open(create=create)
         try:
@@ -127,7 +128,10 @@ class MetadataLog:
             self._wake()
 
     async def close(self) -> None:
-        """Finish submitted plans and a due snapshot, reject later plans, and close the store."""
+        """Finish submitted plans and a due snapshot, reject later plans, and close the store.
+
+        Raises nothing for plans that fail meanwhile: their callers get the errors.
+        """
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -242,6 +246,8 @@ class MetadataLog:
             if Change.TERM in changes:
                 self._learn(await self._store.controller())
             if Change.BROKERS in changes and self._term.broker_id != self._broker_id:
+                # The dead broker may have been the controller; `elect` keeps the term of a live
+                # one.
                 self._learn(await self._store.elect())
             if changes & (Change.BROKERS | Change.TERM):
                 self._on_brokers()
@@ -266,6 +272,8 @@ class MetadataLog:
         try:
             if group.records and not await self._append(bytes(group.payload)):
                 self._queue.put_back(group.plans)
+                # The results belong to an image that lost; the plans are called again with the
+                # newer one.
                 group.settled.clear()
                 await self._catch_up()
                 return
@@ -299,6 +307,8 @@ class MetadataLog:
         """Return true once the batch is in the log, false if it lost and the image is behind."""
         if self._term.broker_id != self._broker_id:
             await self._stand_for_election()
+        # Each batch has a serial of its own, by which `position_of` finds it after an unknown
+        # outcome.
         self._serial += 1
         batch = MetadataBatch(self._writer_id, self._serial, self._term.epoch, payload)
         unknown = False
@@ -313,6 +323,7 @@ class MetadataLog:
                 if unknown:
                     raise _unknown(str(error)) from error
                 raise
+            # An error after an unknown outcome proves nothing about the first attempt.
             unknown = True
         raise _unknown("the metadata store did not report whether the change was written")
 
@@ -320,6 +331,7 @@ class MetadataLog:
         """After LOST or FENCED, return whether an earlier attempt had stored the batch."""
         if await self._store.position_of(self._writer_id, self._serial) is not None:
             return True
+        # Only now: winning a term would not show whether the batch is in the log.
         if outcome is Outcome.FENCED:
             await self._stand_for_election()
         return False
@@ -349,6 +361,7 @@ class MetadataLog:
         assert image.end > old.end, "the image only moves forward"
         for subscriber in self._subscribers:
             await subscriber.prepare(old, image, records)
+        # No subscriber may serve a topic before its logs exist, nor after it has removed them.
         self.image = image
         self._snapshots.note_replayed(records, image)
         for subscriber in self._subscribers:

@@ -30,7 +30,7 @@ class SubmittedPlan(NamedTuple):
     from_reserve: bool
 
     def settle(self, result: object, error: Exception | None = None) -> None:
-        """Give the caller the result or the error; a caller that was cancelled gets neither."""
+        """Pass the result or the error to the caller; a cancelled caller gets neither."""
         if self.future.done():
             return
         if error is None:
@@ -95,6 +95,8 @@ class PlanQueue:
                 plan = submitted.plan(group.image)
                 if plan.records and not submitted.from_reserve:
                     self._space.check_reserve()
+                # Encoded before it is applied: a plan that is too large must not affect the plans
+                # after it.
                 payload = encode_records(plan.records)
                 if len(payload) > BATCH_BYTES_MAX:
                     raise KafkaError(

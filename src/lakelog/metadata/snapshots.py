@@ -52,6 +52,7 @@ class Snapshots:
         if self._replay_cost < max(_COST_MIN, 2 * snapshot_cost):
             return
         if self._writing is None or self._writing.done():
+            # Reset before the write ends: a failing store must not get a snapshot with every entry.
             self._replay_cost = 0
             self._writing = self._tasks.spawn(self._write(image), name="metadata-snapshot")
 

@@ -53,7 +53,7 @@ class Durations:
         return fresh[-1]
 
     def cumulative(self) -> list[int]:
-        """Return the number of durations up to each bound, and last the number of all.
+        """Return the number of durations up to each bound (inclusive), and last the number of all.
 
         Only folded durations count.
         """

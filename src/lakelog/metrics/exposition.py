@@ -49,7 +49,10 @@ def exposed(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
 def exposed_durations(
     family: Family, samples: Iterable[tuple[tuple[str, ...], Sequence[Durations]]]
 ) -> Iterator[str]:
-    """Yield the lines of a histogram; durations of one sample have equal bounds and are summed."""
+    """Yield the lines of a histogram in seconds, without line ends.
+
+    The durations of one sample have equal bounds and are summed.
+    """
     assert family.kind is Kind.HISTOGRAM
     yield from _head(family)
     names = (*family.labels, "le")

@@ -52,6 +52,7 @@ class ConsumerProtocolAssignment(Message, versions="0-3"):
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
+    """Return a blob. Raises `WireError` for values that the version cannot carry."""
     return _VERSION.pack(version) + encode(message, version)
 
 

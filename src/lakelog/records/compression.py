@@ -109,6 +109,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
     while True:
         stream = zlib.decompressobj(wbits=31)
         try:
+            # One byte more than allowed: output of exactly the limit is valid, and more is noticed.
             part = stream.decompress(rest, max_bytes - size + 1)
         except zlib.error as error:
             raise CorruptRecord(f"gzip: {error}") from None

@@ -39,7 +39,10 @@ class EndTransactionMarker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp: int
 ) -> bytearray:
-    """Return the control batch of a marker with the timestamp `timestamp` (ms) (KIP-98)."""
+    """Return the control batch of a marker (KIP-98).
+
+    `timestamp` is in ms since the Unix epoch.
+    """
     assert producer_id >= 0 and producer_epoch >= 0, "only a producer with an id has transactions"
     builder = BatchBuilder()
     kind = COMMIT if marker.commit else ABORT

@@ -63,6 +63,7 @@ def _walk(data: bytes, header: BatchHeader) -> Iterator[RecordHead]:
             delta, position = delta >> 1 ^ -(delta & 1), position + 3
         else:
             delta, position = read_varint(data, position)
+        # A record ends after its head, and offsets rise: compaction and searches rely on both.
         if not position < end or delta <= previous:
             raise CorruptRecord(f"record {number} of the batch is inconsistent")
         time_ms = newest_ms if by_broker else base_ms + delta_ms

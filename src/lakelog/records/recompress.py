@@ -20,7 +20,8 @@ def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -
     """Return a new batch; `max_bytes` limits the decompressed size of the records.
 
     The caller must have checked the checksum of `batch`, because the new checksum also matches
-    damaged records. Raises `CorruptRecord`.
+    damaged records. Raises `CorruptRecord` for records that cannot be decompressed, and
+    `RecordsTooLarge`.
     """
     assert codec & ~CODEC_MASK == 0, "a codec fits into its bits of the attributes"
     content = compress(codec, record_bytes(batch, header, max_bytes))

@@ -211,7 +211,7 @@ class Partition:
         were stored, and must find them.
         """
         log, unflushed = self.log, None
-        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+        if log.log_end_offset - log.flushes.recovery_point >= log.config.flush_messages:
             try:
                 log.flush()
             except (OSError, CorruptLog) as error:
@@ -527,7 +527,10 @@ class Partition:
         self.check_leader()
         log = self.log
         if log.config.cleanup_policy == {"compact"}:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic go by key")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                "a topic with cleanup.policy=compact does not support DeleteRecords",
+            )
         if not 0 <= before <= self.watermark.offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"

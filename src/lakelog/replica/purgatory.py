@@ -21,7 +21,9 @@ from typing import Protocol
 from lakelog.runtime.api import Clock, Tasks, Timer, Turns
 
 _TRIED_MAX = 128
-"""Largest number of waits that are tried, or expire, in one turn of the loop."""
+"""Largest number of waits that are tried, or expire, in one turn of the loop.
+
+Required by `test_one_turn_tries_a_bounded_number_of_waits`."""
 
 
 class Wait(Protocol):

@@ -57,12 +57,12 @@ class HighWatermark:
     @property
     def written(self) -> int:
         """The end of the records that this replica has written as durably as configured."""
-        return self._log.recovery_point if self.by_flush else self._log.log_end_offset
+        return self._log.flushes.recovery_point if self.by_flush else self._log.log_end_offset
 
     def advance(self) -> bool:
         """Commit appended or flushed records; return whether the high watermark rose."""
         log = self._log
-        end = log.recovery_point if self.by_flush else log.log_end_offset
+        end = log.flushes.recovery_point if self.by_flush else log.log_end_offset
         if not self._is_sole:
             if not self._is_leader:
                 return False

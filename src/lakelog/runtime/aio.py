@@ -60,6 +60,7 @@ class TcpListener:
 
     def accept(self) -> Socket:
         accepted, _ = self._sock.accept()
+        # The descriptor moves into our own class, because `accept` returns a plain socket.
         kind = accepted.family, accepted.type, accepted.proto
         return _prepared(TcpSocket(*kind, fileno=accepted.detach()))
 
@@ -87,7 +88,10 @@ class AsyncioNet:
         return TcpListener(sock)
 
     async def connect(self, host: str, port: int, *, timeout_s: float) -> TcpSocket:
-        """Try the addresses of the host in turn; each gets an equal share of the time."""
+        """Try the addresses of the host in turn; each gets an equal share of the time.
+
+        timeout_s: of all addresses together. Raises the `OSError` of the last address.
+        """
         async with asyncio.timeout(timeout_s):
             addresses = await self._resolve(host, port)
             failure: OSError = OSError(f"{host} has no address")
@@ -176,6 +180,7 @@ class AsyncioTasks:
         return self._loop.create_future()
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        # One executor for each lane: a slow flush must not delay a read that a client waits for.
         executor = self._lanes.get(lane)
         if executor is None:
             threads = _LANE_THREADS.get(lane, _LANE_THREADS_MAX)

@@ -38,7 +38,9 @@ class Clock(Protocol):
 class Random(Protocol):
     """Random numbers: unpredictable in production, seeded in the simulation."""
 
-    def bytes(self, size: int) -> bytes: ...
+    def bytes(self, size: int) -> bytes:
+        """Return `size` random bytes."""
+        ...
 
     def below(self, end: int) -> int:
         """Return a whole number from 0 to `end` - 1."""
@@ -54,31 +56,44 @@ class File(Protocol):
     @property
     def path(self) -> Path: ...
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """Return the descriptor, for `Net.send_file`."""
+        ...
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Return the size in bytes."""
+        ...
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes, or fewer at the end of the file."""
+        """Return `size` bytes from `offset`, or fewer at the end of the file. Raises `OSError`."""
         ...
 
     def write_at(self, offset: int, *data: Buffer) -> None:
-        """Write all buffers of `data` one after the other."""
+        """Write all buffers of `data` one after the other.
+
+        Offsets are in bytes. Raises `OSError`; a part may have been written then.
+        """
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut the file, or extend it with zeros, to `size` bytes. Raises `OSError`."""
+        ...
 
     def sync(self) -> None:
-        """Block until data and size are durable."""
+        """Block until data and size are durable. Raises `OSError`; pages may be lost then."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        ...
 
 
 class FileLock(Protocol):
     """An exclusive lock that this process holds."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
+        ...
 
 
 class Disk(Protocol):
@@ -107,29 +122,44 @@ class Disk(Protocol):
         """
         ...
 
-    def read(self, path: Path) -> bytes: ...
+    def read(self, path: Path) -> bytes:
+        """Return the content of a file. Raises `FileNotFoundError`."""
+        ...
 
     def write_atomic(self, path: Path, data: Buffer) -> None:
-        """Replace `path` durably: a crash leaves either the old content or the new."""
+        """Replace `path` durably: a crash leaves either the old content or the new.
+
+        Raises `OSError`; the old content then remains, or the new one is not durable yet.
+        """
         ...
 
     def allocate(self, path: Path, size: int) -> None:
         """Create a file that occupies `size` bytes of the device, with undefined content."""
         ...
 
-    def exists(self, path: Path) -> bool: ...
-
-    def size(self, path: Path) -> int: ...
-
-    def modified_ms(self, path: Path) -> int: ...
-
-    def set_modified_ms(self, path: Path, time_ms: int) -> None: ...
-
-    def list(self, path: Path) -> list[str]:
-        """Return the names in a folder, sorted."""
+    def exists(self, path: Path) -> bool:
+        """Return whether a file or folder exists."""
         ...
 
-    def is_dir(self, path: Path) -> bool: ...
+    def size(self, path: Path) -> int:
+        """Return the size of a file in bytes. Raises `FileNotFoundError`."""
+        ...
+
+    def modified_ms(self, path: Path) -> int:
+        """Return the time of the last change, milliseconds since the epoch."""
+        ...
+
+    def set_modified_ms(self, path: Path, time_ms: int) -> None:
+        """Set the time of the last change, milliseconds since the epoch."""
+        ...
+
+    def list(self, path: Path) -> list[str]:
+        """Return the names in a folder, sorted. Raises `FileNotFoundError`."""
+        ...
+
+    def is_dir(self, path: Path) -> bool:
+        """Return whether `path` is a folder."""
+        ...
 
     def make_dirs(self, path: Path) -> None:
         """Create a folder, accessible to its owner only, and missing parents. Not durable."""
@@ -139,11 +169,17 @@ class Disk(Protocol):
         """Rename atomically, replacing `target`. Durable only after `sync_dir` of the parent."""
         ...
 
-    def remove(self, path: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """Remove a file; durable only after `sync_dir`. Raises `FileNotFoundError`."""
+        ...
 
-    def remove_tree(self, path: Path) -> None: ...
+    def remove_tree(self, path: Path) -> None:
+        """Remove a folder with its contents; durable only after `sync_dir` of its parent."""
+        ...
 
-    def sync_dir(self, path: Path) -> None: ...
+    def sync_dir(self, path: Path) -> None:
+        """Block until the names in a folder are durable. Raises `OSError`."""
+        ...
 
     def space(self, path: Path) -> tuple[int, int]:
         """Return the total and the usable bytes of the file system of `path`."""
@@ -161,11 +197,17 @@ class Disk(Protocol):
         ...
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
-        """Return whether this range is probably in the page cache. Never raises."""
+        """Return whether this range is probably in the page cache. Never raises.
+
+        Offset and size are in bytes.
+        """
         ...
 
     def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
-        """Return this range if it is in the page cache, else none."""
+        """Return this range if it is in the page cache, else none.
+
+        Offset and size are in bytes. Raises nothing: errors count as not resident.
+        """
         ...
 
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
@@ -191,11 +233,23 @@ class Socket(Protocol):
         """Whether `Net.send_file` may send from a file: the socket sends its bytes unchanged."""
         ...
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        ...
 
-    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = ..., /) -> int: ...
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = ..., /) -> int:
+        """Read up to `nbytes`; return the number of bytes, 0 at the end of the stream.
 
-    def send(self, data: Buffer, flags: int = ..., /) -> int: ...
+        Raises `BlockingIOError` if nothing has arrived, and `OSError`.
+        """
+        ...
+
+    def send(self, data: Buffer, flags: int = ..., /) -> int:
+        """Send a part of the data; return the number of bytes sent.
+
+        Raises `BlockingIOError` if the socket is full, and `OSError`.
+        """
+        ...
 
     def getsockname(self) -> Any: ...
 
@@ -216,7 +270,9 @@ class Listener(Protocol):
         """Return the next connection, non-blocking. Raises `BlockingIOError` without one."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop listening."""
+        ...
 
 
 class Net(Protocol):
@@ -224,21 +280,33 @@ class Net(Protocol):
 
     MSG_MORE: int
 
-    def listen(self, host: str, port: int, *, backlog: int) -> Listener: ...
+    def listen(self, host: str, port: int, *, backlog: int) -> Listener:
+        """Return a listening socket; port 0 selects a free port.
+
+        backlog: connections that the kernel holds before they are accepted. Raises `OSError`, for
+        example if the address is in use.
+        """
+        ...
 
     async def connect(self, host: str, port: int, *, timeout_s: float) -> Socket:
         """Return a connected, non-blocking socket to a numeric address or a host name.
 
         Raises `OSError`: `TimeoutError` after `timeout_s`, `ConnectionRefusedError` when nothing
-        listens there. A cancelled call leaves no connection.
+        listens there. A cancelled call leaves no connection. timeout_s: seconds.
         """
         ...
 
-    def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None: ...
+    def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None:
+        """Call `callback` while a connection waits."""
+        ...
 
-    def on_readable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...
+    def on_readable(self, sock: Socket, callback: Callable[[], None] | None) -> None:
+        """Call `callback` while data or the end of the stream waits."""
+        ...
 
-    def on_writable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...
+    def on_writable(self, sock: Socket, callback: Callable[[], None] | None) -> None:
+        """Call `callback` while the socket accepts data."""
+        ...
 
     def send_file(self, sock: Socket, file: File, offset: int, count: int) -> int:
         """Send a range of a file; return the number of bytes sent, at least 1.
@@ -251,22 +319,35 @@ class Net(Protocol):
 class Timer(Protocol):
     """A scheduled call."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Drop the call unless it has begun."""
+        ...
 
 
 class Tasks(Protocol):
     """The event loop: callbacks, timers, tasks, and threads for blocking work."""
 
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> None: ...
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call `callback` on the loop, after the calls that were scheduled before."""
+        ...
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer: ...
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call `callback` on the loop after `delay_s` seconds."""
+        ...
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run a coroutine as a task of the loop; the caller keeps a reference to it."""
+        ...
 
-    def future(self) -> asyncio.Future[Any]: ...
+    def future(self) -> asyncio.Future[Any]:
+        """Return a future of the loop."""
+        ...
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work` in a thread of the lane. Lanes do not wait for each other."""
+        """Run `work` in a thread of the lane. Lanes do not wait for each other.
+
+        The result or the error of `work` arrives on the loop.
+        """
         ...
 
 

@@ -106,6 +106,7 @@ class PosixFile:
         first = os.pread(self._fd, size, offset)
         if len(first) == size or not first:
             return first
+        # A read is short at the end of the file, or after a signal.
         parts = [first]
         done = len(first)
         while done < size and (part := os.pread(self._fd, size - done, offset + done)):
@@ -123,6 +124,7 @@ class PosixFile:
                 written = os.pwritev(self._fd, data, offset)
                 if written == sum(map(len, data)):
                     return
+            # A write may be short: a signal, or the last bytes of a full disk.
             rest = memoryview(b"".join(data))
             while written < len(rest):
                 written += os.pwrite(self._fd, rest[written:], offset + written)
@@ -143,6 +145,7 @@ class PosixFile:
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
+            # The number may soon belong to another file, so it must not be used again.
             self._fd = -1
 
 
@@ -173,7 +176,8 @@ class PosixDisk:
         """Return the boot id of the kernel with device, inode and ctime of the file.
 
         No copy of the file has the same. A file system that was forcibly unmounted and mounted
-        again does, so that this loss of the page cache is not detected.
+        again does, so that this loss of the page cache is not detected. Raises `OSError` if the
+        file is missing or the kernel has no boot id.
         """
         boot = _BOOT_ID.read_text().strip()
         if not boot.strip("-0"):
@@ -186,7 +190,10 @@ class PosixDisk:
         return PosixFile(path, os.open(path, flags, _OWN_FILE), self._watch)
 
     def read(self, path: Path) -> bytes:
-        """Avoids the layers of `open()`, which take five times as long for a small file."""
+        """Return the content of a file. Raises `OSError`.
+
+        Avoids the layers of `open()`, which take five times as long for a small file.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return PosixFile(path, fd, self._watch).read_at(0, os.fstat(fd).st_size)
@@ -202,6 +209,7 @@ class PosixDisk:
             self._watch.sync(os.fsync, fd)
         finally:
             file.close()
+        # Only after the sync: a durable name of unsynced content would be an empty file.
         temporary.replace(path)
         self.sync_dir(path.parent)
 
@@ -258,6 +266,7 @@ class PosixDisk:
     def lock(self, path: Path) -> FileLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWN_FILE)
         try:
+            # `flock` ends with the process, however it dies, unlike a file with a process id.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             os.close(fd)
@@ -268,7 +277,10 @@ class PosixDisk:
         return threading.Lock()
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
-        """Probes the first and the last byte: eviction and read-ahead work on whole ranges."""
+        """Return whether the range is probably in the page cache.
+
+        Probes the first and the last byte: eviction and read-ahead work on whole ranges.
+        """
         fd = file.fileno()
         try:
             os.preadv(fd, _PROBE, offset, _RWF_NOWAIT)
@@ -289,7 +301,7 @@ class PosixDisk:
         return buffer if got == size else None
 
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
-        """Reads without a copy, by `sendfile` to /dev/null.
+        """Read the range without a copy, by `sendfile` to /dev/null. Raises `OSError`.
 
         `POSIX_FADV_WILLNEED` would fill single pages, which cost several times as much as the
         larger folios that the kernel's read-ahead allocates for a reader.
@@ -308,6 +320,7 @@ class PosixDisk:
 def raise_descriptor_limit() -> int:
     """Raise the soft limit of open files to the hard limit, and return the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Segments and connections share the descriptors; the usual soft limit is 1,024.
     if soft < hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

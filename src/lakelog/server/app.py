@@ -1,8 +1,8 @@
 """The broker process: builds the object graph, starts it in order, and stops it in reverse.
 
 Order of a start: the data folder is locked, the metadata log replayed, this start recorded in it
-(which raises the leader epochs), logs are opened and recovered, what they may have lost is
-recorded, groups are replayed, and only then are connections accepted.
+(which raises the leader epochs), logs are opened and recovered, the offsets that they may have lost
+are recorded, groups are replayed, and only then are connections accepted.
 """
 
 from __future__ import annotations
@@ -409,7 +409,7 @@ class Server:
         return tuple(Endpoint(name, *address) for name, address in addresses.items())
 
     def _check_advertised(self) -> None:
-        """Raise `StartError` for a listener that other brokers could not be told the address of."""
+        """Raise `StartError` for a listener without an address that other brokers can use."""
         for name, host, _ in self._wanted_listeners():
             if is_every_interface(host) and name not in self._options.advertise:
                 raise StartError(
@@ -479,7 +479,7 @@ class Server:
     # Running short
 
     def _on_shortage_over(self) -> None:
-        """Create the logs that there was no space for, and load them into coordinators."""
+        """Create the logs for which the disk had no space, and load them into coordinators."""
         self._environment.tasks.spawn(self._catch_up(), name="catch up")
 
     async def _catch_up(self) -> None:

@@ -19,7 +19,7 @@ def at_controller(
 ) -> Awaitable[Message]:
     """Return the response of the handler, here or at the controller.
 
-    A request that another broker has sent on is handled here, whoever is the controller.
+    A forwarded request is handled here, even by a broker that is not the controller any more.
     """
     if broker.controller_link.is_here or is_broker(context.client_id):
         return handle(broker, context, request)

@@ -1,4 +1,4 @@
-"""The table of APIs, made of what the modules of `handlers` declare."""
+"""The table of APIs, built from the declarations in the modules of `handlers`."""
 
 from __future__ import annotations
 

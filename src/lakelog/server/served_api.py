@@ -28,11 +28,12 @@ class ServedApi(Generic[R]):
 
     Args:
         request: the request class, which names the API.
-        handle: see `requests.dispatch` for what it may return.
+        handle: answers a request; `requests.dispatch` lists the allowed results.
         done: the supported features, for the page of APIs; `missing`: the unsupported ones.
         in_place: the handler is done with the request's buffers when it returns, so the request is
             decoded as views of the receive buffer; otherwise from a copy.
-        learn: makes the connection's next repeat of its last one and a request just handled.
+        learn: returns the connection's learned request (a `Repeat`), given the previous one and the
+            request that was just handled; None if it cannot be learned.
         refuse: answers a request that the gate refuses; by default its error is the `error_code` of
             the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;

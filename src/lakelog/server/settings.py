@@ -1,4 +1,4 @@
-"""The broker's settings in force: those of its start, overridden by settings made since.
+"""The broker's settings in force: its settings at the start, overridden by later ones.
 
 `serve --set` overrides values that earlier runs have stored. A value that is set while the broker
 runs overrides `--set`, so the newest setting counts.

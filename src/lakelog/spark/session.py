@@ -107,7 +107,10 @@ def has_local_workers(master: str) -> bool:
 
 
 def driver_address(master: str) -> dict[str, str]:
-    """Settings of where workers reach the driver; Spark finds an address for other hosts itself."""
+    """Return the settings of the address at which workers reach the driver.
+
+    For workers on other hosts the result is empty: Spark finds an address itself.
+    """
     if not has_local_workers(master):
         return {}
     return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

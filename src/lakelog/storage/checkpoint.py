@@ -32,7 +32,7 @@ class MalformedCheckpoint(ValueError):  # noqa: N818 - a state of the file
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the file of offsets by topic and partition."""
+    """Return the content of a file of offsets, in Kafka's format (`OffsetCheckpointFile`)."""
     return _encode(
         f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets
     )
@@ -77,7 +77,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """Return the file of (epoch, start offset)."""
+    """Return the content of the file of leader epochs (`LeaderEpochCheckpointFile` of Kafka)."""
     return _encode(f"{epoch} {start}" for epoch, start in entries)
 
 

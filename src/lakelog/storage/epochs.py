@@ -43,6 +43,7 @@ class EpochCache:
         """
         if self._saved is None:
             return True
+        # The file may have entries at the log's end, which a start drops; they make no difference.
         saved = [entry for entry in self._saved if entry[1] < log_end_offset]
         keep = bisect_left(self._starts, log_end_offset)
         return self.entries[:keep] != saved
@@ -56,6 +57,7 @@ class EpochCache:
         if epoch <= self.latest:
             return
         keep = bisect_left(self._starts, start_offset)
+        # An epoch that began here or later has no records: its leader wrote nothing.
         del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
@@ -68,7 +70,10 @@ class EpochCache:
         return self._epochs[entry] if entry >= 0 else UNDEFINED_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch at or below `epoch` and where it ends; (-1, -1) when unknown."""
+        """Return the largest epoch at or below `epoch` and its end offset (exclusive; KIP-101).
+
+        Return (-1, -1) if it is unknown.
+        """
         if epoch == self.latest and epoch >= 0:
             return epoch, log_end_offset
         above = bisect_right(self._epochs, epoch)
@@ -77,7 +82,10 @@ class EpochCache:
         return self._epochs[above - 1] if above else epoch, self._starts[above]
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget the epochs that begin at or after `offset`."""
+        """Forget the epochs that begin at or after `offset`.
+
+        Source: KIP-101.
+        """
         keep = bisect_left(self._starts, offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]

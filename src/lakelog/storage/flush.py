@@ -46,7 +46,7 @@ class Flushes:
         return not self.broken and not self._jobs
 
     def is_due(self, end_offset: int, *, beside_others: bool) -> bool:
-        """Whether a flush up to `end_offset` has anything to do and may begin.
+        """Return whether a flush up to `end_offset` has work and may begin.
 
         It waits for a running flush, unless it may run `beside_others`.
         """
@@ -62,6 +62,7 @@ class Flushes:
         """
         assert self.recovery_point <= end_offset
         names = self._names_to_sync()
+        # A running job may still fail, so its files are synced again.
         for other in self._jobs:
             names[:0] = [path for path in other.names if path not in names]
         job = FlushJob(self, end_offset, stable_offset, self.segments.generation, [], names)
@@ -70,6 +71,7 @@ class Flushes:
         except BaseException:
             job.let_go()
             raise
+        # Only after all files were opened: a failed attempt must not lose their names.
         self.segments.unsynced = set()
         self._jobs.append(job)
         return job
@@ -78,6 +80,7 @@ class Flushes:
         for segment in self.unflushed_segments():
             segment.try_write_index()
             handle = segment.open()
+            # The cache must not close the file before the job has synced it.
             handle.readers += 1
             job.handles.append(handle)
 
@@ -92,7 +95,7 @@ class Flushes:
         return sorted(names, reverse=True)
 
     def unflushed_segments(self) -> list[Segment]:
-        """Segments with records at or beyond the recovery point."""
+        """Return the segments with records at or beyond the recovery point."""
         segments = self.segments
         first = segments.number_of(self.recovery_point)
         return [segment for segment in segments[first:] if segment.size]
@@ -125,6 +128,7 @@ class Flushes:
         assert job.end_offset >= 0 and job in self._jobs, "each job is finished once"
         job.release()
         self._jobs.remove(job)
+        # New records may have taken the offsets of synced ones since.
         if job.generation != self.segments.generation or self.broken:
             return False
         self.recovery_point = max(self.recovery_point, job.end_offset)
@@ -206,7 +210,7 @@ class FlushJob:
             file.close()
 
     def release(self) -> None:
-        """Give up the files. A job that has not succeeded leaves its log `broken`.
+        """Close the files. A job that has not succeeded leaves its log `broken`.
 
         `Flushes.finish` calls it after a success, the owner after a failure.
         """
@@ -214,7 +218,7 @@ class FlushJob:
         self.let_go()
 
     def let_go(self) -> None:
-        """Give up the files of a job that no longer needs them, or has not begun."""
+        """Close the files of a job that no longer needs them or has not begun."""
         for handle in self.handles:
             handle.release()
         self.handles.clear()

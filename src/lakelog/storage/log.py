@@ -1,7 +1,6 @@
 """One partition's log: an append-only sequence of batches in segments.
 
-`Log` decides what happens to the log as a whole and holds the two ends of it. Its parts do the
-rest, and know nothing of it:
+`Log` holds the start and the end of the log and coordinates its parts, which do not refer to it:
 
     segments        the files (`segments.segment_list`)
     flushes         how far they are durable (`flush`)
@@ -75,7 +74,7 @@ class AppendResult(NamedTuple):
 
 
 class Log:
-    """See the module."""
+    """The log of one partition: appends, reads, flushes, retention and truncation."""
 
     __slots__ = (
         "_config",
@@ -127,20 +126,25 @@ class Log:
         self.snapshots = snapshots
         self.reader = LogReader(segments, snapshots)
         self.before_truncate: Callable[[], None] | None = None
-        """Called when the recovery point has gone back, before anything is cut off."""
+        """Called during `truncate_to`: the recovery point is lower, and nothing is removed yet."""
         self._random_below = random_below
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time; what concerns a segment's indexes counts from the next."""
+        """The topic's settings. They may be replaced at any time.
+
+        Settings of indexes apply from the next segment on.
+        """
         return self._config
 
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
         self.takes_runs = takes_runs(config)
+        # Computed from the old `segment.ms`; `is_due` computes it again.
         self.segments.active.roll_after = -1
         if config.durability != FSYNC:
+            # Without `fsync` no flush will commit the markers that still wait for one.
             self.producers.commit_markers(self.log_end_offset)
 
     @property
@@ -165,20 +169,26 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Every transaction that reaches below it is decided, and that is committed."""
+        """The end of the records that read-committed consumers may get (exclusive; KIP-98).
+
+        Every transaction that begins below it is decided, and its marker is committed.
+        """
         first = self.producers.first_unstable_offset
         return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
 
     @property
     def durable_stable_offset(self) -> int:
-        """Every transaction that reaches below it is on the device, and so is what decided it."""
+        """The last stable offset as a power failure would leave it.
+
+        Every transaction that begins below it is on the device, and so is its marker.
+        """
         flushes = self.flushes
         if flushes.recovery_point >= self.log_end_offset:
             return self.last_stable_offset
         return min(flushes.stable_point, flushes.recovery_point)
 
     def assign_epoch(self, leader_epoch: int) -> None:
-        """Called when this broker becomes the leader: the epoch begins at the log's end."""
+        """Begin a leader epoch at the log's end, when this broker becomes the leader (KIP-101)."""
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
     # Writing
@@ -199,9 +209,10 @@ class Log:
         `producers.start_verification` before the transaction's coordinator was asked. The records
         of a `sampled` batch are verified unless the topic verifies none.
 
-        Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
-        32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. Raises
-        `SlowBatchError`. After an `OSError` the log is as before and the batch may be retried.
+        Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
+        After an `OSError` the log is as before and the batch may be retried.
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin, sampled=sampled)
@@ -212,6 +223,7 @@ class Log:
                 header = BatchHeader(*fields)
                 if not sampled and origin == "client" and fields[9] not in self.producers.entries:
                     check_first(batch, header, config, now_ms)
+                # Before anything is written: a retry must get the offsets of its first attempt.
                 duplicate = self.producers.admit(header, origin, verification)
                 if duplicate is not None:
                     return self._repeated(duplicate)
@@ -229,6 +241,7 @@ class Log:
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
+        # All state moves after the write, so that a failed append leaves no trace.
         self.log_end_offset = self.producers.end_offset = last + 1
         if entry is not None:
             entry.add(fields[11], fields[6], last, timestamp)
@@ -243,7 +256,7 @@ class Log:
         """Append as many of a client's batches as one write can; return their base offsets.
 
         The result is empty if the first batch needs `append`, as the first after a start does. The
-        other batches are left to `append`, too. After an `OSError` the log is as before.
+        other batches are left to `append`, too. Raises `OSError`; the log is then as before.
         """
         segment, end = self.segments.active, self.log_end_offset
         if (
@@ -265,6 +278,7 @@ class Log:
             segment.append_run(batches, headers)
         except OSError as error:
             for batch in batches:
+                # As in `append`: a retry of the same buffers must be valid.
                 patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
@@ -275,7 +289,7 @@ class Log:
         return offsets
 
     def check_marker(self, *, commit: bool) -> None:
-        """Raise `NotReady` if `append_marker` would wait for indexes, else `CorruptLog` as that."""
+        """Raise `NotReady` if `append_marker` would wait for indexes; `CorruptLog` for damage."""
         check_append(self.segments)
         if not commit:
             aborted_in(self.segments, self.snapshots, self.segments.active)
@@ -292,8 +306,9 @@ class Log:
     ) -> int:
         """End a producer's transaction, if it has one here; return the marker's offset.
 
-        Raises `KafkaError` with nothing done: 47 producer epoch, 52 coordinator epoch. Raises
-        `CorruptLog` as `check_marker`. After an `OSError` the log is as before.
+        Raises `KafkaError` with nothing done: INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
+        the log is as before.
         """
         self.producers.check_marker(
             producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
@@ -371,9 +386,9 @@ class Log:
         offset: int,
         leader_epoch: int,
     ) -> None:
-        """Write the entry of the index, then the marker.
+        """Write the transaction's entry in the `.txnindex`, if it is aborted, then the marker.
 
-        Without its entry, consumers would read an aborted transaction as if it were committed.
+        Without the entry, consumers would read an aborted transaction as if it were committed.
         """
         segment = self.segments.active
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
@@ -384,6 +399,7 @@ class Log:
             self._write(batch, offset, offset, now_ms, leader_epoch, now_ms)
         except OSError:
             with suppress(OSError):
+                # If this fails too, the index stays torn, and the next entry truncates it first.
                 segment.cut_aborted()
             raise
         by_flush = self._config.durability == FSYNC
@@ -440,8 +456,8 @@ class Log:
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin the next one at the log's end.
 
-        Return the segment that is active then, which is the present one if it is empty. Raises
-        `CorruptLog` or `OSError`; the present segment then continues, unless the log is `broken`.
+        Return the active segment: the new one, or the old one if it is empty. Raises `CorruptLog`
+        or `OSError`; the old segment then stays active, unless the log is `broken`.
         """
         segments, config, base = self.segments, self._config, self.log_end_offset
         old = segments.active
@@ -451,10 +467,12 @@ class Log:
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         jitter_ms = self._random_below(jitter) if jitter > 0 else 0
         try:
+            # The snapshot at the new base comes first: a start replays only the segments after it.
             self.snapshots.write(self.producers)
             return segments.begin(base, config, created_ms=now_ms, jitter_ms=jitter_ms)
         except OSError:
             try:
+                # A file left at `base` would hide records that the old segment gets beyond it.
                 segments.take_back(base)
             except OSError:
                 self.flushes.broken = True
@@ -474,7 +492,7 @@ class Log:
         """Return whole batches, from the batch with `offset` to at most `end_offset`, exclusive.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError` 1 for an offset outside the log, and as `LogReader.read`.
+        is nothing. Raises `KafkaError` (OFFSET_OUT_OF_RANGE), and as `LogReader.read`.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -526,7 +544,10 @@ class Log:
         return self.flushes.begin(end, self.last_stable_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
-        """Take note that `job.run()` has returned."""
+        """Advance the durable end after `job.run()` has returned.
+
+        Markers below it become committed with durability `fsync`.
+        """
         if self.flushes.finish(job):
             self.producers.commit_markers(self.flushes.recovery_point)
 
@@ -559,11 +580,11 @@ class Log:
             self.write_epochs()
 
     def abandon(self) -> None:
-        """Give up the files without writing anything."""
+        """Close all files without writing anything."""
         self.segments.abandon()
 
     def move_to(self, folder: Path) -> None:
-        """Take note that the log's directory has been renamed."""
+        """Use `folder` from now on: the log's directory has been renamed."""
         self.snapshots.folder = folder
         self.segments.move_to(folder)
 
@@ -581,11 +602,12 @@ class Log:
 
         now_ms: milliseconds since the epoch. The files are renamed now, and removed by a later call
         after `file.delete.delay.ms`, or by the next call with `at_once`. After an `OSError` the
-        next call removes the remaining segments below the log's start. Raises `NotReady` for an
-        index that has to be loaded, unless it `may_wait`.
+        next call removes the remaining segments below the log's start. With `may_wait` it loads
+        missing indexes; otherwise it raises `NotReady` for them.
         """
         segments = self.segments
         segments.removed.remove_due(math.inf if at_once else now_ms)
+        # The helper reads these segments, and `finish_swap` relies on their place in the list.
         if segments.swapping:
             return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
@@ -599,7 +621,7 @@ class Log:
         if count == len(segments) and not self._roll_to_retain(now_ms):
             count -= 1
         start = segments[count].base_offset
-        # The start moves first: of a deletion that fails half-way, nothing is served any more.
+        # The start moves first, so that a deletion that fails half-way leaves no served records.
         self.advance_log_start(start)
         self.snapshots.remove_before(start)
         for _ in range(count):
@@ -622,7 +644,7 @@ class Log:
     def advance_log_start(self, offset: int) -> None:
         """Hide everything before `offset`; whole segments are deleted with the next retention run.
 
-        Raises `KafkaError` 1 for an offset beyond the end of the log.
+        Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset beyond the end of the log.
         """
         if not offset <= self.log_end_offset:
             raise KafkaError(
@@ -631,10 +653,11 @@ class Log:
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
+            # The epoch at the start stays known: followers ask for it (KIP-101).
             self.leader_epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all after it; a follower's duty (KIP-101).
+        """Remove the batch that contains `offset` and all later ones, as a follower does (KIP-101).
 
         Raises `OSError` or `CorruptLog`.
         """
@@ -643,6 +666,8 @@ class Log:
         segments = self.segments
         keep = segments.count_from(offset)
         end = segments[keep - 1].end_before(offset) if keep else offset
+        # Jobs in threads that began before it must not report the removed bytes as durable or
+        # checked.
         segments.generation += 1
         self.log_start_offset = min(self.log_start_offset, end)
         # The recovery point goes back durably before anything is cut off: after a crash in between,
@@ -658,6 +683,7 @@ class Log:
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
         active = segments.active
+        # Sequences of removed batches must be accepted again.
         self.rebuild_producers([active] if active.txn_index is not None else [])
 
     def restart_at(self, offset: int) -> None:
@@ -684,7 +710,10 @@ class Log:
         rebuild(self.producers, self.snapshots, self.segments, self.log_end_offset, reindexed)
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
-        """Replace a run of sealed segments by a compacted one; as `SegmentList.replace`."""
+        """Replace a run of sealed segments by a compacted one. Raises as `SegmentList.replace`.
+
+        due_ms: removal of the old files, milliseconds since the epoch.
+        """
         self.segments.replace(old, new, due_ms)
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)

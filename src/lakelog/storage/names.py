@@ -66,6 +66,9 @@ def parse_dir_name(name: str) -> tuple[str, int] | None:
 
 
 def retired_dir_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """Return the name of a deleted log's directory until its removal, or of a stray one."""
+    """Return the name of a deleted log's directory until its removal, or of a stray one.
+
+    A long topic name is cut, because a name has at most 255 bytes.
+    """
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: _NAME_MAX - len(tail)] + tail

@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Preparation(Protocol):
-    """Work on a range of a segment, which it holds until `finish` or `abandon`, one of them once.
+    """A job: work on a range of a segment. It holds the range until `finish` or `abandon`.
 
-    `failure` is the error of the device, if any; `start` is the byte of `path` at which it begins.
-    Jobs with equal keys do the same work.
+    Call either `run` and then `finish`, or `abandon`. `failure` is the error of the device, if any;
+    `start` is the byte of `path` at which the range begins.
     """
 
     path: Path
@@ -44,12 +44,12 @@ class NotReady(Exception):  # noqa: N818 - a request, not an error
     """Run `job`, then call `job.finish`, then repeat the call."""
 
     def __init__(self, job: Preparation) -> None:
-        super().__init__(f"{job.path} has not been looked at from byte {job.start} on")
+        super().__init__(f"{job.path} needs a job from byte {job.start} on")
         self.job = job
 
 
 def wait_for(ask: Callable[[], T]) -> T:
-    """Return what `ask` returns, after running all jobs that it needs.
+    """Call `ask` until it raises no `NotReady`, running each job here; return its result.
 
     For callers that may block. Raises `OSError` if a job fails, and what `ask` raises.
     """

@@ -31,7 +31,10 @@ RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 
 
 def takes_runs(config: LogConfig) -> bool:
-    """Return whether an append commits a client's batch, and its header suffices to validate it."""
+    """Return whether batches may be appended in runs under these settings.
+
+    Their headers must suffice to validate them, and their append must commit them.
+    """
     return (
         config.compression_type == "producer"
         and config.message_timestamp_type == "CreateTime"
@@ -45,7 +48,7 @@ def takes_runs(config: LogConfig) -> bool:
 
 
 class Run(NamedTuple):
-    """`headers` are as received; `producer` is that of the batches if it is idempotent."""
+    """The batches of a run: received headers, assigned offsets, and their idempotent producer."""
 
     headers: list[HeaderFields]
     offsets: list[int]
@@ -64,6 +67,7 @@ def place_run(
     """Find the run, and write its offsets and leader epoch into its batches.
 
     `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
+    Raises nothing for an invalid batch: the run ends before it, and `Log.append` reports it.
     """
     unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
     headers: list[HeaderFields] = []

@@ -74,7 +74,10 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """Of the process, for signals such as SIGSTOP. Raises `BrokerError` if it does not run."""
+        """The id of the process, for signals such as SIGSTOP.
+
+        Raises `BrokerError` if it does not run.
+        """
         return self._running().pid
 
     @property
@@ -114,14 +117,21 @@ class Broker:
             raise self._failure(f"ended with status {status}")
 
     def kill(self) -> None:
-        """Kill the broker as SIGKILL does: nothing is flushed, and connections break."""
+        """Kill the broker as SIGKILL does: nothing is flushed, and connections break.
+
+        Raises `BrokerError` if it does not run.
+        """
         process = self._running()
         process.kill()
+        # Until the process is reaped, its port and its lock of the folder are taken.
         process.wait()
         self._forget(process)
 
     def restart(self) -> None:
-        """Stop the broker if it runs, and start it again, with its address and its data."""
+        """Stop the broker if it runs, and start it again, with its address and its data.
+
+        Raises `BrokerError` if the stop or the start fails.
+        """
         if self._process is not None:
             self.stop()
         self.start()
@@ -144,7 +154,10 @@ class Broker:
             admin.topics.delete(name)
 
     def close(self) -> None:
-        """Stop the broker if it runs, and release its port."""
+        """Stop the broker if it runs, and release its port.
+
+        Raises `BrokerError` if the broker did not stop in order.
+        """
         with self._reserved:
             if self._process is not None:
                 self.stop()

@@ -61,6 +61,7 @@ class MemoryFile:
         self._check()
         content = b"".join(data)
         allowed, error = self._disk.admit(self._path, offset + len(content), self._node)
+        # A failed write may have written a part; the caller must cope with it.
         taken = content if error is None else content[: max(0, min(allowed - offset, len(content)))]
         if taken:
             self._store(offset, taken)
@@ -163,7 +164,8 @@ class MemoryDisk:
     def lose_writes(self, path: Path) -> None:
         """Drop the unsynced writes of a file as if they were on the device.
 
-        Linux marks pages clean after a failed write-back (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        Linux marks pages clean after a failed write-back
+        (https://wiki.postgresql.org/wiki/Fsync_Errors). Raises `FileNotFoundError`.
         """
         node = self._tree.get(path)
         if node is None:
@@ -184,7 +186,10 @@ class MemoryDisk:
         self.faults.forget()
 
     def flip(self, path: Path, bit: int) -> None:
-        """Flip one bit of a file, on the device and in the page cache."""
+        """Flip one bit of a file, on the device and in the page cache.
+
+        Bit 0 is the lowest of the first byte. Raises `FileNotFoundError`.
+        """
         self._file(path).flip(bit)
 
     def kill(self) -> None:
@@ -221,6 +226,7 @@ class MemoryDisk:
     def _left_by_crash(self, random: Random | None) -> _Tree:
         tree = dict(self._durable)
         if random is not None:
+            # Later names may survive, but never without the names before them.
             for _, change in self._journal[: random.below(len(self._journal) + 1)]:
                 change(tree)
         left: _Tree = {}
@@ -236,6 +242,7 @@ class MemoryDisk:
         Raises `OSError` for a fault of any other operation, and `DiskStopped` at `stop_at`.
         """
         fault = self.faults.take(operation, path)
+        # Reads change nothing, so a kill at a read equals a kill at the next change.
         if operation != "read":
             if self.stop_at is not None and self.steps >= self.stop_at:
                 raise DiskStopped(f"{operation} {path}")
@@ -368,6 +375,7 @@ class MemoryDisk:
         self._need_dir(path)
         self.step("sync", path)
         covered = [number for number, entry in enumerate(self._journal, 1) if path in entry[0]]
+        # A journal commits in order, so a sync also covers earlier names of other folders.
         end = max(covered, default=0)
         left = []
         for folders, change in self._journal[:end]:
@@ -428,5 +436,6 @@ class MemoryDisk:
         node = self._tree.get(file.path)
         if node is not None and not node.changes:
             size = len(node.data)
+            # After `lose_writes` the device has older bytes than the page cache.
             node.data[:] = node.durable
             resize(node.data, size)

@@ -54,7 +54,10 @@ def _flipped(content: bytes, at: int, mask: int) -> bytes:
 
 
 def resize(data: bytearray, size: int) -> None:
-    """Truncate, or extend with zeros, to `size` bytes."""
+    """Truncate, or extend with zeros, to `size` bytes.
+
+    `data` is changed in place.
+    """
     del data[size:]
     data.extend(bytes(size - len(data)))
 

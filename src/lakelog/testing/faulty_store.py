@@ -61,6 +61,8 @@ class FaultyStore:
         if fate == 0:
             await self._inner.append(batch, expected_end)
         elif fate == 1:
+            # A remote store may carry out a request after the client has given up: the caller's
+            # repetition must then find it.
             late = asyncio.get_running_loop().create_task(self._append_late(batch, expected_end))
             self._late.add(late)
             late.add_done_callback(self._forget)
@@ -105,7 +107,10 @@ class FaultyStore:
         await self.lose_session()
 
     async def lose_session(self) -> None:
-        """The others see this broker die; every call fails until `restore_session`."""
+        """End the session: other brokers see this one die.
+
+        Every call raises `MetadataUnavailable` until `restore_session`. Late appends finish first.
+        """
         self._session = False
         if self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
@@ -114,7 +119,10 @@ class FaultyStore:
             await asyncio.gather(*self._reports)
 
     async def restore_session(self) -> None:
-        """Register the same broker again; another broker may be the controller by now."""
+        """Register the same broker again; another broker may be the controller by now.
+
+        Raises the errors of `open` and `register_broker`.
+        """
         await self._inner.open(create=False)
         if self._registered is not None:
             await self._inner.register_broker(*self._registered)
@@ -126,6 +134,7 @@ class FaultyStore:
 
     def _report(self, callback: Callable[[Change], None], change: Change) -> None:
         if self._random.below(4) == 0:
+            # A watcher may be called for changes that did not happen (see the contract).
             change = ~Change(0)
         report = asyncio.get_running_loop().create_task(self._report_late(callback, change))
         self._reports.add(report)

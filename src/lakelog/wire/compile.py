@@ -65,6 +65,7 @@ class Source:
     def layout(self, characters: str, method: str) -> tuple[str, int]:
         """Return a name for `pack` or `unpack_from` of a layout, and the layout's size in bytes."""
         layout = Layout(">" + characters)
+        # A name of the source, in which `?` (bool) is not allowed; `o` is no other type's letter.
         name = f"{method}_{characters.replace('?', 'o')}"
         self.names.setdefault(name, getattr(layout, method))
         return name, layout.size
@@ -78,7 +79,11 @@ class Source:
         return name
 
     def compile(self, signature: str, label: str) -> Callable[..., Any]:
-        """Return the function; `label` names it in tracebacks."""
+        """Return the function; `label` names it in tracebacks.
+
+        The source consists of names and numbers of declarations, so nothing that a peer sends is
+        ever executed.
+        """
         assert self._depth == 1, "every block is closed"
         assert signature.replace(", ", "").isidentifier(), "the source contains no data"
         text = "\n".join([f"def codec({signature}):", *self._lines])
@@ -108,6 +113,7 @@ def smallest_size(field: Field, version: int, flexible: bool) -> int:
         return _length_size(field.type_name, flexible)
     plain, _ = split_fields(field.struct.__fields__, version, flexible)
     total = sum(_smallest_field(inner, version, flexible) for inner in plain)
+    # At least 1, or a count of empty structs would pass without any bytes behind it.
     return max(1, total + flexible)
 
 

@@ -86,6 +86,7 @@ class _Writer:
         """Read a struct into a new variable and return its name; a run may stay open."""
         target = self.source.variable("o")
         self.flush()
+        # `object.__new__`, not the constructor: every attribute is assigned below.
         self.source.add(f"{target} = new({self.source.constant('class', kind)})")
         fields: Shape = kind.__fields__
         plain, tagged = split_fields(fields, self.version, self.flexible)
@@ -200,6 +201,7 @@ class _Writer:
     def _items(self, items: str, field: Field, count: str) -> None:
         size = smallest_size(field, self.version, self.flexible)
         assert size > 0, "an element without bytes would let a count of any size pass"
+        # Before the list exists: a request of a few bytes could declare two billion elements.
         self.source.add(f"budget -= {count}")
         with self.source.block(f"if {count} * {size} > end - position or budget < 0:"):
             self.source.add(f"refuse_count({field.name!r}, {count})")
@@ -268,6 +270,7 @@ class _Writer:
     def _tagged_field(self, target: str, field: Field, stop: str) -> None:
         self._field(target, field)
         self.flush()
+        # A known field is not bounded by its declared size while it is read: it must end there.
         with self.source.block(f"if position != {stop}:"):
             self.source.add(f"refuse_tag({field.name!r}, position - {stop})")
         self.source.add("continue")

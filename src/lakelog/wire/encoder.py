@@ -162,6 +162,8 @@ class _Writer:
             self._append_unless_null(value, value, field)
             return
         assert self.out == "out", "records cannot be tagged"
+        # Records are not copied, and may be a range of a file. Without any, no part is begun: the
+        # fields before and after stay in one byte array.
         with self.source.block(f"if {length} > {int(self.flexible)}:"):
             self.source.add("parts.append(out)", f"parts.append({value})", "out = bytearray()")
 
@@ -231,6 +233,7 @@ class _Writer:
         return f"{expression} != {field.default!r}"
 
     def _tagged_field(self, expression: str, field: Field) -> None:
+        # Into a byte array of its own: the size precedes the content, and is known after it.
         outer, self.out = self.out, self.source.variable("out")
         self.source.add(f"{self.out} = bytearray()")
         self._field(expression, field)

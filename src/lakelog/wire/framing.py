@@ -109,6 +109,8 @@ def encode_response(
     Raises `WireError` for values that the version cannot carry.
     """
     parts = encode_parts(message, version)
+    # The size is the sum of all parts; `len` of a range of a file is its size in bytes, so a frame
+    # can be sized before the file is read.
     size = 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
     if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
         head = bytearray(_SIZE_ID_AND_NO_TAGS.pack(size + 1, correlation_id, 0))
@@ -120,7 +122,10 @@ def encode_response(
 
 
 def decode_response(api: FramedApi, version: int, buffer: Buffer) -> tuple[int, Any]:
-    """Return correlation id and message of a frame, given without its size. Raises `WireError`."""
+    """Return correlation id and message of a frame, given without its size.
+
+    Raises `WireError` for malformed bytes, including bytes after the message.
+    """
     end = len(buffer)
     position = _ID.size
     if end < position:

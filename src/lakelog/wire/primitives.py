@@ -57,7 +57,7 @@ SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
 
 
 def cut_text(text: str) -> bytes:
-    """Return `text` in UTF-8, shortened to whole characters and an ellipsis if it is too long."""
+    """Return `text` in UTF-8, shortened to whole characters and an ellipsis above 32,767 bytes."""
     content = text.encode(errors="replace")
     if len(content) <= MAX_STRING_BYTES:
         return content

@@ -56,7 +56,10 @@ class Template:
         return pack(*fields)
 
     def unpack(self, view: Buffer, start: int) -> tuple[Any, ...] | None:
-        """Return the values in the holes of the `size` bytes at `start`, or none if they differ."""
+        """Return the values in the holes of the `size` bytes at `start`.
+
+        None if the bytes differ anywhere else. Raises `struct.error` for fewer than `size` bytes.
+        """
         fields = self._unpack_from(view, start)
         return fields[1::2] if fields[::2] == self._constants else None
 

@@ -50,6 +50,6 @@ def test_an_overruled_value_is_reported_at_the_start(
     store(world, "7")
     caplog.set_level(logging.WARNING, "lakelog")
     world.restart(log_retention_ms="5")
-    (event,) = [vars(record) for record in caplog.records]
+    (event,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
     assert (event["event"], event["fields"]) == ("stored_setting_overruled", {"key": KEY})
     assert "lakelog config set --broker 1 --unset" in caplog.text

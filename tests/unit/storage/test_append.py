@@ -17,8 +17,6 @@ from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.reading.seeking import check_append
-from lakelog.storage.validation.batches import WALKED_AT_ONCE
-from lakelog.storage.validation.record_errors import RecordsRefusedError
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from storage_kit import (
@@ -140,30 +138,6 @@ def test_the_bounds_themselves_are_allowed() -> None:
     append(log, make_batch(timestamp=0))
 
 
-def test_a_bound_on_old_timestamps_looks_at_the_oldest_record() -> None:
-    log = memory_store(LogConfig(message_timestamp_before_max_ms=DAY)).create()
-    builder = BatchBuilder(2)
-    for age in (0, 2 * DAY, 0):
-        builder.append(NOW - age, b"k", b"v")
-    with pytest.raises(KafkaError) as failure:
-        log.append(builder.build(), leader_epoch=0, now_ms=NOW)
-    assert failure.value.code == ErrorCode.INVALID_TIMESTAMP
-    append(log, make_batch(timestamp=NOW - DAY))
-
-
-@pytest.mark.parametrize("codec", range(5))
-def test_a_compacted_topic_needs_keys(codec: int) -> None:
-    """KIP-467; librdkafka 0011."""
-    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact", "delete"}))).create()
-    builder = BatchBuilder(codec)
-    builder.append(NOW, b"k", b"v")
-    builder.append(NOW, None, b"v")
-    with pytest.raises(KafkaError) as failure:
-        log.append(builder.build(), leader_epoch=0, now_ms=NOW)
-    assert failure.value.code == ErrorCode.INVALID_RECORD
-    append(log, make_batch(codec=codec))
-
-
 def test_the_coordinator_may_write_batches_that_a_client_may_not() -> None:
     log = memory_store().create()
     batch = resealed(make_batch(), 21, ">h", 0x20)
@@ -272,16 +246,6 @@ def test_a_compacted_topic_looks_for_keys_and_passes_over_headers() -> None:
     batch = builder.build()
     assert lines_run(lambda: append(log, batch)) < 3_000
     assert log.log_end_offset == 1
-
-
-def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
-    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
-    builder = BatchBuilder()
-    builder.extend(NOW, [b""] * WALKED_AT_ONCE, 1 << 30)
-    with pytest.raises(RecordsRefusedError) as refused:
-        append(log, builder.build())
-    assert refused.value.code is ErrorCode.INVALID_RECORD
-    assert [place for place, _ in refused.value.errors] == list(range(1000))
 
 
 def test_a_batch_whose_write_failed_may_be_tried_again_as_it_is() -> None:

@@ -17,7 +17,10 @@ _PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change
 
 
 def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the existing partitions in order."""
+    """Return the existing partitions in order.
+
+    Raises `KafkaError`.
+    """
     topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
     return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
 
@@ -43,7 +46,10 @@ def chosen(
 
 
 def parse_partitions(text: str) -> tuple[str, list[int]]:
-    """Return topic and partitions of NAME:0,2; NAME alone has no partitions listed."""
+    """Return topic and partitions of NAME:0,2; NAME alone has no partitions listed.
+
+    Raises `CliError` LL0902 for any other text.
+    """
     name, separator, numbers = text.partition(":")
     if not separator:
         return name, []
@@ -56,7 +62,10 @@ def parse_partitions(text: str) -> tuple[str, list[int]]:
 def shifted(
     bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
 ) -> dict[TopicPartition, int]:
-    """Return committed offsets moved by a number, within the log."""
+    """Return committed offsets moved by a number, within the log.
+
+    `by` may be negative; offsets are limited to the log's start and end.
+    """
     return {
         key: max(limits.start, min(limits.end, committed[key] + by))
         for key, limits in bounds.items()

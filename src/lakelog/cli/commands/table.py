@@ -145,7 +145,8 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     def say(line: str) -> None:
         note(line, quiet=session.quiet)
 
-    open_admin(session).close()  # waits for a broker that is starting
+    with open_admin(session) as admin:
+        admin.topics.describe(topic)  # a wrong name fails before Spark starts, which takes seconds
     source = options.pop("progress_from")
     options["progress_from"] = None if source is None else ProgressSource(source)
     try:

@@ -217,7 +217,7 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
 
 
 def document(found: Transaction, now_ms: int) -> Document:
-    """Return the description of one transactional id. now_ms: the wall clock."""
+    """Return the description of one transactional id. now_ms: milliseconds since the epoch."""
     runs = found.state in _RUNNING and found.start_ms >= 0
     facts = {
         "transactional_id": found.transactional_id,

@@ -71,7 +71,10 @@ class Report:
     partitions: dict[int, Written] = field(default_factory=dict)
 
     def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
-        """Wait for a delivery and count it; sizes are in bytes."""
+        """Wait for a delivery and count it; sizes are in bytes.
+
+        Raises nothing for a record that was not written: it counts as failed.
+        """
         try:
             metadata = delivery.result()
         except KafkaError as error:

@@ -60,7 +60,10 @@ class GroupProgress:
         self._written = {key: self._source.position(key) for key in self._source.assignment}
 
     def commit_if_due(self) -> None:
-        """Commit if the last commit is a few seconds old; in a rebalance `revoke` commits."""
+        """Commit if the last commit is a few seconds old; in a rebalance `revoke` commits.
+
+        Raises `KafkaError` unless the group rejects the commit because it has rebalanced.
+        """
         if time.monotonic() >= self._next_commit_s:
             self._try_commit()
 

@@ -70,7 +70,8 @@ class Pump:
     ) -> None:
         """Copy records until `count`, the `ends` (log end offsets), or a signal.
 
-        Commits the written records in any case.
+        Commits the written records in any case. Raises `KafkaError`, and `OSError` if the output is
+        closed.
         """
         left = count
         knows_assignment = self._progress is None

@@ -7,7 +7,7 @@ Three limits bound a batch of one record: the producer's (here `REQUEST_BYTES_MA
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.connecting import wait_for_broker
+from lakelog.cli.connecting import starting
 from lakelog.cli.options import Session
 
 BATCH_BYTES_MAX = 128 << 10
@@ -28,12 +28,13 @@ _UNKNOWN = (
 def topic_batch_bytes(session: Session, topic: str) -> int:
     """Return the maximum size of a batch: a topic rejects all records of a larger one.
 
-    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet.
+    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Return the
+    limit in bytes. Raises `KafkaError` if no broker answers in time.
     """
     from lakelog.client.admin import Admin, ResourceType
 
-    with Admin(session.brokers, timeout_s=session.timeout_s) as admin:
-        wait_for_broker(admin, session, session.timeout_s)
+    startup = starting(session, session.timeout_s)
+    with Admin(session.brokers, timeout_s=session.timeout_s, startup=startup) as admin:
         try:
             entry = admin.configs.describe(ResourceType.TOPIC, topic).get(_KEY)
         except KafkaError as error:
@@ -45,7 +46,10 @@ def topic_batch_bytes(session: Session, topic: str) -> int:
 
 
 def size_hint(error: KafkaError, topic: str, record_bytes: int) -> str:
-    """Return the advice for a record that was rejected for its size, or an empty text."""
+    """Return the advice for a record that was rejected for its size, or an empty text.
+
+    record_bytes: the size of the record in bytes.
+    """
     needed_bytes = record_bytes + _BATCH_OVERHEAD
     if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
         return f"use lakelog topic alter {topic} --config segment.bytes=N with a larger N"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
     from lakelog.client.admin.transactions import Transactions
+    from lakelog.client.startup import Startup
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,14 +43,24 @@ class LogDir:
 class Admin(Closeable):
     """The administrator of a cluster; for one thread at a time.
 
-    timeout_s: limit of each operation with its retries. Raises `AddressError`.
+    timeout_s: limit of each operation with its retries. startup: retries the first connection, to
+    brokers that may be starting. Raises `AddressError`.
     """
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "lakelog",
+        timeout_s: float = 30.0,
+        startup: Startup | None = None,
     ) -> None:
         self._cluster = Cluster(
-            bootstrap, client_id=client_id, timeout_s=timeout_s, request_timeout_s=timeout_s
+            bootstrap,
+            client_id=client_id,
+            timeout_s=timeout_s,
+            request_timeout_s=timeout_s,
+            startup=startup,
         )
 
     @cached_property
@@ -83,15 +94,11 @@ class Admin(Closeable):
     def close(self) -> None:
         self._cluster.close()
 
-    def connect(self, timeout_s: float | None = None) -> None:
-        """Wait until a broker responds, for example while it starts.
-
-        timeout_s: by default that of the client. Raises `UnreachableError`.
-        """
-        self._cluster.retrying(lambda: self._cluster.refresh([]), timeout_s)
-
     def describe_cluster(self) -> ClusterView:
-        """Return cluster id, controller, brokers and all topics."""
+        """Return cluster id, controller, brokers and all topics.
+
+        Raises `UnreachableError`.
+        """
         return self._cluster.refresh()
 
     def list_offsets(
@@ -105,7 +112,11 @@ class Admin(Closeable):
         return list_offsets(self._cluster, wanted, read_committed=read_committed)
 
     def log_dirs(self) -> list[LogDir]:
-        """Return the data folders of every broker, with the sizes of their partitions."""
+        """Return the data folders of every broker, with the sizes of their partitions.
+
+        Sizes are in bytes. Raises `UnreachableError`, `ConnectionLostError`, and `ClientError` if a
+        broker rejects the request (KIP-113).
+        """
         found = []
         for node in list(self._cluster.refresh([]).brokers):
             request = DescribeLogDirsRequest(topics=None)

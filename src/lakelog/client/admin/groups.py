@@ -53,7 +53,10 @@ class Groups:
         self._cluster = cluster
 
     def list(self) -> list[GroupListing]:
-        """Return the groups of all brokers, ordered by id."""
+        """Return the groups of all brokers, ordered by id.
+
+        Raises `UnreachableError`, and the last `ClientError` of a broker that does not answer.
+        """
         self._cluster.refresh([])
         found: dict[str, GroupListing] = {}
         for node in list(self._cluster.view.brokers):
@@ -114,7 +117,7 @@ class Groups:
     def unread_since(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the timestamp of the first unread record per partition (ms since the epoch).
 
-        Partitions without unread records are left out.
+        Partitions without unread records are left out. Unreadable partitions are left out as well.
         """
         from lakelog.client.first_times import first_times  # it imports all that reads records
 
@@ -123,11 +126,17 @@ class Groups:
     def offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets; partitions without one are left out."""
+        """Return the committed offsets; partitions without one are left out.
+
+        Raises `ClientError`.
+        """
         return fetch_committed(self._cluster, group, partitions, require_stable=False)
 
     def lag(self, group: str) -> dict[TopicPartition, Lag]:
-        """Return the lag of every existing partition with a committed offset."""
+        """Return the lag of every existing partition with a committed offset.
+
+        Raises `ClientError`.
+        """
         committed = self.offsets(group)
         topics = self._cluster.refresh({topic for topic, _ in committed}).topics
         wanted = {

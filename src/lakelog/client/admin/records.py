@@ -34,7 +34,11 @@ def check_reached(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Non
 
 
 def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
-    """Ask the leader once; return the new start of the partition. Safe to repeat."""
+    """Ask the leader once; return the new start of the partition. Safe to repeat.
+
+    Raises `UnreachableError`, OFFSET_OUT_OF_RANGE if `offset` is beyond the high watermark, and
+    other errors of the leader as `ClientError` (KIP-107).
+    """
     topic, partition = key
     request = DeleteRecordsRequest(
         topics=[

@@ -46,7 +46,10 @@ class Topics:
         self._cluster = cluster
 
     def list(self, *, internal: bool = False) -> list[Topic]:
-        """Return all topics by name; internal topics only with `internal`."""
+        """Return all topics by name; internal topics only with `internal`.
+
+        Raises `UnreachableError`.
+        """
         topics = self._cluster.refresh().topics.values()
         shown = [topic for topic in topics if internal or not topic.is_internal]
         return sorted(shown, key=lambda topic: topic.name)
@@ -119,7 +122,11 @@ class Topics:
         self._cluster.retrying(work)
 
     def create_partitions(self, name: str, count: int) -> None:
-        """Increase the number of partitions to `count`. This changes the partitions of keys."""
+        """Increase the number of partitions to `count`. This changes the partitions of keys.
+
+        Raises `TopicNotFoundError`, and `ClientError` with INVALID_PARTITIONS if there are as many
+        already (KIP-195).
+        """
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
 

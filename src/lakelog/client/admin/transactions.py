@@ -125,7 +125,10 @@ class Transactions:
         return self._cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
 
     def producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
-        """Return the recent producers of a partition, ordered by producer id."""
+        """Return the recent producers of a partition, ordered by producer id.
+
+        Raises `TopicNotFoundError`, `PartitionNotFoundError`, and `ClientError` (KIP-664).
+        """
         name, index = partition
         topic = TopicRequest(name=name, partition_indexes=[index])
         request = DescribeProducersRequest(topics=[topic])

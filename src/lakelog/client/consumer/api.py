@@ -115,7 +115,8 @@ class Consumer(Closeable):
         on_revoked: is called within `poll` before the member gives up its partitions to rejoin. It
         is the last chance to `commit`; `assignment` and positions are not changed yet.
         interruptible: is entered while `poll` waits for the other members to join. If the handler
-        of a signal raises an exception there, `commit` and `close` still work.
+        of a signal raises an exception there, `commit` and `close` still work. Raises `ValueError`
+        without a group, and the errors of `unsubscribe`.
         """
         if self._group is None:
             raise ValueError("subscribe requires a group")
@@ -139,7 +140,10 @@ class Consumer(Closeable):
         )
 
     def unsubscribe(self) -> None:
-        """Leave the group and drop all partitions."""
+        """Leave the group and drop all partitions.
+
+        Raises `ClientError` if the commit of `auto_commit` fails.
+        """
         if self._session is not None:
             self._commit_if_wanted()
             self._session.close()
@@ -148,7 +152,10 @@ class Consumer(Closeable):
         self._set_assignment([])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a membership. Partitions keep their positions."""
+        """Read exactly these partitions, without a membership. Partitions keep their positions.
+
+        Raises the errors of `unsubscribe`.
+        """
         if self._session is not None:
             self.unsubscribe()
         self._set_assignment(partitions)
@@ -175,7 +182,7 @@ class Consumer(Closeable):
         answers within `timeout_s`, the call returns and sets `trouble`. If a log was cut below the
         position, reading continues at the cut and logs a warning. Raises FENCED_INSTANCE_ID and
         other errors of the group; with `auto_offset_reset="none"` also OFFSET_OUT_OF_RANGE, and
-        `LogTruncatedError` for a cut.
+        `LogTruncatedError` for a cut. timeout_s: seconds.
         """
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
@@ -188,6 +195,7 @@ class Consumer(Closeable):
             records = self._take(max_records)
             left = deadline - time.monotonic()
             if records or left <= 0:
+                # The next request is in flight while the caller processes these records.
                 self._fetcher.ask(self._positions.values())
                 return records
             for misplaced in self._fetcher.fetch(self._positions.values(), left):
@@ -197,7 +205,10 @@ class Consumer(Closeable):
     def batches(
         self, max_records: int = _RECORDS_MAX, idle_timeout_s: float | None = None
     ) -> Iterator[list[ConsumerRecord]]:
-        """Yield the non-empty results of `poll`; end after `idle_timeout_s` without records."""
+        """Yield the non-empty results of `poll`; end after `idle_timeout_s` without records.
+
+        Raises the errors of `poll`. idle_timeout_s: seconds.
+        """
         last = time.monotonic()
         while True:
             records = self.poll(1.0 if idle_timeout_s is None else idle_timeout_s, max_records)
@@ -212,7 +223,11 @@ class Consumer(Closeable):
             yield from records
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`, which may be `EARLIEST` or `LATEST`."""
+        """Continue at `offset`, which may be `EARLIEST` or `LATEST`.
+
+        Raises `ValueError` for a partition that is not assigned, and for the two constants
+        `ClientError`.
+        """
         epoch = -1
         if offset in (EARLIEST, LATEST):
             found = self._place_at(partition, offset)
@@ -222,7 +237,8 @@ class Consumer(Closeable):
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
         """Continue at the first record at or after a time, or at the end; return the offset.
 
-        The time is in milliseconds since the epoch.
+        The time is in milliseconds since the epoch. Raises `ValueError` for a partition that is not
+        assigned, and `ClientError`.
         """
         found = self._place_at(partition, timestamp_ms)
         if found.offset < 0:
@@ -231,7 +247,10 @@ class Consumer(Closeable):
         return found.offset
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record that `poll` returns."""
+        """Return the offset of the next record that `poll` returns.
+
+        Raises `ValueError` for a partition that is not assigned, and the errors of `poll`.
+        """
         position = self._position(partition)
         if position.offset is None:
             self._find_positions()
@@ -239,7 +258,10 @@ class Consumer(Closeable):
         return position.offset
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets; partitions without one are left out."""
+        """Return the committed offsets; partitions without one are left out.
+
+        Raises `ValueError` without a group, and `ClientError`.
+        """
         return fetch_committed(self._cluster, self._need_group(), list(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -247,7 +269,7 @@ class Consumer(Closeable):
 
         Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group has
         assigned the partitions to other members meanwhile. No offset was committed then, and those
-        members will read the records again.
+        members will read the records again. Raises `ValueError` without a group.
         """
         group = self._need_group()
         if offsets is None:
@@ -262,7 +284,10 @@ class Consumer(Closeable):
         self._uncommitted -= offsets.keys()
 
     def close(self) -> None:
-        """Commit with `auto_commit`, leave the group, and close the connections."""
+        """Commit with `auto_commit`, leave the group, and close the connections.
+
+        Raises the errors of `unsubscribe`; the connections are closed all the same.
+        """
         try:
             self.unsubscribe()
         finally:
@@ -295,6 +320,8 @@ class Consumer(Closeable):
         if self._join_trouble is None:
             self._commit_if_wanted()
             if self._on_revoked is not None and self._positions:
+                # Before the join, because afterwards the group rejects commits of the old
+                # generation.
                 self._on_revoked()
         begun = time.monotonic()
         try:
@@ -306,6 +333,7 @@ class Consumer(Closeable):
             self._join_trouble = Trouble(error, since_s)
             return False
         self._join_trouble = None
+        # Other members may have committed further since: positions come from the group again.
         self._positions.clear()
         self._set_assignment(sorted(assigned))
         return True
@@ -379,6 +407,7 @@ class Consumer(Closeable):
             try:
                 self.commit()
             except ClientError as error:
+                # The new owners read these records again; `poll` rejoins.
                 if error.code not in GROUP_MOVED_ON:
                     raise
 

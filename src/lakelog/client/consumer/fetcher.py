@@ -88,6 +88,7 @@ class Fetcher:
         """The failure that delays records; cleared when records arrive."""
 
     def close(self) -> None:
+        """Close all connections. Fetched batches in positions are kept."""
         for node in list(self._leaders):
             self._drop(node)
         self._selector.close()
@@ -97,13 +98,14 @@ class Fetcher:
 
         Return positions whose offset is out of range, or whose log was cut below it. After a change
         of leader or a lost connection, refresh the view and pause. Raises `ClientError` for errors
-        that are not retriable.
+        that are not retriable. timeout_s: seconds.
         """
         with self._healing():
             self._drop_silent()
         self.ask(positions)
         pause = self._not_before_s - time.monotonic()
         wait = min(pause, timeout_s) if pause > 0 else timeout_s
+        # A seek since then has made the finding void.
         misplaced = [each for each in self._misplaced if each.position.turn == each.turn]
         self._misplaced = []
         if misplaced:
@@ -117,7 +119,10 @@ class Fetcher:
         return misplaced
 
     def ask(self, positions: Iterable[Position]) -> None:
-        """Send requests for positions that run out of records, without waiting for responses."""
+        """Send requests for positions that run out of records, without waiting for responses.
+
+        Raises `ClientError` for errors that are not retriable.
+        """
         if time.monotonic() >= self._not_before_s:
             with self._healing():
                 self._ask([p for p in positions if p.offset is not None and p.is_running_low])
@@ -171,6 +176,8 @@ class Fetcher:
             by_node[self._cluster.leader(*position.key).node_id].append(position)
         for node, wanted in by_node.items():
             leader = self._leader(node)
+            # One request per leader at a time: the broker answers in order, so a second one would
+            # wait behind the long poll of the first.
             if leader.asked:
                 continue
             leader.asked = [(self._target(p), p, p.turn) for p in wanted]
@@ -221,6 +228,7 @@ class Fetcher:
         misplaced = []
         for fetched in results:
             position, turn = by_target[id(fetched.target)]
+            # The position was moved after the request was sent: its records are no longer wanted.
             if position.turn != turn:
                 continue
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -243,6 +251,7 @@ class Fetcher:
         error = refused(fetched.error, where)
         if not error.retriable:
             raise error
+        # Other partitions of the same response are still returned.
         self._back_off(error)
 
     def _back_off(self, cause: ClientError) -> None:
@@ -253,6 +262,7 @@ class Fetcher:
         try:
             self._cluster.refresh(list(self._cluster.view.topics))
         except ClientError as error:
+            # The next attempt refreshes the view again.
             if not error.retriable:
                 raise
 

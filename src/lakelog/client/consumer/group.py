@@ -57,9 +57,9 @@ class GroupSession:
 
     @property
     def needs_join(self) -> bool:
-        """Return whether `join` must be called first. Raises the error of a heartbeat.
+        """Whether `join` must be called first. Raises the error of a heartbeat.
 
-        The leader of the group also checks from time to time for new partitions.
+        The leader of the group also checks every 30 seconds for new partitions.
         """
         if self._handed_out is not None and time.monotonic() >= self._look_due_s:
             self._look_for_partitions()
@@ -82,7 +82,8 @@ class GroupSession:
         """Join until the member is stable; return its partitions.
 
         Raises the last `ClientError` after `patience_s` without a coordinator. Waiting for other
-        members does not count.
+        members does not count. patience_s: seconds. Errors that are not retriable are raised at
+        once.
         """
         deadline = time.monotonic() + patience_s
         for pause in pauses():
@@ -124,11 +125,15 @@ class GroupSession:
         except ClientError as error:
             if error.code in GROUP_MOVED_ON:
                 with self._lock:
+                    # The member rejoins at the next `poll`.
                     self._member.failed(error.code)
             raise
 
     def close(self) -> None:
-        """Leave the group and stop the heartbeats."""
+        """Leave the group and stop the heartbeats.
+
+        Waits at most 3 seconds for each of the two. Raises nothing if the coordinator is gone.
+        """
         self._stopped.set()
         self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for a response that never comes
         goodbye = self._member.leave()
@@ -173,6 +178,7 @@ class GroupSession:
             return
         if has_changed:
             with self._lock:
+                # Only the leader assigns partitions, so a rejoin of it starts a rebalance.
                 self._member.rejoin()
 
     def _partition_counts(self, wanted: frozenset[str]) -> dict[str, int]:
@@ -187,6 +193,7 @@ class GroupSession:
                 with self._lock:
                     request = None
                     if self._member.state is State.STABLE:
+                        # Built under the lock: id and generation must belong together.
                         request = self._member.heartbeat()
                 if request is None:
                     continue
@@ -210,6 +217,7 @@ class GroupSession:
             try:
                 step = self._member.failed(error_code(response.error_code))
             except ClientError as error:
+                # The caller's thread raises it at its next `poll`: this thread has no caller.
                 self._failure = error
                 return
         if step is Step.FIND_COORDINATOR:

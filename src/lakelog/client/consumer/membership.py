@@ -57,6 +57,8 @@ _OTHER_COORDINATOR = (
 
 
 class State(Enum):
+    """The member's place in the cycle above."""
+
     UNJOINED = auto()
     JOINED = auto()
     STABLE = auto()
@@ -117,7 +119,10 @@ class GroupMember:
         return frozenset[str]().union(*(member.topics for member in self._members or []))
 
     def join(self) -> JoinGroupRequest:
-        """Return the request that joins the group."""
+        """Return the request that joins the group (KIP-345, KIP-394).
+
+        It contains the partitions that the member has, for assignors that keep them.
+        """
         subscription = ConsumerProtocolSubscription(
             topics=self.topics, owned_partitions=_to_wire(self.assigned)
         )
@@ -135,7 +140,11 @@ class GroupMember:
         )
 
     def joined(self, response: JoinGroupResponse) -> Step:
-        """Process the response to `join`; `sync` follows."""
+        """Process the response to `join`; `sync` follows.
+
+        Return the next step. Raises as `failed`, and `ClientError` with INCONSISTENT_GROUP_PROTOCOL
+        if another member's subscription cannot be decoded.
+        """
         code = error_code(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -146,6 +155,7 @@ class GroupMember:
         self.generation = response.generation_id
         self._protocol = response.protocol_name or ""
         self._members = None
+        # `skip_assignment`: a static leader that restarts keeps the assignment (KIP-814).
         if response.leader == response.member_id and not response.skip_assignment:
             self._members = [
                 _member(row.member_id, row.group_instance_id, row.metadata)
@@ -177,7 +187,10 @@ class GroupMember:
         )
 
     def synced(self, response: SyncGroupResponse) -> Step:
-        """Process the response to `sync`; `assigned` is then this member's assignment."""
+        """Process the response to `sync`; `assigned` is then this member's assignment.
+
+        Return the next step. Raises as `failed`.
+        """
         if response.error_code:
             return self.failed(error_code(response.error_code))
         assignment = ConsumerProtocolAssignment()
@@ -226,6 +239,7 @@ class GroupMember:
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation = -1
+        # Other members may own the partitions already.
         self.assigned = frozenset()
 
     def leave(self) -> LeaveGroupRequest | None:

@@ -94,9 +94,10 @@ class Position:
         """Process the answer that `fetch_epoch`, or the largest epoch before it, ends at `end`.
 
         Return whether all returned records are in the log. Fetched batches that are no longer in
-        the log are dropped.
+        the log are dropped. Source: KIP-320.
         """
         assert self.offset is not None
+        # The epoch ends at or after the position, so nothing below it was cut.
         if end.end_offset >= self.fetch_offset:
             self.fetch_epoch = min(self.fetch_epoch, end.epoch)
             return True
@@ -110,6 +111,7 @@ class Position:
 
         The position also passes markers and aborted records. Raises CORRUPT_MESSAGE for a batch
         that cannot be decoded, after the records before it were returned; the position stays there.
+        max_batch_bytes: limit of one batch after decompression.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.has_records:
@@ -130,6 +132,8 @@ class Position:
             self.offset = taken[-1].offset + 1
             self.epoch = self._records_epoch
         assert len(taken) <= count
+        # Offsets may be missing at the end: markers, aborted records, compaction. A commit must
+        # pass them, or the lag would never reach 0.
         if not self.has_records and self.offset is not None and self.fetch_offset >= self.offset:
             self.offset, self.epoch = self.fetch_offset, self.fetch_epoch
         return taken
@@ -143,6 +147,7 @@ class Position:
             where = f"{self.key[0]}-{self.key[1]}, batch at offsets {header.base_offset} to {last}"
             text = f"{where}: {error}; the next batch begins at {last + 1}"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, text) from error
+        # Only after decoding: a damaged batch stays, and each `poll` reports it again.
         self._batches.popleft()
         self._records_epoch = header.partition_leader_epoch
         if not header.is_control:

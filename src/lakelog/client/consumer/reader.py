@@ -59,6 +59,7 @@ class PartitionReader(Closeable):
         self._idle: dict[int, list[Connection]] = {}
 
     def close(self) -> None:
+        """Close all connections; reads that are open fail."""
         self.cluster.close()
         for connections in self._idle.values():
             for connection in connections:
@@ -95,13 +96,14 @@ class PartitionReader(Closeable):
             session.release()
 
     def take(self, node_id: int) -> Connection:
-        """Return a connection for one read."""
+        """Return a connection to a broker for one read. Raises `UnreachableError`."""
         idle = self._idle.get(node_id)
         return idle.pop() if idle else self.cluster.connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
         """Keep an idle connection for the next read; close any other."""
         if connection.is_open and not connection.in_flight:
+            # A pending response would be matched to the request of the next read.
             self._idle.setdefault(node_id, []).append(connection)
         else:
             connection.close()
@@ -163,6 +165,8 @@ class _Session:
                 raise
             if fetched.next_offset > position:
                 return fetched
+            # Below a lagging high watermark, the offsets are not available yet rather than out of
+            # range.
             if end is not None and self._ends_before(end, fetched):
                 raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, self._where(position))
             if end is not None or fetched.readable_end > position:
@@ -171,6 +175,8 @@ class _Session:
 
         try:
             return self._cluster.retrying(attempt)
+        except LogTruncatedError:
+            raise  # its code is OFFSET_OUT_OF_RANGE too, but the offset may be within the log
         except ClientError as error:
             if error.code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE):
                 raise self._out_of_range(position) from error

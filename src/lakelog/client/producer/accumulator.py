@@ -25,6 +25,8 @@ _FAILED_MAX = 1000
 
 @dataclass(slots=True, frozen=True)
 class Settings:
+    """The settings of a producer that affect its batches; times in seconds."""
+
     codec: int
     linger_s: float
     delivery_timeout_s: float
@@ -34,6 +36,8 @@ class Settings:
 
 
 class Accumulator:
+    """All batches of a producer that have no result yet."""
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
@@ -59,7 +63,10 @@ class Accumulator:
         return queue
 
     def open(self, queue: PartitionQueue, now_s: float) -> ProducerBatch:
-        """Return the open batch of a partition, or a new one. `close` it when it is full."""
+        """Return the open batch of a partition, or a new one. `close` it when it is full.
+
+        `now_s` becomes the time from which linger and delivery timeout count.
+        """
         batch = queue.open
         if batch is None:
             batch = queue.open = ProducerBatch(
@@ -72,31 +79,31 @@ class Accumulator:
         return batch
 
     def drop_empty(self, queue: PartitionQueue) -> None:
-        """Drop an open batch whose first record could not be added."""
+        """Drop an open batch whose first record could not be added; others are kept."""
         if queue.open is not None and not queue.open.builder.count:
             queue.open = None
             if queue.is_idle:
                 self._busy.pop(queue, None)
 
     def close(self, queue: PartitionQueue) -> None:
-        """Close the open batch."""
+        """Close the open batch of a partition, if it has one; it counts as buffered now."""
         if queue.open is not None:
             self.buffered_bytes += queue.open.size
             queue.close_open()
 
     def ready(self, now_s: float) -> list[PartitionQueue]:
-        """Return the partitions whose next batch may be sent."""
+        """Return the partitions whose next batch may be sent at `now_s`."""
         return self.still_ready(self._busy, now_s)
 
     def still_ready(self, queues: Iterable[PartitionQueue], now_s: float) -> list[PartitionQueue]:
-        """Return the `queues` that may send another batch."""
+        """Return the `queues` that may send another batch at `now_s`."""
         return [queue for queue in queues if self._wait_s(queue, now_s) <= 0]
 
     def wait_s(self, now_s: float) -> float | None:
         """Return the seconds until the next partition becomes ready or the next batch expires.
 
         Return `None` if neither will happen. Pass the `now_s` of the last call of `ready`, so that
-        no partition becomes ready between the two calls unnoticed.
+        no partition becomes ready between the two calls unnoticed. Times are on a monotonic clock.
         """
         waits = [self._wait_s(queue, now_s) for queue in self._busy]
         expiries = [
@@ -112,8 +119,11 @@ class Accumulator:
             self.close(queue)
         batch = queue.waiting.popleft()
         if self._settings.is_idempotent:
+            # Only now: a batch that expires unsent must not leave a gap in the sequences.
             queue.assign_sequence(batch)
         batch.attempts += 1
+        # In flight before it is sent: a lost connection must find every batch whose outcome is
+        # unknown.
         queue.in_flight.append(batch)
         return batch
 
@@ -127,10 +137,11 @@ class Accumulator:
         append_time_ms: int = -1,
         message: str = "",
     ) -> Verdict:
-        """Process the result of a batch in flight; return the verdict.
+        """Process the broker's result of a batch in flight; return the verdict.
 
-        A retried batch waits. Other results end the batch. After FATAL the caller fails all
-        batches.
+        A retried batch returns to its queue. Other results settle the batch, with `NotWrittenError`
+        or `OutcomeUnknownError` for an error. After FATAL the caller fails all batches.
+        append_time_ms: milliseconds since the epoch, -1 with CreateTime.
         """
         queue = batch.queue
         verdict = judge(code, is_first=queue.is_first(batch))
@@ -150,12 +161,16 @@ class Accumulator:
         return verdict
 
     def expire(self, now_s: float) -> list[ProducerBatch]:
-        """Fail waiting batches whose delivery timeout has passed."""
+        """Fail and return waiting batches whose delivery timeout has passed (KIP-91).
+
+        Batches in flight are not failed: their requests have a timeout of their own.
+        """
         limit = now_s - self._settings.delivery_timeout_s
         expired = []
         for queue in list(self._busy):
             if queue.open is not None and queue.open.created_s <= limit:
                 self.close(queue)
+            # The oldest is first, as batches keep their order.
             while queue.waiting and queue.waiting[0].created_s <= limit:
                 batch = queue.waiting.popleft()
                 self._release(batch)
@@ -166,10 +181,11 @@ class Accumulator:
         return expired
 
     def fail_all(self, code: ErrorCode, reason: str) -> None:
-        """Fail all batches."""
+        """Settle all batches with an error: `OutcomeUnknownError` if they may be written."""
         for queue in list(self._busy):
             self.close(queue)
             for batch in queue.in_flight:
+                # The request may have reached the broker although its response did not arrive.
                 batch.is_maybe_written = True
             batches: Iterable[ProducerBatch] = [*queue.in_flight, *queue.waiting]
             queue.in_flight.clear()
@@ -179,14 +195,17 @@ class Accumulator:
                 self._fail(batch, code, reason)
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
-        """Use this producer id and epoch for all partitions; there must be no batches."""
+        """Use this producer id and epoch for all partitions from now on.
+
+        There must be no batches, which each partition asserts.
+        """
         self._failed.clear()
         self.first_failure = None
         for queue in self._queues.values():
             queue.begin_transaction(producer_id, producer_epoch)
 
     def drop_waiting(self, code: ErrorCode, reason: str) -> None:
-        """Fail all batches that are not in flight."""
+        """Settle all batches that are not in flight with an error."""
         for queue in list(self._busy):
             self.close(queue)
             while queue.waiting:
@@ -204,6 +223,7 @@ class Accumulator:
         """Return the seconds until the partition may send; infinite if it waits for a response."""
         settings = self._settings
         if queue.renumber_wanted and not queue.in_flight:
+            # Only without batches in flight: they would be duplicates if the old epoch wrote them.
             queue.renumber()
         if queue.renumber_wanted or len(queue.in_flight) >= settings.max_in_flight:
             return float("inf")
@@ -220,6 +240,7 @@ class Accumulator:
         queue.put_back(batch)
         queue.not_before_s = now_s + pause_s(batch.attempts - 1)
         if verdict is Verdict.RENUMBER:
+            # RENUMBER means that the broker does not have the batch; see `judge`.
             batch.is_maybe_written = False
             queue.renumber_wanted = True
 
@@ -244,5 +265,6 @@ class Accumulator:
             error = NotWrittenError(code, f"{records} for {where} not written: {reason}")
         batch.result.fail(error)
         self.first_failure = self.first_failure or error
+        # Bounded: a producer that never flushes must not keep all its failures.
         if len(self._failed) < _FAILED_MAX:
             self._failed.append(batch.result)

@@ -203,6 +203,7 @@ class Producer(Closeable):
 
         They go in order to `partition`, or to one partition after the other. `flush` raises their
         failures. Raises the errors of `send`; records before the failed one stay buffered.
+        timestamp_ms: milliseconds since the epoch, by default now.
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
@@ -236,7 +237,7 @@ class Producer(Closeable):
         """Send all buffered records and wait until the brokers have answered.
 
         Raises the first failure since the last flush that no `Delivery.result` has raised, and
-        `TimeoutError` after `timeout_s`.
+        `TimeoutError` after `timeout_s`. timeout_s: seconds; `None` waits without a limit.
         """
         with self._lock:
             self._flushing += 1
@@ -254,7 +255,11 @@ class Producer(Closeable):
             raise failure
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then end the thread and the connections. May be called repeatedly."""
+        """Flush, then end the thread and the connections. May be called repeatedly.
+
+        timeout_s: limit of the flush, and of the wait for the thread, in seconds. Raises the errors
+        of `flush`; the producer is closed all the same.
+        """
         if self._is_closed:
             return
         try:
@@ -265,7 +270,10 @@ class Producer(Closeable):
             self._cluster.close()
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. Raises `TopicNotFoundError`."""
+        """Return the number of partitions of a topic. Raises `TopicNotFoundError`.
+
+        Raises `ClientError` if no broker answers.
+        """
         return len((self._topics.get(topic) or self._learn_topic(topic)).queues)
 
     def __exit__(
@@ -335,6 +343,7 @@ class Producer(Closeable):
 
     def _learn_topic(self, name: str) -> _Topic:
         with self._topic_lock:
+            # Another thread may have learned the topic while this one waited for the lock.
             if name not in self._topics:
                 found = self._cluster.topic(name)
                 state = _Topic(name)

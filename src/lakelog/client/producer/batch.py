@@ -127,6 +127,7 @@ class PartitionQueue:
         return batch.size
 
     def next_number(self) -> int:
+        """Return a number above that of all earlier batches."""
         self._numbers += 1
         return self._numbers
 
@@ -137,12 +138,12 @@ class PartitionQueue:
             self.open = None
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Return whether the partition has no earlier unresolved batch."""
+        """Return whether the partition has no earlier batch in flight or waiting."""
         earlier = [other for other in self.in_flight if other.number < batch.number]
         return not earlier and not (self.waiting and self.waiting[0].number < batch.number)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch to its old place in the queue."""
+        """Return a batch in flight to its old place among the waiting ones."""
         self.in_flight.remove(batch)
         index = 0
         while index < len(self.waiting) and self.waiting[index].number < batch.number:
@@ -150,7 +151,10 @@ class PartitionQueue:
         self.waiting.insert(index, batch)
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
-        """Assign a batch the next sequence of this producer in the partition."""
+        """Assign a batch the next sequence of this producer in the partition (KIP-98).
+
+        A batch that has a sequence keeps it, so that the broker detects the repetition.
+        """
         if batch.sequence == NO_SEQUENCE:
             batch.sequence = self.next_sequence
             batch.producer_id = self.producer_id
@@ -158,7 +162,10 @@ class PartitionQueue:
             self.next_sequence = (self.next_sequence + batch.builder.count) % SEQUENCE_END
 
     def postpone(self, until_s: float, reason: str) -> None:
-        """Send no batch before `until_s`. Batches that expire until then report the reason."""
+        """Send no batch before `until_s`. Batches that expire until then report the reason.
+
+        until_s: seconds, monotonic clock.
+        """
         self.not_before_s = until_s
         for batch in (*self.waiting, self.open):
             if batch is not None:
@@ -174,7 +181,8 @@ class PartitionQueue:
     def renumber(self) -> None:
         """Restart the sequences of all waiting batches at the next epoch; none may be in flight.
 
-        Beyond `EPOCH_MAX` the partition needs a new producer id before it sends again.
+        Beyond `EPOCH_MAX` the partition needs a new producer id before it sends again. Source:
+        KIP-360.
         """
         assert not self.in_flight
         self.renumber_wanted = False
@@ -182,4 +190,5 @@ class PartitionQueue:
         self.producer_epoch += 1
         for batch in self.waiting:
             batch.sequence = NO_SEQUENCE
+            # The header contains sequence and epoch.
             batch.encoded = None

@@ -56,7 +56,7 @@ class Link:
         """The end of the present throttling by the broker (KIP-219)."""
 
     def fileno(self) -> int:
-        """The socket's file descriptor, for a selector."""
+        """Return the socket's file descriptor, for a selector."""
         return self._connection.fileno()
 
     @property
@@ -70,9 +70,14 @@ class Link:
         return self._sent[0].deadline_s if self._sent else None
 
     def send(self, batches: Sequence[ProducerBatch], view: ClusterView, now_s: float) -> None:
-        """Send one request. After a `ConnectionLostError`, `close` resolves its batches."""
+        """Send one request. After a `ConnectionLostError`, `close` resolves its batches.
+
+        Raises `UnsupportedError` if the broker has no common version of Produce. `now_s`: monotonic
+        clock.
+        """
         has_ids = all(view.topics[batch.queue.topic].has_id for batch in batches)
         newest = None if has_ids else NEWEST_WITH_NAMES
+        # Topic ids arrived with version 13 (KIP-516); older responses name topics.
         by_id = self._connection.version(ProduceRequest, newest) > NEWEST_WITH_NAMES
         topics: dict[str, TopicProduceData] = {}
         sent: dict[tuple[str | bytes, int], ProducerBatch] = {}
@@ -88,6 +93,7 @@ class Link:
             timeout_ms=int(self._timeout_s * 1000),
             topic_data=list(topics.values()),
         )
+        # Before the send: if it fails, `close` returns these batches.
         self._sent.append(_Sent(sent, now_s + self._timeout_s + _ANSWER_SLACK_S))
         self._connection.send(request, newest=newest, answered=self._acks != 0)
 
@@ -96,7 +102,10 @@ class Link:
         return list(self._sent.pop().batches.values())
 
     def receive(self, now_s: float) -> list[Answer]:
-        """Return the response that has arrived. Raises `ClientError` if the connection failed."""
+        """Return the response that has arrived. Raises `ClientError` if the connection failed.
+
+        now_s: seconds, monotonic clock; a throttle time of the broker begins then (KIP-219).
+        """
         message = self._connection.receive(self._timeout_s)[1]
         assert isinstance(message, ProduceResponse)
         batches = self._sent.popleft().batches
@@ -110,6 +119,7 @@ class Link:
                 if batch is not None:
                     answers.append(_answer(batch, row))
         lacking = "the response lacks the partition"
+        # Each batch must get a result, or its `Delivery` would wait for ever.
         answers += [
             Answer(batch, ErrorCode.UNKNOWN_SERVER_ERROR, message=lacking)
             for batch in batches.values()
@@ -117,7 +127,7 @@ class Link:
         return answers
 
     def close(self) -> list[ProducerBatch]:
-        """Close the connection; batches in flight have an unknown outcome."""
+        """Close the connection; return the batches in flight, whose outcome is unknown."""
         self._connection.close()
         batches = [batch for sent in self._sent for batch in sent.batches.values()]
         self._sent.clear()

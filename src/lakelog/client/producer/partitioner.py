@@ -24,6 +24,7 @@ class Sticky:
         self._current = start
 
     def current(self, count: int) -> int:
+        """Return the chosen partition; `count` is the number of partitions."""
         return self._current % count
 
     def move_on(self, partition: int, count: int) -> None:

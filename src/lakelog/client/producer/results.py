@@ -53,7 +53,7 @@ class BatchResult:
         self._finish()
 
     def fail(self, error: ClientError) -> None:
-        """Settle the batch with an error."""
+        """Settle the batch with an error, which `Delivery.result` raises."""
         self.error = error
         self._finish()
 

@@ -33,6 +33,8 @@ _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 @dataclass(slots=True, frozen=True)
 class SenderSettings:
+    """Settings of a producer's thread; times in seconds, sizes in bytes."""
+
     acks: int
     is_idempotent: bool
     max_in_flight: int
@@ -85,6 +87,7 @@ class Sender:
     def wake(self) -> None:
         """Wake the thread if it waits. The caller holds the lock."""
         self.is_sleeping = False
+        # The selector watches the other end, so that a waiting thread returns at once.
         self._wake_out.send(b"\0")
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
@@ -96,7 +99,10 @@ class Sender:
         self._accumulator.begin_transaction(producer_id, producer_epoch)
 
     def stop(self, timeout_s: float | None) -> None:
-        """End the thread after its present step; fail the remaining batches."""
+        """End the thread after its present step; fail the remaining batches.
+
+        timeout_s: limit of the wait for the thread in seconds; `None` waits without a limit.
+        """
         with self._lock:
             if not self._stopping:
                 self._stopping = True
@@ -118,6 +124,8 @@ class Sender:
                 self.is_sleeping = False
                 self.fatal = reason
                 self._on_end()
+                # Nothing will send these batches: callers of `flush` and `result` must not wait for
+                # ever.
                 self._accumulator.fail_all(ErrorCode.NETWORK_EXCEPTION, reason)
                 self._lock.notify_all()
             for link in self._links.values():
@@ -134,6 +142,8 @@ class Sender:
             if self._accumulator.expire(now):
                 self._lock.notify_all()
             ready = self._accumulator.ready(now)
+        # A failure of the whole cluster delays all partitions; a failure of one, only that
+        # partition.
         if now >= self._not_before_s and (ready or now >= self._view_due_s):
             self._send_ready(ready, now)
         self._wait(time.monotonic())
@@ -148,6 +158,7 @@ class Sender:
             if not error.retriable and not isinstance(error, ConnectionLostError):
                 self.fatal = str(error)
                 return
+            # The leader may have changed: the next step asks for the view first.
             self._view_due_s = 0.0
             pause = pause_s(self._failures)
             log_retry(error, pause)
@@ -166,6 +177,7 @@ class Sender:
             self._view_due_s = now + _VIEW_AGE_MAX_S
         if self._settings.is_idempotent:
             for queue in ready:
+                # The epoch has 16 bits; a new producer id begins again at 0.
                 if queue.producer_epoch > EPOCH_MAX:
                     self._known_identity = None
                     queue.producer_id = -1
@@ -189,6 +201,7 @@ class Sender:
         for queue in ready:
             leader = view.leader(queue.topic, queue.partition)
             if leader is None:
+                # A new view is the only way to learn the next leader.
                 self._view_due_s = 0.0
                 reason = view.errors.get(queue.topic, ErrorCode.LEADER_NOT_AVAILABLE).name
                 with self._lock:
@@ -235,6 +248,7 @@ class Sender:
                     continue
                 left -= size
                 batches.append(self._accumulator.take(queue))
+            # Rotate, so that a full request does not always leave out the same partitions.
             queues.append(queues.pop(0))
         return batches
 
@@ -298,12 +312,14 @@ class Sender:
                 if verdict is Verdict.FATAL:
                     self.fatal = batch.last_error
                 elif verdict is not Verdict.DONE:
+                    # An error may mean that the leader has moved.
                     self._view_due_s = 0.0
             self._lock.notify_all()
 
     def _drop_late_links(self, now: float) -> None:
         for node, link in list(self._links.items()):
             if link.deadline_s is not None and link.deadline_s <= now:
+                # Responses come in order, so a late one blocks all that follow on this connection.
                 self._drop(node, f"no answer within {self._settings.request_timeout_s:g} s")
 
     def _drop(self, node: int, reason: str) -> None:

@@ -39,6 +39,8 @@ _COMMIT_WITH_NAMES = 5
 
 
 class State(Enum):
+    """The state of the present transaction."""
+
     NEW = auto()
     READY = auto()
     OPEN = auto()
@@ -88,12 +90,19 @@ class TransactionalProducer(Producer):
         self._state = State.OPEN
 
     def send(self, *arguments: Any, **fields: Any) -> Any:
-        """Same as `Producer.send`, within a transaction only."""
+        """Same as `Producer.send`, within a transaction only.
+
+        Raises `ClientError` with INVALID_TXN_STATE outside a transaction, and with PRODUCER_FENCED
+        after a fatal error.
+        """
         self._expect(State.OPEN)
         return super().send(*arguments, **fields)
 
     def send_values(self, *arguments: Any, **fields: Any) -> None:
-        """Same as `Producer.send_values`, within a transaction only."""
+        """Same as `Producer.send_values`, within a transaction only.
+
+        Raises as `send`.
+        """
         self._expect(State.OPEN)
         super().send_values(*arguments, **fields)
 
@@ -167,6 +176,7 @@ class TransactionalProducer(Producer):
         """
         self._expect(State.OPEN)
         try:
+            # All records must be acknowledged before EndTxn: the marker follows them in each log.
             self.flush()
             if self._accumulator.first_failure is not None:
                 raise self._accumulator.first_failure
@@ -176,12 +186,17 @@ class TransactionalProducer(Producer):
         self._end(commit=True)
 
     def abort(self) -> None:
-        """Drop all buffered records and abort the transaction, if there is one."""
+        """Drop all buffered records and abort the transaction, if there is one.
+
+        Waits until no batch is in flight. Raises `ClientError` if the coordinator does not abort
+        it; the broker then does so after `transaction_timeout_ms`.
+        """
         if self._state in (State.NEW, State.READY):
             return
         with self._lock:
 
             def is_empty() -> bool:
+                # Repeated at each change, because a retried batch returns to the waiting ones.
                 self._accumulator.drop_waiting(
                     ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"
                 )
@@ -193,7 +208,10 @@ class TransactionalProducer(Producer):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Begin a transaction; commit it after the block, or abort it if the block raises."""
+        """Begin a transaction; commit it after the block, or abort it if the block raises.
+
+        Raises the errors of `begin` and `commit`.
+        """
         self.begin()
         try:
             yield
@@ -206,9 +224,14 @@ class TransactionalProducer(Producer):
         self.commit()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Abort an open transaction, then end the thread and the connections."""
+        """Abort an open transaction, then end the thread and the connections.
+
+        timeout_s: limit of the flush in seconds. Raises the errors of `abort` and `Producer.close`.
+        """
         try:
             if not self._is_closed and self._sender.fatal is None:
+                # Otherwise the open transaction would hold back read-committed consumers until it
+                # times out.
                 self.abort()
         finally:
             super().close(timeout_s)

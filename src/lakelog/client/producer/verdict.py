@@ -8,6 +8,8 @@ from lakelog.base.errors import ErrorCode
 
 
 class Verdict(Enum):
+    """The next step after the result of a batch."""
+
     DONE = auto()
     RETRY = auto()
     """Retry with the same sequence."""

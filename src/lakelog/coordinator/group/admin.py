@@ -120,7 +120,10 @@ class GroupAdmin:
         return DescribedConsumerGroup(group_id=group_id, error_code=code)
 
     def delete_groups(self, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
-        """Delete groups; each group has its own error code."""
+        """Delete groups; each group has its own error code, for example NON_EMPTY_GROUP.
+
+        The response comes when all decisions are committed or refused.
+        """
         future = self._tasks.future()
         names = list(dict.fromkeys(request.groups_names))
         codes: dict[str, ErrorCode] = {}
@@ -142,7 +145,10 @@ class GroupAdmin:
         return future
 
     def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
-        """Delete committed offsets of topics that the group does not subscribe to."""
+        """Delete committed offsets of topics that the group does not subscribe to (KIP-496).
+
+        Errors are codes in the response, of the request or of each partition.
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)

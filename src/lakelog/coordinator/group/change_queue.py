@@ -1,13 +1,13 @@
 """Serializes the changes of one group while its records are being written.
 
-A decision about a consumer group builds on the one before, down to which partition is free, and
-decisions are visible only when they are committed. So at most one change of a consumer group is
+A decision about a consumer group depends on the previous one (for example on the partitions that it
+freed), which is visible only once it is committed. So at most one change of a consumer group is
 being written, and all other requests for the group wait. A change also waits while a record of a
-classic group or of an offset is being written. Classic groups and offsets do not wait for each
-other.
+classic group or of an offset is being written. Writes of classic groups and offsets do not wait for
+each other.
 
-Waiting requests are data. They continue in the order of their arrival, by a deadline that is due at
-once.
+Waiting requests are data, not suspended coroutines. After a write, a timer that is due at once
+resumes them in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -53,22 +53,26 @@ class ChangeQueue:
         exclusive: bool,
         timer: TimerKey | None = None,
     ) -> Decision:
-        """Decide now, or after the changes and requests before.
+        """Decide now, or after earlier changes and requests of the group.
+
+        Raises nothing: `refuse` gets the code of a `KafkaError`. The returned decision is empty if
+        the request waits or is refused.
 
         Args:
             refuse: called with the code of a `KafkaError`, or when the shard is unloaded.
             exclusive: whether the decision may change a consumer group.
-            timer: the timer that is due, if the decision is about one. A timer that is set again
-                while its decision waits is no longer due, and the decision is dropped.
+            timer: the timer whose expiry is decided, if any. If it is set again while its
+                decision waits, it is no longer due, and the decision is dropped.
         """
         waiting = _Waiting(decide, refuse, exclusive, timer)
+        # A request never overtakes waiting ones, so that a member's requests keep their order.
         if group_id in self._waiting or self._is_blocked(group_id, exclusive=exclusive):
             self._waiting.setdefault(group_id, deque()).append(waiting)
             return Result()
         return self._decide(now, group_id, waiting)
 
     def resume(self, now: Now, group_id: str) -> list[Decision]:
-        """Return the decisions of waiting requests that nothing blocks any more."""
+        """Decide the waiting requests, in order, up to the first that is still blocked."""
         queue = self._waiting.pop(group_id, None)
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
@@ -80,9 +84,9 @@ class ChangeQueue:
         return decisions
 
     def change(self, group_id: str, decision: Decision) -> Decision:
-        """Return a decision that changes, creates or deletes a consumer group.
+        """Block the group until `decision`, a change of a consumer group, is committed or fails.
 
-        Its group is blocked until the decision is committed or has failed.
+        Return the decision with callbacks that end the block. Without records it returns unchanged.
         """
         if not decision.records:
             return decision
@@ -91,9 +95,10 @@ class ChangeQueue:
         return self._then(decision, group_id, lambda: self._changing.remove(group_id))
 
     def write(self, group_id: str, decision: Decision) -> Decision:
-        """Return a decision that writes a classic group or an offset; it blocks changes.
+        """Block changes of the group until `decision` about a classic group or offset is written.
 
-        Decisions that pass `enter`, and their follow-up decisions, need no call.
+        Return the decision with callbacks that end the block. `enter` does this for its decisions
+        and for the decisions that follow them.
         """
         if not decision.records:
             return decision
@@ -108,7 +113,7 @@ class ChangeQueue:
         return self._then(decision, group_id, done)
 
     def unloaded(self, code: ErrorCode) -> None:
-        """Refuse all waiting requests."""
+        """Refuse all waiting requests with `code`."""
         for queue in self._waiting.values():
             for waiting in queue:
                 waiting.refuse(code)

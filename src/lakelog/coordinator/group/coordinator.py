@@ -68,8 +68,9 @@ class GroupCoordinator:
         logs: the partitions of `__consumer_offsets`.
         topics: the current topics of the metadata.
         overrides: returns the settings of one group (configuration resource GROUP).
-        memory: budget of all state that clients cause.
-        join_refused: called with the reason of a refusal, which the response cannot contain.
+        memory: the memory share of groups and transactional ids.
+        join_refused: called with the reason of a rejected JoinGroup: its response has no field for
+            one.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class GroupCoordinator:
     # Ownership
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition whose leader coordinates the group."""
+        """Return the partition of `__consumer_offsets` whose leader coordinates the group."""
         return self._host.partition_for(group_id)
 
     @property
@@ -200,7 +201,7 @@ class GroupCoordinator:
         exclusive: bool = False,
         allows_empty: bool = False,
     ) -> None:
-        """Have the group's shard decide a request, after changes of the group in progress.
+        """Pass a request to the group's shard, which decides it now or after a change in progress.
 
         Args:
             refuse: called with an error code if the request is rejected.
@@ -273,7 +274,7 @@ class GroupCoordinator:
         elif not join.member_id and join.subscription_bytes > self._config.subscriptions_bytes_max:
             join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=SUBSCRIPTION_TOO_LARGE)
         else:
-            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refused)
+            self._submit(join.group_id, partial(GroupShard.join, join=join), join.refuse_member)
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
@@ -308,7 +309,10 @@ class GroupCoordinator:
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
-        """Decide LeaveGroup (several members at once: KIP-345)."""
+        """Decide LeaveGroup (several members at once: KIP-345).
+
+        Errors are codes in the response, from version 3 on one for each member.
+        """
         future = self._tasks.future()
         members = request.members
         if version < 3:
@@ -335,7 +339,10 @@ class GroupCoordinator:
     def offset_commit(
         self, request: OffsetCommitRequest, version: int
     ) -> Reply[OffsetCommitResponse]:
-        """Decide OffsetCommit; the reply comes when the offsets are committed."""
+        """Decide OffsetCommit; the reply comes when the offsets are committed.
+
+        A refusal of the whole request is the error code of each of its partitions.
+        """
         future = self._tasks.future()
 
         reply = partial(settle, future)
@@ -370,7 +377,10 @@ class GroupCoordinator:
         return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
-        """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets."""
+        """End a transaction in a partition of `__consumer_offsets`: apply or drop its offsets.
+
+        Return NONE once the marker is committed, otherwise the error code; nothing is raised.
+        """
         future = self._tasks.future()
 
         def committed(_: Now) -> None:
@@ -386,7 +396,10 @@ class GroupCoordinator:
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
-        """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447)."""
+        """Return committed offsets (several groups: KIP-709, unstable offsets: KIP-447).
+
+        Errors are codes in the response, for each group from version 8 on.
+        """
 
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
             shard = self._host.shard_of(group.group_id, allows_empty=True)

@@ -22,12 +22,15 @@ class Evictor:
         self._next_search_ms = 0
 
     def evict(self, keep: str, groups: int, size: int) -> None:
-        """Begin to delete newcomers, as many as there are.
+        """Begin to delete newcomers, if possible as many as wanted.
+
+        A group is chosen while either number is not reached. After a search without a result the
+        next one is 1 s later.
 
         Args:
             keep: id of the group that the room is for.
-            groups: how many groups to delete.
-            size: how many bytes of memory to free, by estimate.
+            groups: number of groups to delete.
+            size: estimated bytes of memory to free.
         """
         now = self._host.now()
         if now.tick_ms < self._next_search_ms:

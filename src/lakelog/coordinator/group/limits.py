@@ -32,7 +32,7 @@ class GroupLimits:
 
     Args:
         groups_max: `lakelog.groups.max`.
-        memory: budget of all state that clients cause.
+        memory: the memory share of groups and transactional ids.
         expire: has all partitions check soon for expired offsets and empty groups.
         evict: begins to delete newcomers, except the named group: at least this many groups and
             this many bytes, if there are as many.
@@ -81,7 +81,10 @@ class GroupLimits:
         return False
 
     def has_memory(self, group_id: str, more: int) -> bool:
-        """Return whether `more` bytes are free; begin to evict newcomers if not."""
+        """Return whether `more` bytes are free; begin to evict newcomers if not.
+
+        The memory of groups that are being evicted counts as free.
+        """
         if not self.memory.has(more):
             spare = self.memory.bytes_max // _BATCH_DIVISOR
             self._evict(group_id, 0, more + spare)
@@ -124,6 +127,7 @@ class ShardLimits:
         """Return whether a group may take `more` bytes; begin to evict newcomers if not."""
         if self._account.may_grow(group_id, more):
             return True
+        # A group above its own part gains nothing by the eviction of others.
         within_share = self._account.of(group_id) + more <= self._limits.memory.owner_max
         return within_share and self._limits.has_memory(group_id, more)
 
@@ -136,6 +140,7 @@ class ShardLimits:
         Raises `KafkaError(POLICY_VIOLATION)` for a new group if there are too many groups, and
         `KafkaError(INVALID_COMMIT_OFFSET_SIZE)` if there is too little memory.
         """
+        # The cheap conditions first: the last one begins an eviction.
         if (
             self._limits.is_full_of_offsets
             and not exists

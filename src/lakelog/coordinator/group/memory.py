@@ -22,7 +22,7 @@ ID_GIVEN_OUT_BYTES = 512
 
 
 def stored_bytes(value: GroupMetadataValue | None) -> int:
-    """Return the memory of a stored generation, without subscriptions (see `Member.memory`)."""
+    """Return the bytes of a stored generation, without subscriptions (see `Member.memory`)."""
     if value is None:
         return 0
     return _STORED_BYTES + sum(
@@ -36,12 +36,12 @@ def stored_bytes(value: GroupMetadataValue | None) -> int:
 
 
 def offset_bytes(key: OffsetCommitKey, value: OffsetCommitValue | None) -> int:
-    """Return the memory of a committed offset, with its share of the topic's entry."""
+    """Return the bytes of a committed offset, with its share of the topic's entry."""
     if value is None:
         return 0
     return _OFFSET_BYTES + text_bytes(value.metadata) + len(key.topic)
 
 
 def pending_offset_bytes(key: OffsetCommitKey, value: OffsetCommitValue | None) -> int:
-    """Return the memory of an offset of an open transaction."""
+    """Return the bytes of an offset of an open transaction, with its transaction's entry."""
     return _PENDING_OFFSET_BYTES + offset_bytes(key, value) + len(key.group)

@@ -40,7 +40,10 @@ class Queries:
         self._state = state
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """Return the description of a classic group, for DescribeGroups."""
+        """Return the description of a classic group, for DescribeGroups.
+
+        An unknown group is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+        """
         if self._state.consumer(group_id) is not None:
             return group_not_found(group_id, version, is_consumer=True)
         group = self._state.classic.get(group_id)

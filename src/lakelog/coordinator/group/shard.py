@@ -106,18 +106,23 @@ class GroupShard:
     decode = staticmethod(decode_record)
 
     def replay(self, record: Record) -> None:
+        """Apply a committed record outside of any transaction."""
         self.state.replay(record)
 
     def replay_pending(self, record: Record, producer_id: int) -> None:
+        """Keep an offset of an open transaction; its marker decides (KIP-98)."""
         if isinstance(record, OffsetRecord):
             self.state.offsets.pending.add(record, producer_id)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """Apply or drop the pending offsets of a producer's transaction."""
         self.state.offsets.replay_end(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Decision]:
-        """Begin to serve, and start new sessions: while loading, members could send no
-        heartbeat."""
+        """Begin to serve with new sessions: while loading, no heartbeat was accepted.
+
+        Return the decisions of rebalances, of groups with more members than now allowed.
+        """
         results: list[Decision] = []
         for group_id, value in self.state.classic.stored.items():
             group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)
@@ -132,6 +137,7 @@ class GroupShard:
         return results
 
     def unloaded(self, code: ErrorCode) -> None:
+        """Answer all parked requests with `code`, and return memory and counts."""
         for group in self.state.classic.values():
             for member in group.members.values():
                 member.answer_join(JoinGroupResponse(error_code=code, member_id=member.member_id))
@@ -140,10 +146,13 @@ class GroupShard:
         self.state.close()
 
     def on_due(self, now: Now, key: TimerKey) -> list[Decision]:
+        """Return the decisions of a timer that has fired."""
         if key.kind is TimerKind.EXPIRY:
             return self._cleanup.expire(now)
         if key.kind is TimerKind.QUEUE:
             return self._changes.resume(now, key.group_id)
+        # Through the queue, like a request: a member that a change is about must not expire while
+        # that change is being written.
         decide = partial(self._on_timer, key=key)
         exclusive = key.group_id in self._consumer_groups
         decision = self._changes.enter(
@@ -187,7 +196,10 @@ class GroupShard:
     # Requests of members
 
     def consumer_heartbeat(self, now: Now, beat: ConsumerHeartbeat) -> Decision:
-        """Decide ConsumerGroupHeartbeat."""
+        """Decide ConsumerGroupHeartbeat (KIP-848).
+
+        Raises `KafkaError` as `ConsumerHeartbeats.heartbeat`.
+        """
         return self._heartbeats.heartbeat(now, beat)
 
     def join(self, now: Now, join: Join) -> Decision:
@@ -206,7 +218,7 @@ class GroupShard:
             return self.join(now, join)
 
         def failed(_: Now, code: ErrorCode) -> None:
-            join.refused(code)
+            join.refuse_member(code)
 
         records = consumer_tombstones(consumer).records
         return self._changes.change(join.group_id, Result(records, committed, failed))
@@ -223,7 +235,11 @@ class GroupShard:
         return self._syncs.sync(now, self._group(request.group_id), request, reply)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
-        """Return the result of Heartbeat, for a group of either protocol."""
+        """Return the result of Heartbeat, for a group of either protocol.
+
+        Raises `KafkaError` (UNKNOWN_MEMBER_ID) for an unknown group, otherwise as `Syncs.heartbeat`
+        and `ClassicMembers.heartbeat`.
+        """
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.heartbeat(now, consumer, request)
@@ -238,7 +254,11 @@ class GroupShard:
         reply: Callable[[LeaveGroupResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Decide LeaveGroup, for a group of either protocol."""
+        """Decide LeaveGroup, for a group of either protocol.
+
+        Errors of members are codes in the response; members of an unknown group get
+        UNKNOWN_MEMBER_ID.
+        """
         consumer = self._consumer_groups.get(group_id)
         if consumer is not None:
             return self._classic_members.leave(now, consumer, members, version, reply, refuse)

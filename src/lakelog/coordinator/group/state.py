@@ -99,7 +99,10 @@ class ShardState:
             self.classic.replay(record.key.group, record.value)
 
     def expire_soon(self) -> None:
-        """Have the next check for expired offsets run as soon as allowed."""
+        """Have the next check for expired offsets run as soon as allowed.
+
+        Such checks are 10 s apart, since each of them visits all groups.
+        """
         if not self.expires_soon:
             self.expires_soon = True
             self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
@@ -109,7 +112,10 @@ class ShardState:
         return [Newcomer(since, group) for group, since in self.offsets.newcomers.items()]
 
     def begin_eviction(self, group_id: str) -> None:
-        """Stop counting a group whose tombstones are about to be written."""
+        """Stop counting a group whose tombstones are about to be written.
+
+        New groups get its room at once, not only after the commit. `end_eviction` must follow.
+        """
         assert group_id not in self.evicting
         is_live = group_id in self.classic or group_id in self.consumers.by_id
         eviction = self.evicting[group_id] = _Eviction(self.account.of(group_id), is_live)

@@ -50,7 +50,7 @@ def plan_register_broker(
     """Return the broker's new epoch; the leader epochs of the partitions it leads rise too.
 
     A broker that `starts_fenced` hands over what its former process led, and leads again after
-    `plan_unfence`. A repeated registration of the same process changes nothing.
+    `plan_unfence`. A repetition by the same process returns its epoch again (KIP-631).
     """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:

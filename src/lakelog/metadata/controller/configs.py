@@ -84,7 +84,8 @@ def plan_alter_configs(
     """Return one result per resource, in the order of the request.
 
     `broker` has the static settings of this broker. A change is checked as a step from the settings
-    in force to the new ones.
+    in force to the new ones. Raises nothing for a rejected resource: its result has the error
+    (KIP-339).
     """
     records: list[Record] = []
     results = []

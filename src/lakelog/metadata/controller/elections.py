@@ -41,6 +41,7 @@ def plan_elect_leaders(
     """Return one result per partition.
 
     `topics` None stands for all partitions; only partitions that need an election have results.
+    Raises nothing for a rejected partition: its result has the error (KIP-460).
     """
     records = []
     results = []

@@ -15,7 +15,7 @@ def place_replicas(
 
     Leaders are assigned to the brokers in turn, beginning with the broker at `start`. Replicas are
     placed on different racks as long as there are enough. `replication_factor` must not exceed the
-    number of brokers.
+    number of brokers. Source: KIP-36.
     """
     assert 1 <= replication_factor <= len(brokers)
     ring = sorted(brokers)

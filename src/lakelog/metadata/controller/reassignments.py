@@ -39,7 +39,10 @@ def plan_reassignments(
     *,
     allow_replication_factor_change: bool = True,
 ) -> Plan[list[ReassignmentResult]]:
-    """Return one result per partition, in the order of the request; a bad one fails alone."""
+    """Return one result per partition, in the order of the request (KIP-455).
+
+    Raises nothing for a rejected partition: its result has the error, and the others take effect.
+    """
     records = []
     results = []
     for move in wanted:

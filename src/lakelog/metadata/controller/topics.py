@@ -89,7 +89,8 @@ def plan_create_topics(
 ) -> Plan[list[TopicResult]]:
     """Return one result per topic, in the order of the request.
 
-    `broker` supplies the default counts and the settings that a topic inherits.
+    `broker` supplies the default counts and the settings that a topic inherits. Raises nothing for
+    a rejected topic: its result has the error.
     """
     records: list[Record] = []
     results = []
@@ -214,7 +215,8 @@ def plan_delete_topics(
 ) -> Plan[list[TopicResult]]:
     """Return one result per topic; `enabled` is `delete.topic.enable`.
 
-    The group coordinator removes the committed offsets of deleted topics.
+    The group coordinator removes the committed offsets of deleted topics. Raises nothing for a
+    rejected topic: its result has the error.
     """
     records: list[Record] = []
     results = []
@@ -264,7 +266,7 @@ def plan_create_partitions(
     """Return one result per topic, in the order of the request, with the new total of partitions.
 
     The number of partitions of `fixed` topics cannot change: their contents are located by a hash
-    modulo this number.
+    modulo this number. Raises nothing for a rejected topic: its result has the error (KIP-195).
     """
     records: list[Record] = []
     results = []

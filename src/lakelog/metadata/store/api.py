@@ -150,7 +150,7 @@ class MetadataStore(Protocol):
         ...
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
-        """Calls `on_failure` when a write or sync of this store's files fails, perhaps in a thread.
+        """Call `on_failure` when a write or sync of this store's files fails, perhaps in a thread.
 
         The callback precedes the end of the store's own call. A lack of space is no failure of the
         device.

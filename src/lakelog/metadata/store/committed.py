@@ -33,7 +33,10 @@ def note_committed(path: Path, end: int, controller_epoch: int) -> None:
 
 
 def encode_note(end: int, controller_epoch: int) -> bytes:
-    """Return the 24 bytes of the note."""
+    """Return the 24 bytes of the note.
+
+    The form is at the top of this module.
+    """
     head = struct.pack(">QQ", end, controller_epoch)
     return head + struct.pack(">II", zlib.crc32(head), 0)
 

@@ -38,6 +38,7 @@ class DeathWatch:
             threading.Thread(target=self._wait, args=(broker_id,), name=name, daemon=True).start()
 
     def close(self) -> None:
+        """Report no further death; the waiting threads remain until their broker ends."""
         with self._mutex:
             self._closed = True
 
@@ -48,6 +49,7 @@ class DeathWatch:
         except OSError:  # too many open files: the next turn of the poller starts a new thread
             is_dead = False
         with self._mutex:
+            # Under the mutex: `follow` must start a new thread if the broker registers again.
             self._waiting.discard(broker_id)
             if is_dead and not self._closed:
                 self._on_death()

@@ -166,6 +166,8 @@ class EmbeddedStore:
 
     def _elect(self) -> ControllerTerm:
         term = self._log.controller()
+        # A live controller keeps its term. This broker takes a new one even after its own: its
+        # earlier process may have left an append under way.
         if term.broker_id != self._broker_id and term.broker_id in self._live():
             return term
         return self._log.take_term(self._broker_id, term)
@@ -219,9 +221,11 @@ class EmbeddedStore:
                 died.clear()
                 change = Change.BROKERS  # even if the broker has registered again since
             if loop.time() - beaten >= _HEARTBEAT_S and await self._try(self._beat):
+                # Only after a success: a failed heartbeat is repeated in the next turn.
                 beaten = loop.time()
             if (found := await self._try(self._look)) is not None:
                 self._report(change | found.changes_since(view))
+                # A death stays in `change` until a view was read, or the report would be lost.
                 view, change = found, NO_CHANGE
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):

@@ -44,6 +44,7 @@ class Registration:
         os.pwrite(self._fd, _FORM.pack(self._incarnation_id, self._monotonic()), 0)
 
     def release(self) -> None:
+        """Release the lock: other brokers then count this broker as dead."""
         os.close(self._fd)
 
 
@@ -57,6 +58,7 @@ class Neighbourhood:
         self._timeout_s = timeout_s
 
     def register(self, broker_id: int, incarnation_id: bytes) -> Registration:
+        """Register a broker of this process. Raises `BrokerIdInUse` and `OSError`."""
         return Registration(self._path(broker_id), incarnation_id, self._monotonic)
 
     def live(self) -> dict[int, bytes]:
@@ -90,6 +92,7 @@ class Neighbourhood:
     def _probe(self, path: Path) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            # No process holds it: the owner is dead, even with a recent heartbeat.
             if _try_lock(fd, fcntl.LOCK_SH, 1):
                 return None
             data = os.pread(fd, _FORM.size, 0)

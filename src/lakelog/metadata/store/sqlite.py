@@ -73,7 +73,10 @@ class SqliteLog:
         none."""
 
     def open(self, *, create: bool) -> None:
-        """Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`."""
+        """Open the file, and create its tables with `create`.
+
+        Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`.
+        """
         if not create and not self._database.exists():
             raise MetadataMissing(f"{self._path} is missing, but there are logs that it described")
         try:
@@ -87,17 +90,26 @@ class SqliteLog:
             raise
 
     def close(self) -> None:
+        """Close the connection. SQLite rolls an open transaction back."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def data_version(self) -> int:
-        """Return a number that changes when another connection has committed."""
+        """Return a number that changes when another connection has committed.
+
+        Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
+        """
         row = self._row("PRAGMA data_version", ())
         assert row is not None
         return int(row[0])
 
     def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        """Append a batch as entry `expected_end`; return the outcome.
+
+        Raises `MetadataFull` without space, `MetadataUnavailable` if nothing was written, and
+        `MetadataOffline` after a failure of the device.
+        """
         connection = self._begin()
         try:
             end, _, epoch = connection.execute(
@@ -105,6 +117,7 @@ class SqliteLog:
             ).fetchone()
             if epoch != batch.controller_epoch or end != expected_end:
                 connection.execute("ROLLBACK")
+                # FENCED goes before LOST: a writer with an old term must not try the next index.
                 fenced = epoch != batch.controller_epoch
                 return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, end)
             self._insert(connection, batch, end)
@@ -113,6 +126,10 @@ class SqliteLog:
         return self._commit(connection, end + 1)
 
     def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        """Return the index of the writer's newest batch if it has that serial.
+
+        Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
+        """
         row = self._row(
             "SELECT idx FROM writer WHERE writer_id = ? AND serial = ?", (writer_id, serial)
         )
@@ -131,6 +148,10 @@ class SqliteLog:
             raise self._reading_error(error) from error
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace an older snapshot, and trim entries well before the new one.
+
+        Raises `MetadataFull`, `MetadataUnavailable` and `MetadataOffline`.
+        """
         connection = self._begin()
         try:
             connection.execute(
@@ -151,13 +172,20 @@ class SqliteLog:
             raise MetadataOffline(self._failure)
 
     def controller(self) -> ControllerTerm:
-        """Return the current term; broker -1 at epoch 0 before the first election."""
+        """Return the current term; broker -1 at epoch 0 before the first election.
+
+        Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
+        """
         row = self._row("SELECT controller_id, controller_epoch FROM state", ())
         assert row is not None
         return ControllerTerm(int(row[0]), int(row[1]))
 
     def take_term(self, broker_id: int, after: ControllerTerm) -> ControllerTerm:
-        """Begin a term of this broker unless a newer term than `after` exists; return the term."""
+        """Begin a term of this broker unless a newer term than `after` exists; return the term.
+
+        Raises `MetadataFull`, `MetadataUnavailable`, and `MetadataOffline` if the outcome is
+        unknown.
+        """
         connection = self._begin()
         try:
             connection.execute(
@@ -176,6 +204,7 @@ class SqliteLog:
     def _connect(self) -> sqlite3.Connection:
         connection = self._database.connect()
         connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL would sync only at checkpoints: a power failure could undo acknowledged commits.
         connection.execute("PRAGMA synchronous = FULL")
         return connection
 
@@ -193,6 +222,7 @@ class SqliteLog:
             raise MetadataUnsupported(
                 f"{self._path} has format {version} of a newer version of lakelog"
             )
+        # SQLite itself finds damage only where it reads.
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise MetadataCorrupt(f"{self._path} is damaged: {problem}")
@@ -226,6 +256,7 @@ class SqliteLog:
         end = self._number("SELECT end FROM state")
         first = self._number("SELECT coalesce(min(idx), -1) FROM entry")
         kept = from_index >= end or 0 <= first <= from_index
+        # A reader whose next entry was trimmed starts from the snapshot.
         snapshot = None if kept and from_index else self._read_snapshot(connection)
         if snapshot is not None:
             from_index = snapshot.end
@@ -286,6 +317,7 @@ class SqliteLog:
             if error.sqlite_errorcode & 0xFF in _NOT_COMMITTED:
                 raise self._not_done(connection, error) from error
             self._note(error)
+            # After a failed fsync SQLite may read pages that the device does not have.
             self._failure = f"{self._path}: {error}; restart to recover"
             return AppendOutcome(Outcome.UNKNOWN, -1)
         try:

@@ -23,7 +23,10 @@ from lakelog.runtime.api import Tasks
 
 
 class Appended(NamedTuple):
-    """An append in `leader_epoch` that waits: for all of the partition before `end_offset`."""
+    """An append in `leader_epoch` that waits until all offsets before `end_offset` are committed.
+
+    `end_offset` is exclusive.
+    """
 
     partition: Partition
     end_offset: int
@@ -56,7 +59,9 @@ class Appended(NamedTuple):
             raise NotLeaderError(partition.role.leader_id, partition.leader_epoch)
         if not self._is_reached:
             partition.check_leader()
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet committed")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "the batch was written, but not committed in time"
+            )
 
 
 class Acknowledgement:
@@ -80,24 +85,25 @@ class Acknowledgement:
         self._failed = failed
 
     def try_complete(self) -> bool:
+        """Call `settled` if all appends are settled; return whether they are."""
         if not all(one.is_settled for one in self._appended):
             return False
         self._settled()
         return True
 
     def expire(self) -> None:
+        """Call `settled`; `Appended.check` then raises for appends that are not committed."""
         self._settled()
 
     def fail(self, error: Exception) -> None:
+        """Pass `error` to `failed`."""
         self._failed(error)
 
 
 async def committed(
     appended: Appended, purgatory: Purgatory, tasks: Tasks, deadline: float = math.inf
 ) -> None:
-    """Return when the append is committed.
-
-    deadline: on the monotonic clock, in seconds.
+    """Wait until the append is committed, or until `deadline` (monotonic clock, seconds).
 
     Raises `KafkaError` as `Appended.check`.
     """
@@ -107,7 +113,7 @@ async def committed(
         parked = purgatory.park(wait, [appended.partition.key], deadline)
         try:
             await done
-        finally:
+        finally:  # a cancelled task must not leave its wait behind
             purgatory.cancel(parked)
     appended.check()
 

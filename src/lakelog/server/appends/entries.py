@@ -26,7 +26,10 @@ _NO_ID = "a transactional batch in a request without a transactional id"
 
 
 def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
-    """Return the id of the topic in a request of `version`, or its name in older ones."""
+    """Return the id of the topic in a request of `version`, before version 13 its name (KIP-516).
+
+    The broker's partitions have keys of both kinds.
+    """
     return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
 
 
@@ -36,9 +39,14 @@ def check_entry(
     """Raise `KafkaError` for a batch that this request may not append to this partition.
 
     `check` is that of the request's transaction; without one the batch must not be transactional.
+    The codes are INVALID_RECORD without a batch, UNSUPPORTED_COMPRESSION_TYPE for zstd before
+    version 7 (KIP-110), INVALID_TOPIC_EXCEPTION for an internal topic, NOT_ENOUGH_REPLICAS for
+    `acks=all` below `min.insync.replicas`, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "the request has no record batch for this partition"
+        )
     attributes = batch[_ATTRIBUTES_LOW_BYTE]
     if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
@@ -53,7 +61,7 @@ def check_entry(
 
 
 def rejected_result(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """Return the result of a batch that was not appended."""
+    """Return the result of a batch that was not appended, with rejected records (KIP-467)."""
     records = error.errors if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(
         index=index,

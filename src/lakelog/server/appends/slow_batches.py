@@ -7,8 +7,8 @@ hold the interpreter for milliseconds at a time. So it runs in the loop, in slic
 millisecond and in at most half of the loop's time (`TimeSlices`). For all connections together, two
 batches are in progress at a time, since each may take 64 MiB decompressed, and sixteen that take at
 most 1 MiB. They take their slices in turn, so that a small batch does not wait until large ones are
-done. Waiting batches count as received and not handled, and go with their peer if that is
-too much.
+done. Waiting batches count as received and not handled. If these take too much memory, a batch is
+dropped when its connection closes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from lakelog.storage.validation.batches import (
 _LARGE_AT_A_TIME = 2
 _SMALL_AT_A_TIME = 16
 _SMALL_BYTES_MAX = 1 << 20
-"""Bytes of a small batch, decompressed."""
+"""Bytes of a small batch, decompressed.
+
+Required by `test_a_small_batch_does_not_wait_for_large_ones`."""
 _LANE = "records"
 _END = object()
 """Follows the last step of a walk."""
@@ -50,7 +52,7 @@ Step = Callable[[], Work | None]
 
 
 class SlowBatches:
-    """One for all connections of a broker, which share `memory`."""
+    """The slow batches of one broker; its connections share `memory`."""
 
     def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
         self._tasks = tasks
@@ -61,10 +63,10 @@ class SlowBatches:
 
     @contextmanager
     def held(self, size: int, reply: Reply) -> Iterator[None]:
-        """Count `size` bytes of copied batches while this task works at their request.
+        """Count `size` bytes of copied batches while this task handles their request.
 
-        If its peer goes when requests take more than they may, the task is cancelled: peers that
-        come, send and go could otherwise leave any number of batches behind.
+        If the connection closes while requests exceed their memory, the task is cancelled: clients
+        that connect, send and disconnect could otherwise leave any number of batches behind.
         """
         task = asyncio.current_task()
 
@@ -86,8 +88,8 @@ class SlowBatches:
     ) -> WalkedBatch:
         """Return the batch in a form that `Partition.append` takes without `SlowBatchError`.
 
-        The records of a `sampled` batch are verified as in any sample. Raises `KafkaError` for a
-        batch that the append would reject.
+        The records of a `sampled` batch are verified as in any sample. `now_ms` is in milliseconds
+        since the epoch. Raises `KafkaError` for a batch that the append would reject.
         """
         header = read_batch(batch, config)
         verifies = must_verify(config, sampled=sampled)
@@ -96,6 +98,8 @@ class SlowBatches:
         if config.compression_type == "producer" and (
             header.codec or len(batch) <= _SMALL_BYTES_MAX
         ):
+            # The decompressed size is unknown in advance: a batch that turns out to be large is
+            # decompressed again among the large ones.
             with suppress(RecordsTooLarge):
                 async with self._small:
                     if walks:
@@ -128,7 +132,10 @@ class SlowBatches:
             pass
 
     async def found(self, search: Search) -> TimestampOffset | None:
-        """Return the result of the search. Raises the errors of the search."""
+        """Return the first record at or after the time searched, None if there is none.
+
+        Raises the errors of the search (`Partition.at_time`).
+        """
         work = _advance(partial(next, search))
         if isinstance(work, _Answer):
             return work.found

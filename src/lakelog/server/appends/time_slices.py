@@ -29,13 +29,14 @@ class TimeSlices:
         """Time that slices took and the loop has not slept for."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run one slice when its turn comes; return or raise what `work` does."""
+        """Run one slice when its turn comes; return the result of `work`, or raise its error."""
         async with self._turn:
             began = self._clock.monotonic()
             try:
                 return work()
             finally:
                 self._owed_s += self._clock.monotonic() - began
+                # Within the lock: the pause is for all computations together, not for this one.
                 await self._leave_loop()
 
     async def _leave_loop(self) -> None:

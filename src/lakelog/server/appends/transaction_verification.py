@@ -45,14 +45,14 @@ class Coordinator(Protocol):
         *,
         add: bool,
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Whether each partition is in the transaction, or has been added to it."""
+        """Return a code for each partition: NONE if it is in the transaction or has been added."""
         ...
 
 
 class ProduceCheck:
     """The verification of one request: the question to the coordinator, and its verdict.
 
-    Raises `KafkaError` 49 for batches of more than one producer.
+    Raises `KafkaError` (INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer.
     """
 
     __slots__ = ("_asked", "_failures", "_producer", "_transactional_id", "_verified", "_version")
@@ -85,6 +85,7 @@ class ProduceCheck:
                 *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= ADDS_SINCE
             )
         except KafkaError as error:
+            # The other partitions of the request are independent of this one.
             self._failures[key] = error
             return
         if verification is not None:
@@ -93,9 +94,14 @@ class ProduceCheck:
 
     @property
     def must_ask(self) -> bool:
+        """Whether a batch begins its producer's transaction in its partition."""
         return bool(self._asked)
 
     async def ask(self, coordinator: Coordinator) -> None:
+        """Have the coordinator verify the partitions, and add them for Produce 12 (KIP-890).
+
+        A rejection is raised by `verification`, for its partition alone.
+        """
         codes = await coordinator.verify(
             self._transactional_id,
             *self._producer,
@@ -108,7 +114,10 @@ class ProduceCheck:
                 self._failures[key] = rejection(code, self._version)
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
-        """Return the verification for `Partition.append`. Raises `KafkaError` if it is rejected."""
+        """Return the verification for `Partition.append`, None if the batch needs none.
+
+        Raises `KafkaError` as `rejection`, or as `Partition.start_verification`.
+        """
         key = (topic, index)
         failure = self._failures.get(key)
         if failure is not None:
@@ -132,9 +141,10 @@ def _transactional(
 
 
 def rejection(code: ErrorCode, version: int) -> KafkaError:
-    """The coordinator's verdict as producers of each version understand it.
+    """Return the error for the coordinator's verdict, in a code that the version understands.
 
-    Every client retries NOT_ENOUGH_REPLICAS without asking for metadata first.
+    Every client retries NOT_ENOUGH_REPLICAS without requesting metadata first. Kafka's
+    `ReplicaManager` and `AddPartitionsToTxnManager` convert codes in the same way.
     """
     if code in _TRIED_AGAIN_BY_CLIENTS or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE

@@ -65,7 +65,7 @@ class Authentication:
         return allowed is None or api_key in allowed
 
     def begin(self) -> None:
-        """Begin the first authentication, or another one of an authenticated client."""
+        """Begin the first authentication, or another one of an authenticated client (KIP-368)."""
         assert self.state in (State.HANDSHAKE, State.AUTHENTICATED, State.EXPIRED), self.state
         self._change(State.AUTHENTICATING)
 
@@ -76,6 +76,8 @@ class Authentication:
         before (KIP-368); the caller then closes the connection.
         """
         assert self.state is State.AUTHENTICATING, self.state
+        # The connection's earlier requests were authorized for the first principal (as in Kafka's
+        # `SaslServerAuthenticator`), so it cannot change.
         if self._is_known and principal != self.principal:
             raise KafkaError(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,

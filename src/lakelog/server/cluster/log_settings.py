@@ -41,7 +41,7 @@ def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogCon
 
 
 def changes_internal(old: MetadataImage, new: MetadataImage, names: Iterable[str]) -> bool:
-    """Return whether changed settings of some topics may change those of internal topics."""
+    """Return whether changes of some topics may change the settings of internal topics."""
     return any(_is_durable(old, name) != _is_durable(new, name) for name in names)
 
 

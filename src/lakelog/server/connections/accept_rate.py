@@ -19,9 +19,11 @@ class AcceptRate:
     def delay_s(self, per_second: int) -> float:
         """Return the seconds until another connection may be accepted; 0 if it may be now."""
         now = self._clock.monotonic()
+        # A broker that has just started has earned a whole second, like after a pause.
         earned = (now - self._since) * per_second if self._since >= 0 else per_second
         self._allowance, self._since = min(per_second, self._allowance + earned), now
         return 0.0 if self._allowance >= 1 else (1 - self._allowance) / max(per_second, 1)
 
     def take(self) -> None:
+        """Count a connection that was accepted."""
         self._allowance -= 1

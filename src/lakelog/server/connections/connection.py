@@ -27,9 +27,9 @@ from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
-"""Bytes to send above which no request is handled, for each adds to them."""
+"""Bytes to send above which no request is handled: each response adds to them."""
 _UNREAD_MAX = 8 * 1024 * 1024
-"""Bytes to send above which the connection waits for the peer to read."""
+"""Unsent bytes above which the broker counts as waiting for the peer (`awaited_bytes`)."""
 _PENDING_MAX = 128
 _FETCH = 1
 _FRAME_HEAD = Struct(">ih")
@@ -42,8 +42,8 @@ class Connection:
     """One client's connection, made of parts; `sink` decides.
 
     `received` holds requests, `responses` sends responses, `session` describes the client.
-    `repeat` and `sampling` are what its requests so far have taught; `admitted` is the generation
-    of the gate in which `repeat` was learned (`requests.gate`).
+    `repeat` and `sampling` are learned from earlier requests; `admitted` is the generation of the
+    gate in which `repeat` was learned (`requests.gate`).
     """
 
     __slots__ = (
@@ -100,8 +100,9 @@ class Connection:
         self._reading = False
         self._handling = False
         self._stalled = False
-        """Whether requests that have been received wait for their turn."""
+        """Whether received requests wait: for a turn, for earlier responses, or for the peer."""
         self._yielded = False
+        """Whether they wait for a turn of the loop, or the connection is muted."""
         self._is_new = True
         self._is_gone = False
         self._has_unread = False
@@ -112,6 +113,7 @@ class Connection:
         self.sampling = Sampling()
 
     def open(self) -> None:
+        """Begin to receive requests."""
         self._set_reading(True)
 
     # Receiving
@@ -134,7 +136,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            size = 0
+            size = 0  # a reset connection ends like a closed one
         if not size:
             self._on_gone()
             return
@@ -160,6 +162,8 @@ class Connection:
             self.fail("a connection", error)
         finally:
             self._handling = False
+        # Replies that became complete meanwhile were only queued (`on_reply`), so that the
+        # responses to all these requests leave together.
         if (
             responses.parts or responses.is_blocked or (self._stalled and not self._yielded)
         ) and not self.closed:
@@ -168,7 +172,8 @@ class Connection:
     def _take_lone(self) -> bool:
         """Hand over a Produce or Fetch request that is alone in the buffer, as most are.
 
-        Its response may leave at once. Return False, with nothing done, if there is no such one.
+        Its response may leave at once. Return False, with nothing done, for any other content of
+        the buffer.
         """
         received = self.received
         end = received.end
@@ -209,6 +214,8 @@ class Connection:
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             end = start + FRAME_SIZE.size + size
+            # `_must_wait` is asked only in a state in which it may say yes: this loop runs for
+            # every request.
             if end > filled or (
                 (self._pending or self._stalled or responses.unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
@@ -220,6 +227,7 @@ class Connection:
             received.start = end
             handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             received.start = start
+            # A request of any other API ends the share: its size does not bound its cost.
             budget = budget - handled if api_key <= _FETCH else 0
         turns.left -= share - budget + (start - first >> UNIT_SHIFT)
         if start == filled:
@@ -228,7 +236,7 @@ class Connection:
                 received.drop()
 
     def _yield(self) -> None:
-        """Continue in a later turn of the loop, in which other connections have theirs too."""
+        """Handle the next request in a later turn of the loop, after other connections."""
         self._stalled = True
         if not self._yielded:
             self._yielded = True
@@ -237,11 +245,16 @@ class Connection:
 
     def _take_turn(self) -> None:
         self._yielded = self._stalled = False
-        self._go_on()
+        self._handle_waiting()
 
     def mute(self, duration_s: float) -> None:
-        """Handle none of the client's requests for `duration_s`. Responses are sent meanwhile."""
+        """Handle no request of the client for `duration_s` seconds (KIP-219).
+
+        Responses are sent meanwhile; the throttled request is answered at once.
+        """
         assert not self._yielded, "a connection that handles a request does not wait for a turn"
+        # As if the connection waited for its turn: until then no event of the socket and no reply
+        # makes it handle a request.
         self._stalled = self._yielded = True
         self._tasks.call_later(duration_s, self._take_turn)
 
@@ -268,6 +281,10 @@ class Connection:
         self._pending.append(reply)
 
     def on_reply(self, reply: Reply) -> None:
+        """Queue `reply`, which is complete, and the complete ones behind it.
+
+        They wait for replies to earlier requests: a Kafka client matches responses by their order.
+        """
         if self.closed:
             release(reply.parts)
             return
@@ -287,9 +304,9 @@ class Connection:
         else:
             # In a later callback: the next request may complete a reply of another connection,
             # whose next request may complete one of a third, and so on.
-            self._tasks.call_soon(self._go_on)
+            self._tasks.call_soon(self._handle_waiting)
 
-    def _go_on(self) -> None:
+    def _handle_waiting(self) -> None:
         """Handle requests that had to wait."""
         if not self.closed and not self._handling:
             self._handle()
@@ -300,7 +317,7 @@ class Connection:
             self._set_reading(True)
 
     def flush(self) -> None:
-        """Send as much as the socket takes now."""
+        """Send as much as the socket takes now; a failure closes the connection."""
         responses = self.responses
         if responses.is_held:
             self._report_unread()
@@ -316,9 +333,9 @@ class Connection:
         if responses.parts or self._has_unread:
             self._report_unread()
         if self._stalled and not (responses.parts or self._pending or self._yielded):
-            # The stalled requests waited for responses that have all left: no event of the socket
-            # will follow.
-            self._tasks.call_soon(self._go_on)
+            # The stalled requests waited for responses, and all are sent now: no event of the
+            # socket will resume them.
+            self._tasks.call_soon(self._handle_waiting)
 
     def _report_unread(self) -> None:
         size = self.responses.unread_memory
@@ -327,6 +344,7 @@ class Connection:
             self._unread.hold(self, size)
 
     def on_writable(self) -> None:
+        """Send, and handle the requests that waited until the peer had read its responses."""
         self.flush()
         if not self.closed and self._stalled:
             self._handle()
@@ -339,7 +357,7 @@ class Connection:
     # Closing
 
     def _on_gone(self) -> None:
-        """Close a connection whose peer is gone, in a later turn if many are gone at once."""
+        """Close a connection whose peer disconnected, in a later turn if many do at once."""
         if self._is_gone:
             return
         turns = self._turns
@@ -353,12 +371,20 @@ class Connection:
             self.close()
 
     def fail(self, what: str, error: Exception) -> None:
-        """Close the connection because `what` has failed, which is not the peer's fault."""
+        """Close the connection because of `error`, a bug or a lack of memory, while doing `what`.
+
+        Raises nothing; the sink logs the error.
+        """
         self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
+        """Close the socket, release unsent ranges of files, and abandon waiting requests.
+
+        Closing again has no effect.
+        """
         if self.closed:
             return
+        # First, so that a reply that one of these steps completes is released, not sent.
         self.closed = True
         self.session.authentication.on_change = None
         self._set_reading(False)
@@ -383,14 +409,17 @@ class Connection:
 
     def drop_idle_buffer(self) -> None:
         """Give back the receive buffer, or most of it, if it holds little or nothing."""
+        # While requests are handled, they are views of the buffer.
         if not self._handling:
             self.received.shrink()
 
     @property
     def awaited_bytes(self) -> int:
-        """Bytes that the peer has yet to read of its responses, if it must before its next request
-        is handled, or else to send of the request that it has begun; 0 while the broker does not
-        wait for the peer."""
+        """Bytes for which the broker waits: unread responses, or the rest of a request.
+
+        Unread responses count once they block further requests. 0 while the broker does not wait
+        for the peer.
+        """
         unsent = self.responses.unsent
         if unsent > _UNREAD_MAX:
             return unsent

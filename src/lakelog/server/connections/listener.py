@@ -63,10 +63,12 @@ class Acceptor:
         self._closed = False
 
     def start(self) -> None:
+        """Accept connections, for the first time or after a pause; none after `close`."""
         if not self._closed:
             self._net.on_acceptable(self._listener, self._on_acceptable)
 
     def close(self) -> None:
+        """Release the address; accepted connections stay open."""
         if not self._closed:
             self._closed = True
             self._net.on_acceptable(self._listener, None)
@@ -108,7 +110,7 @@ class Acceptor:
                 self._tasks,
                 self._limits,
             )
-        except OSError:
+        except OSError:  # the client is gone, so the socket has no peer
             sock.close()
             return
         limit = self._exceeded_limit(connection.session.peer[0])

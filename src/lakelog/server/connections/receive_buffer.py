@@ -1,4 +1,4 @@
-"""The bytes that a connection has received: one buffer, and its part of the budget of all.
+"""The receive buffer of a connection, and its part of the memory budget.
 
 It holds requests that wait for their turn and the beginning of the next. It grows with the bytes
 that are received, and its first few KiB are outside the budget.
@@ -18,7 +18,7 @@ _UNHANDLED_MAX = 256 * 1024
 _AHEAD_MAX = 512 * 1024
 """Largest buffer, in bytes, of a client that sends ahead."""
 FRAME_SIZE = Struct(">i")
-"""Stands before each request and counts the bytes that follow."""
+"""The size field before each request, which counts the bytes after it."""
 
 
 class ReceiveBuffer:
@@ -40,12 +40,15 @@ class ReceiveBuffer:
     def make_room(self, resume: Callable[[], object], *, stalled: bool) -> bool:
         """Return whether there is room to receive into.
 
-        The buffer grows with the bytes received, never by a declared length alone, and hardly if
-        its requests are `stalled`. If the budget is used up, `resume` is called when it is worth
-        asking again. Raises `MemoryError`.
+        The buffer grows only when it is full, and never by a declared length alone. It does not
+        grow at all while 256 KiB of requests are `stalled`. If the budget is used up (KIP-72),
+        `resume` is called when it is worth asking again. Raises `MemoryError` if the process has
+        no memory.
         """
         used = self.end - self.start
         if self.start:
+            # Handled requests made room, so nothing has to be granted: the beginning of the next
+            # request moves to the front.
             self._memory.leave(self)
             rest = self.view[self.start : self.end]
             if not self._widen(rest):
@@ -60,7 +63,11 @@ class ReceiveBuffer:
         return True
 
     def _widen(self, rest: memoryview) -> bool:
-        """For a client that sends ahead: the more is taken at once, the less a request costs."""
+        """Use a larger buffer for a client that sends ahead, if memory is plentiful.
+
+        The more requests one call receives, the less each costs
+        (`test_produce_and_fetch_cost_as_recorded`).
+        """
         old = len(self.buffer)
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))
         if size <= old or not self._memory.try_take(self, size - self.held_bytes):
@@ -79,10 +86,11 @@ class ReceiveBuffer:
         return True
 
     def _replace(self, size: int, rest: memoryview) -> None:
-        """Use another buffer, which begins with `rest`; its bytes have been granted."""
+        """Use a new buffer that begins with `rest`. The budget has granted its bytes already."""
         try:
             grown = bytearray(size)
         except MemoryError:
+            # The old buffer stays, and the budget counts it alone again.
             granted = size if size > FIRST_BUFFER_SIZE else 0
             self._memory.give(self, granted - self.held_bytes)
             raise
@@ -98,7 +106,7 @@ class ReceiveBuffer:
         return max(used * 2, int(size) + FRAME_SIZE.size + BUFFER_SIZE_MIN)
 
     def drop(self) -> None:
-        """Give back the buffer with all that it holds."""
+        """Release the buffer and discard its contents."""
         size = self.held_bytes
         self.buffer = bytearray(0)
         self.view = memoryview(self.buffer)
@@ -107,7 +115,11 @@ class ReceiveBuffer:
             self._memory.give(self, size)
 
     def shrink(self) -> None:
-        """Give back the buffer, or most of it, if little or nothing is in it."""
+        """Give back the buffer, or most of it, if it holds at most `FIRST_BUFFER_SIZE` bytes.
+
+        Raises `MemoryError` if the process has no memory for the small one.
+        """
+        # One byte more than fits shows that the rest is too long, without a copy of all of it.
         rest = bytes(self.view[self.start : self.end][: FIRST_BUFFER_SIZE + 1])
         if len(rest) > FIRST_BUFFER_SIZE:
             return
@@ -124,7 +136,7 @@ class ReceiveBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the budget of all connections that the buffer takes."""
+        """Bytes that the buffer takes from the budget; a buffer of the first size takes none."""
         size = len(self.buffer)
         return size if size > FIRST_BUFFER_SIZE else 0
 
@@ -140,7 +152,7 @@ class ReceiveBuffer:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the peer has yet to send of the request it has begun; 0 between requests."""
+        """Bytes that the peer must still send of the begun request; 0 between requests."""
         received = self.end - self.start
         if not received:
             return 0

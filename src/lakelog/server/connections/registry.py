@@ -1,4 +1,4 @@
-"""The open connections of a broker's clients, and what they share: memory, turns, limits."""
+"""The open connections of a broker's clients, with their shared memory, turns and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
 
-_UNREAD = "responses that nobody reads take more than 256 MiB"
+_UNREAD = "unread responses take more than 256 MiB"
 
 
 class ConnectionRegistry:
@@ -49,6 +49,7 @@ class ConnectionRegistry:
         return self._of_host.get(host, 0)
 
     def add(self, connection: Connection) -> None:
+        """Count an accepted connection until `discard`."""
         self._open[connection] = None
         self._of_host[connection.session.peer[0]] += 1
 

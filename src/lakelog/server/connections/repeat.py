@@ -23,7 +23,7 @@ class Repeat(Protocol):
 
     api: Api
     note: Callable[[float], None]
-    """Counts the duration of a request of the API, in seconds."""
+    """Adds a duration in seconds to the API's histogram."""
 
     @property
     def key(self) -> RequestHeader: ...
@@ -32,8 +32,9 @@ class Repeat(Protocol):
         """Answer the request in `view[start:end]` if it repeats the last one.
 
         Requests behind it in `view` that repeat it too are answered with it, up to `most` in all.
-        Return the number of answered requests, and the end of the last one. With 0, and an end
-        beyond `start`, the one request is answered later: it has its place among the replies of
-        the connection, and is counted when it is complete.
+        Return the number of answered requests, and the end of the last one in bytes (exclusive).
+        (0, `start`) means that nothing was done. With 0, and an end beyond `start`, the one
+        request is answered later: it has its place among the replies of the connection, and is
+        counted when it is complete.
         """
         ...

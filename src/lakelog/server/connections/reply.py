@@ -18,7 +18,7 @@ class ReplyOrder(Protocol):
     closed: bool
 
     def on_reply(self, reply: Reply) -> None:
-        """Send `reply`, which is complete, after those of earlier requests."""
+        """Send `reply`, which is complete, after the replies to earlier requests."""
         ...
 
 
@@ -37,9 +37,13 @@ class Reply:
         """Called with this reply when it is complete."""
 
     def complete(self, parts: list[Part]) -> None:
-        """Complete the reply with `parts`, empty for a request that has no response."""
+        """Complete the reply with `parts`, empty for a request that has no response.
+
+        The connection then owns the ranges of files in `parts`, and releases each once.
+        """
         assert self.parts is None
         self.parts = parts
+        # A complete reply cannot be abandoned any more: the connection may close in `on_reply`.
         self.on_abandon = None
         if self.on_complete is not None:
             self.on_complete(self)
@@ -59,6 +63,7 @@ def slices_of(value: object) -> list[Part]:
 
 
 def release(parts: list[Part] | None) -> None:
+    """Release the ranges of segment files, whose files may have been deleted meanwhile."""
     for part in parts or ():
         if isinstance(part, LogSlice):
             part.release()

@@ -1,14 +1,15 @@
 """The bytes that all connections have received and not yet handled (KIP-72): the share `received`.
 
 A connection whose request does not fit stops reading until others have been handled. The first
-bytes of every connection are not counted: the number of connections bounds them. So a request that
-fits into them is handled however many connections hold half of theirs. One connection at a time may
-overdraw, or several half requests could wait for each other forever.
+bytes of every connection are not counted: the number of connections bounds them. A request that
+fits into them is therefore handled even while incomplete requests hold all of the share. One
+connection at a time may overdraw, or several incomplete requests could wait for each other forever
+(`test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same`).
 
-Released bytes are promised to the waiting owners in the order of coming, as far as they fit, and
-only those ask again.
+Released bytes are promised to the waiting owners in the order of their claims, as far as they fit.
+Only these owners ask again.
 
-The share does not know how fast a request is received. `memory_relief` does, and closes
+The share does not know how fast a request is received. `sweep` does, and closes
 connections that hold memory and make hardly any progress while others wait.
 """
 
@@ -36,7 +37,7 @@ class RequestMemory:
         self._account: Account[object] = Account(share)
         self._overdrawn: object = None
         self.waiting: dict[object, Claim] = {}
-        """By owner, in the order of coming."""
+        """By owner, in the order of the claims."""
         self._promised: dict[object, int] = {}
         """Bytes of resumed owners that have not asked again yet; the share counts them as used."""
         self.is_short = False
@@ -51,7 +52,7 @@ class RequestMemory:
 
         If not, `resume` is called when they are promised to it; it then has to ask again, or leave.
         """
-        self._forget(owner)
+        self._forget(owner)  # bytes that were promised to the owner are asked for again here
         if not self.share.has(size):
             if self._overdrawn not in (None, owner):
                 self.waiting[owner] = Claim(size, resume)
@@ -63,7 +64,10 @@ class RequestMemory:
         return True
 
     def try_take(self, owner: object, size: int) -> bool:
-        """Take `size` bytes that are useful but not needed, if half of the share stays free."""
+        """Take `size` bytes that are useful but not needed, if half of the share stays free.
+
+        Required by `test_optional_memory_leaves_half_of_the_budget_to_others`.
+        """
         if 0 < self.share.bytes_max < 2 * (self.share.used + size):
             return False
         self._account.add(owner, size)
@@ -87,8 +91,9 @@ class RequestMemory:
             self._resume_waiting()
 
     def leave(self, owner: object) -> None:
-        """Remove `owner` from the waiting ones; what was promised to it goes to others."""
+        """Remove the claim of `owner`; bytes that were promised to it go to others."""
         self._forget(owner)
+        # An owner that may overdraw and takes nothing would block all others for good.
         if self._overdrawn is owner and not self.of(owner):
             self._overdrawn = None
         if self.is_short:
@@ -105,6 +110,8 @@ class RequestMemory:
                 if self._overdrawn is not None:
                     break
                 self._overdrawn = owner
+            # Counted at once, although the owner asks again only in a later callback: a newcomer
+            # must not take the bytes first.
             del self.waiting[owner]
             self._promised[owner] = claim.size
             self._account.add(owner, claim.size)

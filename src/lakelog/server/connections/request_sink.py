@@ -9,7 +9,7 @@ from lakelog.server.connections.reply import Reply
 C = TypeVar("C", contravariant=True)
 
 
-class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
+class ProtocolViolation(Exception):  # noqa: N818 - the peer's error, not the broker's
     """The peer sent bytes for which the protocol has no response; the connection is closed."""
 
 
@@ -26,8 +26,8 @@ class RequestSink(Protocol[C]):
         """Handle the request in `view[start:end]`, or keep a copy of it.
 
         It may handle requests behind it in `view` as well, up to `most` in all. Return their
-        number and the end of the last one. Raises `ProtocolViolation` if the connection is to be
-        closed.
+        number and the end of the last one, in bytes (exclusive). Raises `ProtocolViolation` if the
+        connection is to be closed.
         """
         ...
 
@@ -40,5 +40,5 @@ class RequestSink(Protocol[C]):
         ...
 
     def on_close(self, connection: C, abandoned: list[Reply]) -> None:
-        """The connection was closed; no response of `abandoned` will be completed."""
+        """Forget a closed connection; the replies in `abandoned` will never be completed."""
         ...

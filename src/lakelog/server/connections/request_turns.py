@@ -1,10 +1,10 @@
-"""Shares the turns of the event loop among connections whose requests take long together.
+"""Bounds the time of requests in one turn of the event loop; the rest waits for later turns.
 
-The loop serves every socket that is ready in one turn, so a thousand connections that all ask at
-once would keep the next client waiting for all of them. One turn therefore handles requests for
-`PART_S`, and the rest wait here for another turn. While there is little to do, nothing is timed:
-the first `FREE` requests pass. Requests other than Produce and Fetch are always timed, because
-their size does not bound their cost.
+The loop serves every ready socket in one turn, so the next client would wait for the requests of a
+thousand connections. One turn therefore handles requests for `PART_S`, and the rest wait here for
+another turn. The first `FREE` units of work of a turn are not timed, which keeps an idle broker
+fast. Requests other than Produce and Fetch are always timed, because their size does not bound
+their cost.
 
 Waiting connections are in three queues (`Rank`). Each turn serves each queue for `PART_S`, and at
 least one connection of it, so none starves. A client that sends one request and waits for the
@@ -31,11 +31,16 @@ UNIT_S = PART_S / FREE
 SHARE = 64
 """Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512
-"""Sum of the shares of all waiting connections; each may handle one request at least."""
+"""Sum of the shares of all waiting connections; each may handle one request at least.
+
+Required by `test_the_share_of_a_connection_shrinks_while_others_wait`."""
 
 
 class Rank(IntEnum):
-    """The queue of a waiting connection."""
+    """The queue of a waiting connection.
+
+    Required by `test_a_waiting_client_precedes_newcomers_and_clients_that_send_ahead`.
+    """
 
     ANSWERED = 0
     """Earlier requests of the connection were handled; this one is the first in its buffer."""
@@ -58,17 +63,19 @@ class RequestTurns:
         """When requests of this turn began to be timed, on the monotonic clock."""
         self.sending = SendTurns(turns)
         self.left = FREE
-        """Units that pass before `is_over` has to be asked; connections subtract theirs."""
+        """Units of work until `is_over` must be called; connections subtract theirs."""
         self.share = SHARE
         """Produce and Fetch requests that one callback may handle now."""
         self.waiting = 0
-        """Connections."""
+        """Number of waiting connections."""
 
     def is_over(self) -> bool:
-        """Return whether this turn has taken its time, once nothing is `left`.
+        """Return whether this turn has taken `PART_S` seconds, once nothing is `left`.
 
-        The first caller of a turn starts the clock.
+        The first call in a turn starts the clock.
         """
+        # A connection that is resumed has its turn even if the clock says otherwise, so that each
+        # queue makes progress in every turn.
         if self._granted:
             return False
         if self._begun is None:
@@ -79,9 +86,9 @@ class RequestTurns:
 
     def may_begin(self) -> bool:
         """Return whether a request that is neither Produce nor Fetch may begin in this turn."""
-        self.left = 0
+        self.left = 0  # later requests of this turn are timed
         if self._granted:
-            self._granted = False
+            self._granted = False  # for one request only: the next is timed as any other
             return True
         return not self.is_over()
 
@@ -96,11 +103,12 @@ class RequestTurns:
         self.share = min(SHARE, _TOGETHER // (1 + self.waiting)) or 1
 
     def _run(self) -> None:
-        """Begin a turn: waiting connections have theirs before any socket is read."""
+        """Begin a turn: resume waiting connections before the loop reads any socket."""
         self.left = FREE
         self._begun = None
         if not self.waiting:
             return
+        # The clock starts with the waiting connections, so they and the sockets share one turn.
         self._begun = self._clock.monotonic()
         try:
             for queue in self._queues:

@@ -20,7 +20,7 @@ _COUNT_AT = HEADER_SIZE - 4
 
 
 class Sampling:
-    """The sample of one connection: `left` batches precede the next verified one."""
+    """The sample of one connection: `left` batches precede the next verified batch."""
 
     __slots__ = ("_first", "left")
 
@@ -29,9 +29,10 @@ class Sampling:
         self.left = 0
 
     def note(self, batch: Buffer, *, sampled: bool) -> None:
-        """Count a batch that was appended, or that waits for its walk.
+        """Count a batch that was appended, or that waits until its records are walked.
 
-        If it is rejected, the next one is verified as well.
+        A batch that is rejected at once is not counted, so the next one is verified as well. For
+        a batch that waited before its rejection, `repeat` has the same effect.
         """
         if not sampled:
             self.left -= 1
@@ -42,6 +43,6 @@ class Sampling:
             self.left = min(_APART + _APART_PER_RECORD * count, _APART_MAX)
 
     def repeat(self) -> None:
-        """Verify the next batch instead of one that was counted, waited, and was rejected."""
+        """Verify the next batch: a sampled one was counted when it began to wait, then rejected."""
         self._first = max(self._first, 0) + 1
         self.left = 0

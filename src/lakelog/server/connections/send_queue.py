@@ -40,7 +40,7 @@ class Sender(Protocol):
     """The connection whose responses a queue sends."""
 
     def on_writable(self) -> None:
-        """The socket has room, or it is the queue's turn."""
+        """Continue: the socket has room, or it is the queue's turn."""
         ...
 
     def flush(self) -> None:
@@ -103,6 +103,7 @@ class SendQueue:
 
     @property
     def is_held(self) -> bool:
+        """Whether nothing is sent until a thread or a turn calls back."""
         return self._warming or self._awaits_turn
 
     def queue(self, data: Buffer) -> None:
@@ -118,7 +119,10 @@ class SendQueue:
             out.append(data if type(data) is bytearray else bytearray(data))
 
     def send(self, data: bytes) -> None:
-        """As `queue`; the response to a lone request leaves at once, as far as there is room."""
+        """As `queue`; the response to a lone request leaves at once, as far as there is room.
+
+        A failure of the socket closes the connection; nothing is raised.
+        """
         if self.is_lone and not self.parts:
             try:
                 data = data[self._sock.send(data) :]
@@ -131,7 +135,10 @@ class SendQueue:
             self.queue(data)
 
     def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
-        """As `queue`, for a range of a file and the bytes around it."""
+        """As `queue`, for a range of a file and the bytes around it.
+
+        The queue releases `part` when it is sent or discarded.
+        """
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
@@ -139,7 +146,7 @@ class SendQueue:
                 self.send(b"".join((head, data, tail)))
                 return
         if part.is_resident is False:
-            self._cold = max(self._cold, 1)
+            self._cold = max(self._cold, 1)  # one cold byte is enough: a thread reads it first
         if head:
             self.queue(head)
         self.unsent += part.size
@@ -150,7 +157,8 @@ class SendQueue:
     def send_slice(self, part: LogSlice, head: bytes, tail: bytes) -> None:
         """As `queue_slice`, for a range that was in the page cache just now.
 
-        As much of it as the socket takes is sent at once.
+        As much of it as the socket takes is sent at once. A failure closes the connection; nothing
+        is raised.
         """
         if not self.is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
@@ -158,8 +166,10 @@ class SendQueue:
         if part.size > SMALL and part.size > self._sending.left:
             self.queue_slice(part, head, tail)
             return
+        # `sent` counts from the start of the range: it is negative while bytes of `head` are left.
         sock, size, sent = self._sock, part.size, -len(head)
         try:
+            # MSG_MORE: the kernel holds the head back, so that it shares a packet with the range.
             sent += sock.send(head, self._net.MSG_MORE)
             if sent == 0:
                 sent = self._send_file(part.file, part.position, size)
@@ -185,7 +195,10 @@ class SendQueue:
             self.queue(tail)
 
     def send_parts(self) -> None:
-        """Send as much as the peer takes now. Raises `OSError` if it is gone."""
+        """Send as much as the peer takes now, up to `SEND_SIZE_MAX` bytes.
+
+        Raises `OSError` if the peer is gone, or if a file is shorter than its range.
+        """
         out, before = self.parts, self.unsent
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
@@ -247,7 +260,7 @@ class SendQueue:
     def _send_file(self, file: File, position: int, count: int) -> int:
         """Send a range that is in the page cache; return the bytes that the socket took.
 
-        A socket that changes what it sends (TLS) cannot have the kernel send the file.
+        A socket that encrypts (TLS) cannot have the kernel send the file.
         """
         if self._sock.sends_files:
             return self._net.send_file(self._sock, file, position, count)
@@ -277,6 +290,8 @@ class SendQueue:
         file, start, end = self._warm
         follows = file is head.file and start <= position <= end
         size = max(count, _SEQUENCE_SIZE if follows else 0)
+        # A hold of its own: the connection may close, and release its range, while the thread
+        # still reads the file.
         held = head.beside(position, size + _FOLLOWING)
         try:
             work = self._tasks.offload(
@@ -291,7 +306,7 @@ class SendQueue:
         self._warm = held.file, held.position, held.position + size
         held.release()
         sender = self._sender
-        if sender is None:
+        if sender is None:  # closed meanwhile
             return
         self._warming = False
         self._is_fresh = True

@@ -30,7 +30,7 @@ class SendTurns:
         """Bytes that may be sent before the next turn."""
 
     def spend(self, size: int) -> None:
-        """Count `size` bytes that a connection has sent.
+        """Count `size` bytes sent by a connection.
 
         The next turn is scheduled only when half is spent, so that it costs a single reader hardly
         anything. The bytes spent before that may have been spent in earlier turns.
@@ -40,7 +40,10 @@ class SendTurns:
             self._turns.want()
 
     def wait(self, resume: Callable[[], object]) -> None:
-        """Call `resume` in a later turn, in the order of calls."""
+        """Call `resume` once in a later turn, in the order of calls.
+
+        An exception of `resume` ends the turn; the other connections wait for the next one.
+        """
         self._waiting.append(resume)
         self._turns.want()
 

@@ -42,11 +42,15 @@ class SharedLimit:
         return self._account.of(connection)
 
     def hold(self, connection: Holder, size: int) -> None:
-        """Set the bytes that `connection` holds; see `add`."""
+        """Set the number of bytes that `connection` holds; close connections as `add` does."""
         self.add(connection, size - self._account.of(connection))
 
     def add(self, connection: Holder, more: int) -> None:
-        """Add `more` bytes, which may be negative; close connections if all hold too many."""
+        """Add `more` bytes, which may be negative.
+
+        If all connections together then exceed the limit, the largest are closed, `connection`
+        possibly among them.
+        """
         self._account.add(connection, more)
         if more > 0 and self._share.is_exceeded:
             self._close_largest()

@@ -89,7 +89,7 @@ class Controller:
         return await self._metadata.submit(plan)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """Unfence a broker that has caught up, or fence one that wants to stop."""
+        """Unfence a broker that has caught up, or fence a stopping broker."""
         try:
             return await self._heartbeat(request)
         except KafkaError as error:
@@ -146,7 +146,7 @@ class Controller:
     async def _dead(self) -> dict[int, int]:
         """Return the dead brokers with their epochs.
 
-        A process registers in the store before it does in the image. So one that is in the image
+        A process registers in the store before it does in the image. So a process in the image
         first and not in the store after that is dead.
         """
         brokers = list(self._metadata.image.brokers.values())

@@ -115,7 +115,7 @@ class Membership:
             self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")
 
     async def leave(self) -> None:
-        """Hand over what this broker leads, if the controller answers soon."""
+        """Hand over the partitions that this broker leads, if the controller answers soon."""
         self._serves = False
         if self._unfencing is not None:
             self._unfencing.cancel()

@@ -68,7 +68,7 @@ class Coordinators:
 
     Args:
         config: the configuration at the start of the broker.
-        partitions: those of this broker.
+        partitions: the partitions of this broker.
         metadata: knows which epochs may have been forgotten.
     """
 
@@ -183,7 +183,7 @@ class Coordinators:
             coordinator.close()
 
     def _led(self, image: MetadataImage) -> list[Partition]:
-        """Return the led partitions of the coordinators' topics, those of groups first."""
+        """Return the led partitions of the coordinators' topics, first of groups."""
         topics = [image.topic(name) for name in self._by_topic]
         found = [
             self._partitions.get(topic.topic_id, index)

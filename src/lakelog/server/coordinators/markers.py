@@ -104,7 +104,7 @@ class LocalMarkers:
     ) -> ErrorCode:
         try:
             while isinstance(begun, _NotReady):
-                await self._checks.make(*begun)
+                await self._checks.run_one(*begun)
                 begun = self._append(marker)
             if begun is None:
                 end = TransactionMarker(*marker[2:])

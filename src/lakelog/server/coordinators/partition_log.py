@@ -154,4 +154,4 @@ class LocalPartitionLog:
                 return use(self._replica)
             except NotReady as first:
                 job = first.job
-            await self._checks.make(self._replica, job)
+            await self._checks.run_one(self._replica, job)

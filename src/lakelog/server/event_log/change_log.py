@@ -1,4 +1,4 @@
-"""A log line for each change of the metadata that an operator may want to find again."""
+"""Log lines for changes of the metadata that operators look for: topics and settings."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ _HIDDEN = "[hidden]"
 
 def log_changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
     """Log topics that were created, deleted or got partitions, and settings that changed.
+
+    Settings of a topic that the same `records` create are part of its line. Values of sensitive
+    keys are hidden, as in Kafka's DescribeConfigs.
 
     Args:
         old: the image before `records`.

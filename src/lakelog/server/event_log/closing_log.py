@@ -27,7 +27,10 @@ class ClosingLog:
         """Connections that were closed because they were idle."""
 
     def closing(self, peer: str, reason: object) -> None:
-        """Log a closed connection. `reason` may contain bytes of the peer, which are escaped."""
+        """Count and log a connection that the broker closes.
+
+        `reason` may contain text of the peer, which is escaped and cut.
+        """
         self.closed += 1
         left_out = self._closings.admit()
         if left_out is not None:
@@ -37,7 +40,7 @@ class ClosingLog:
             )
 
     def bug(self, api: str, peer: str, error: BaseException) -> None:
-        """Log an exception of a handler that the protocol has no error for."""
+        """Log an exception of a handler, with its traceback: no error code describes a bug."""
         if self._bugs.admit() is not None:
             code = ErrorCode.UNKNOWN_SERVER_ERROR.name
             logger.error(

@@ -1,4 +1,4 @@
-"""A bound on the log lines that others can cause."""
+"""A bound on the log lines that peers can cause."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from lakelog.runtime.api import Clock
 
 WINDOW_S = 60.0
 LINES_MAX = 100
-"""Lines of a kind in one window; the next line says how many there would have been."""
+"""Lines of a kind in one window; the next line has the number of those left out."""
 
 _CHARS_MAX = 1000
 """Characters of a peer's text in one line; a string of the protocol has up to 32,767 bytes."""
 
 
 class LogWindow:
-    """`LINES_MAX` lines from the first one on, for `WINDOW_S`."""
+    """Windows of `WINDOW_S` seconds, each of which begins with its first line."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class LogWindow:
         self._lines = self._left_out = 0
 
     def admit(self) -> int | None:
-        """Return how many lines were left out before this one, or None if this one is, too."""
+        """Return the number of lines left out before this one, or None to leave this one out."""
         now = self._clock.monotonic()
         if not self._lines or now - self._begin >= WINDOW_S:
             self._begin, self._lines = now, 0
@@ -34,14 +34,17 @@ class LogWindow:
 
 
 def one_line(text: object) -> str:
-    """Return printable characters for text that a peer may have sent, cut to `_CHARS_MAX`."""
+    """Return text that a peer may have sent with control characters escaped, for a log line.
+
+    It is cut to `_CHARS_MAX` characters, and escaped line breaks cannot forge another line.
+    """
     text = str(text)
     shown = text if len(text) <= _CHARS_MAX else f"{text[:_CHARS_MAX]}..."
     return "".join(char if char.isprintable() else _escaped(char) for char in shown)
 
 
 def left_out_text(left_out: int) -> str:
-    """Return the end of a line that stands for others."""
+    """Return the end of a line with the number of lines left out before it, empty for 0."""
     return f" (and {left_out} others before it, without a line)" if left_out else ""
 
 

@@ -1,4 +1,4 @@
-"""Logs which other brokers can be reached, in a bounded number of lines."""
+"""Logs connections to other brokers and their failures, in a bounded number of lines."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class PeerLog:
         self._window = LogWindow(clock)
 
     def connected(self, node_id: int, endpoint: Endpoint) -> None:
+        """Log a connection to a broker."""
         left_out = self._window.admit()
         if left_out is not None:
             logger.info(
@@ -30,6 +31,7 @@ class PeerLog:
             )
 
     def unreachable(self, node_id: int, endpoint: Endpoint, reason: str) -> None:
+        """Log a broker that did not answer."""
         left_out = self._window.admit()
         if left_out is not None:
             logger.warning(
@@ -40,6 +42,7 @@ class PeerLog:
             )
 
     def refused(self, node_id: int, endpoint: Endpoint, reason: str) -> None:
+        """Log an address at which another process than the expected broker answered (KIP-1242)."""
         left_out = self._window.admit()
         if left_out is not None:
             logger.warning(

@@ -1,4 +1,4 @@
-"""Why a JoinGroup was refused: its response has no field for a reason, so the log has it."""
+"""Logs the reasons of refused JoinGroup requests: the response has no field for a reason."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 class RefusedJoins:
-    """Logs the reasons, a bounded number of lines a minute."""
+    """Logs the reasons, in a bounded number of lines per minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._window = LogWindow(clock)
 
     def note(self, refusal: JoinRefusal) -> None:
+        """Log a refusal, unless too many were logged in this window."""
         left_out = self._window.admit()
         if left_out is None:
             return

@@ -71,7 +71,7 @@ class PendingFetch:
         self._failed = False
         """Whether a partition has an error or a diverging epoch."""
         self._rounds = 0
-        """How often it has waited for checks."""
+        """Number of waits for checks."""
 
     def keys(self) -> list[tuple[bytes, int]]:
         """Return the partitions whose appends may complete this fetch."""
@@ -83,6 +83,7 @@ class PendingFetch:
         """Wait for records, or first for checks of existing ones; then answer."""
         broker, context = self._broker, self._context
         if self._to_check:
+            # Checks come before the purgatory: no append would wake a fetch of existing records.
             self._rounds += 1
             needed, self._to_check = self._to_check, []
             broker.checks.run(needed, self._on_checked)
@@ -107,6 +108,7 @@ class PendingFetch:
             self._context.reply(response)
 
     def try_complete(self) -> bool:
+        """Answer, or wait for checks; return whether the fetch leaves the purgatory."""
         response = self.read(at_least=self.bytes_min)
         if response is not None:
             self._context.reply(response)
@@ -117,9 +119,11 @@ class PendingFetch:
         return True
 
     def expire(self) -> None:
+        """Answer with the records found so far, after necessary checks."""
         self._go_on()
 
     def fail(self, error: Exception) -> None:
+        """Close the connection because of a bug, and complete the reply."""
         context = self._context
         context.connection.fail(context.api.name, error)
         if context.parts is None:
@@ -130,7 +134,8 @@ class PendingFetch:
 
         It waits if there are fewer than `at_least` bytes and no error, or if data must be checked
         first. After some rounds of checks the rest is left to the next request: an index that was
-        loaded for one partition may have been unloaded for another.
+        loaded for one partition may have been unloaded for another. An error of a partition is its
+        error code in the response.
         """
         results = []
         size = 0
@@ -160,6 +165,7 @@ class PendingFetch:
             self._leave_checks()
         if (size >= at_least or self._failed) and not self._to_check:
             return self._response(results)
+        # The found ranges are not kept while the fetch waits: they would keep deleted files open.
         for target, data in results:
             if isinstance(data.records, LogSlice):
                 data.records.release()

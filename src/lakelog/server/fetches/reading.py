@@ -50,7 +50,12 @@ def read_one(
 ) -> tuple[Partition, LogSlice | None, Sequence[Aborted]]:
     """Return the target's partition, its records, and the aborted transactions among them.
 
-    Raises `KafkaError`, `DivergedLog`, and `NotReady` for data that must be checked first.
+    The records are None at the end of the readable log. They have at most `bytes_left` bytes,
+    except that `min_one` allows one larger batch (KIP-74). Raises `NotLeaderError` if another
+    broker leads the partition. Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+    FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (KIP-320), OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE,
+    KAFKA_STORAGE_ERROR. Raises `DivergedLog` if the reader's log has diverged, and `NotReady` for
+    data that must be checked first.
     """
     partition = broker.partitions.leader(target.topic, target.partition)
     return partition, *read_of(partition, target, bytes_left, committed=committed, min_one=min_one)
@@ -59,7 +64,10 @@ def read_one(
 def read_of(
     partition: Partition, target: FetchTarget, bytes_left: int, *, committed: bool, min_one: bool
 ) -> tuple[LogSlice | None, Sequence[Aborted]]:
-    """As `read_one`, for a partition that is known."""
+    """Return records and aborted transactions as `read_one`, of a partition of this broker.
+
+    Raises as `read_one`, except for unknown topics.
+    """
     if target.current_leader_epoch >= 0:
         partition.check_epoch(target.current_leader_epoch)
     if target.last_fetched_epoch >= 0:

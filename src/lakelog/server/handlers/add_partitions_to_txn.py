@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): makes partitions part of a transaction.
 
-Clients name the partitions of one transaction; from version 4 on brokers verify or add those of
-several transactions (KIP-890).
+Clients name the partitions of one transaction; from version 4 on brokers verify or add partitions
+of several transactions (KIP-890).
 """
 
 from __future__ import annotations

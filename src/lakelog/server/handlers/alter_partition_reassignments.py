@@ -28,6 +28,7 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    """Decide each move; a `KafkaError` of the whole change is the error of the response."""
     allowed = request.allow_replication_factor_change
     wanted = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)

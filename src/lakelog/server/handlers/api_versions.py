@@ -26,6 +26,11 @@ _CLUSTER_CHECK_SINCE = 5
 
 
 def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Return the served APIs, and note the client's software.
+
+    The response has INVALID_REQUEST for a malformed name or version of the software (KIP-511), and
+    REBOOTSTRAP_REQUIRED for a client that expects another cluster or node (KIP-1242).
+    """
     name, version = request.client_software_name, request.client_software_version
     if context.version >= _SOFTWARE_SINCE:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

@@ -15,6 +15,7 @@ from lakelog.server.served_api import ServedApi
 def handle(
     broker: Broker, context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Reply[ConsumerGroupHeartbeatResponse]:
+    """Pass the request to the group's coordinator; the address has Kafka's form, `/1.2.3.4`."""
     return broker.groups.consumer_group_heartbeat(
         request, context.version, context.client_id, f"/{context.client_host}"
     )

@@ -21,6 +21,7 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
+    """Add partitions; a `KafkaError` of the whole change is the error of each topic."""
     wanted = [
         MorePartitions(
             topic.name,

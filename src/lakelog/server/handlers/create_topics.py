@@ -27,6 +27,7 @@ _Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]
 async def handle(
     broker: Broker, context: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
+    """Create topics; a `KafkaError` of the whole change is the error of each topic."""
     wanted = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
     try:
         results = await broker.topics.create(wanted, validate_only=request.validate_only)

@@ -1,7 +1,7 @@
 """DeleteRecords (21): advances log start offsets; version 2 differs in encoding only.
 
 Records before the offset cannot be read any more; the next retention run deletes their segments.
-The response waits until the new offsets are durable, written together with those of other requests.
+The response waits until the new offsets are durable; concurrent requests share one checkpoint.
 So deleted records come back neither after a kill nor after a power failure. Topics that are only
 compacted reject the request, because they delete records by key.
 """
@@ -33,6 +33,10 @@ _UNKNOWN = -1
 async def handle(
     broker: Broker, context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
+    """Advance the log start offsets, and answer when they are durable (KIP-107).
+
+    If they cannot be made durable, the partitions have KAFKA_STORAGE_ERROR and low watermark -1.
+    """
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,

@@ -27,6 +27,7 @@ _DISABLED_CODE_SINCE = 3
 async def handle(
     broker: Broker, context: Context, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
+    """Delete topics; a `KafkaError` of the whole change is the error of each topic."""
     if context.version >= _IDS_SINCE:
         wanted = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:

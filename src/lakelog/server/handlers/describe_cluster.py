@@ -20,6 +20,11 @@ _OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 def handle(
     broker: Broker, context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
+    """Return the cluster id and the brokers at the addresses of the client's listener.
+
+    The response has MISMATCHED_ENDPOINT_TYPE for controllers (KIP-919), which this address does not
+    serve, and UNSUPPORTED_ENDPOINT_TYPE for unknown types.
+    """
     if request.endpoint_type == _CONTROLLERS:
         return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
     if request.endpoint_type != _BROKERS:

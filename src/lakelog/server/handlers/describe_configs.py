@@ -28,6 +28,7 @@ from lakelog.server.served_api import ServedApi
 def handle(
     broker: Broker, context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
+    """Return the settings of each resource, or its error code; each resource once."""
     once = {(each.resource_type, each.resource_name): each for each in request.resources}
     return DescribeConfigsResponse(
         results=[_described(broker, resource, request) for resource in once.values()]

@@ -18,6 +18,7 @@ from lakelog.server.served_api import ServedApi
 def handle(
     broker: Broker, context: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
+    """Return the one data folder, with its partitions; all sizes are in bytes (KIP-827)."""
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in _wanted(broker, request):
         topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))

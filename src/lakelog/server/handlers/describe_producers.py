@@ -20,6 +20,7 @@ from lakelog.storage.producers.state import ProducerEntry
 def handle(
     broker: Broker, context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    """Return the producers of each partition, or its error code; each partition once."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75): returns topics in the order of names, by pages (KIP-966).
 
 A page ends after the requested number of partitions, or at `max.request.partition.size.limit`; its
-cursor is the start of the next one. Eligible leader replicas are not kept: their lists are
+cursor is the start of the next page. lakelog keeps no eligible leader replicas, so their lists are
 empty.
 """
 

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): moves leaders to the preferred replica, or to one that is not in sync.
+"""ElectLeaders (43): moves leaders to the preferred replica, or to a replica out of sync.
 
 Version 0 has no election type and no error of the whole request.
 """
@@ -27,6 +27,11 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
+    """Elect leaders of the named partitions, of all without names.
+
+    A `KafkaError` of the whole change is the error of the response and of each partition, for
+    example INVALID_REQUEST for an unknown election type.
+    """
     asked = request.topic_partitions
     wanted = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
     try:

@@ -26,6 +26,10 @@ _CODE_SINCE = 7
 
 
 def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
+    """Answer at once, or park the fetch for up to `max_wait_ms` milliseconds.
+
+    An error of the fetch session is the error of the response (KIP-227).
+    """
     now = broker.clock.monotonic()
     try:
         plan = broker.fetch_sessions.begin(request, context.version, now)

@@ -19,6 +19,11 @@ _FENCED_SINCE = 4
 async def handle(
     broker: Broker, context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
+    """Return a producer id and epoch.
+
+    The response has INVALID_REQUEST for an empty transactional id, and for a producer id without an
+    epoch or an epoch without an id (KIP-360).
+    """
     if request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if (request.producer_id < 0) != (request.producer_epoch < 0):

@@ -1,6 +1,8 @@
 """JoinGroup (11): makes a client a member of a classic group.
 
-The response waits until all members have joined, or until the rebalance times out.
+A new member first gets a member id (version 4 and later) and sends the request again with it. The
+response then waits until all members have joined, the rebalance times out, or, in an empty group,
+`group.initial.rebalance.delay.ms` has passed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from lakelog.server.served_api import ServedApi
 
 
 def handle(broker: Broker, context: Context, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
+    """Pass the request to the group's coordinator; the address has Kafka's form, `/1.2.3.4`."""
     return broker.groups.join_group(
         request, context.version, context.client_id, f"/{context.client_host}"
     )

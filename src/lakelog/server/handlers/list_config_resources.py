@@ -20,6 +20,10 @@ from lakelog.server.served_api import ServedApi
 def handle(
     broker: Broker, context: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
+    """Return the names of configurable resources, of the requested types or of all.
+
+    The response has UNSUPPORTED_VERSION if a type is unknown (KIP-1142).
+    """
     if context.version == 0:
         return ListConfigResourcesResponse()
     types = set(request.resource_types) or set(ResourceType)

@@ -41,6 +41,10 @@ _READ_COMMITTED = 1
 def handle(
     broker: Broker, context: Context, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    """Return offsets; searches for a time are awaited.
+
+    Each partition has its own error code; a partition that is named twice has INVALID_REQUEST.
+    """
     committed = request.isolation_level == _READ_COMMITTED
     topics = []
     repeated = _repeated(request)

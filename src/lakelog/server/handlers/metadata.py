@@ -57,7 +57,7 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
 def _answer_all(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Deferred:
-    """Describe all topics. Clients ask for them often, so the encoded response is kept."""
+    """Describe all topics. Clients request them often, so the encoded response is kept."""
     key = (
         context.version,
         request.include_topic_authorized_operations,
@@ -81,7 +81,7 @@ async def _create_first(
     wanted: list[_Reference],
     missing: list[str],
 ) -> MetadataResponse:
-    """Create the `missing` topics first; return their metadata, or why that failed."""
+    """Create the `missing` topics first; return their metadata, or the errors of creation."""
     try:
         refused = await broker.topics.ensure(missing)
     except KafkaError as error:

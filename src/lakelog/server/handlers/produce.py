@@ -42,6 +42,11 @@ from lakelog.storage.validation.batches import SlowBatchError
 def handle(
     broker: Broker, context: Context, request: ProduceRequest
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
+    """Append the batches, at once if possible.
+
+    Errors are codes of partitions in the response. Raises `ProtocolViolation` for an error with
+    `acks=0`, in the returned coroutine if the append had to wait.
+    """
     if request.transactional_id is None:
         return _produce(broker, context, request, None, _request_error(request))
     try:
@@ -51,6 +56,7 @@ def handle(
         return _produce(broker, context, request, None, error)
     if not check.must_ask or not _verifies(broker, context.version):
         return _produce(broker, context, request, check, _request_error(request))
+    # Later batches of the producer must not be appended before the waiting ones.
     context.pipelined = False
     _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
     return _verify_first(broker, context, request, check)
@@ -59,7 +65,11 @@ def handle(
 def refuse(
     broker: Broker, context: Context, request: ProduceRequest, code: ErrorCode
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """Answer each partition with the code; without acknowledgements the connection is closed."""
+    """Answer each partition with the code.
+
+    Raises `ProtocolViolation` for `acks=0`: without a response only the end of the connection
+    shows the client that its records are lost, as in Kafka.
+    """
     return _produce(broker, context, request, None, KafkaError(code))
 
 
@@ -110,7 +120,10 @@ def _produce(
     check: ProduceCheck | None,
     error_of_all: KafkaError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """Append all batches; `check` belongs to a transactional request."""
+    """Append all batches, or reject all with `error_of_all`.
+
+    check: the verification of a transactional request; None for any other.
+    """
     now_ms, version = broker.clock.wall_ms(), context.version
     sampling, sampled = context.connection.sampling, False
     responses = []
@@ -130,6 +143,8 @@ def _produce(
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
+                # Even a fast batch waits behind a slow one of its partition: the order of batches
+                # in a request is their order in the log.
                 if behind and (name, entry.index) in behind:
                     raise SlowBatchError(sampled=sampled)
                 result = partition.append(
@@ -169,6 +184,7 @@ def _produce(
         broker.purgatory.check_soon(partition.key)
     response = ProduceResponse(responses=responses)
     if slow:
+        # Later requests of the connection wait, or their batches would overtake these.
         context.pipelined = False
         _copy_records(one.entry for one in slow)
         return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
@@ -176,7 +192,7 @@ def _produce(
 
 
 def _to_await(partition: Partition, result: AppendResult, acks: int) -> Appended | None:
-    """Return the wait of an uncommitted batch; None if the leader's append settles it."""
+    """Return the wait for an uncommitted batch; None if the leader's finished write suffices."""
     by_leader = acks != ACKS_ALL
     appended = Appended(partition, result.last_offset + 1, partition.leader_epoch, by_leader)
     return None if by_leader and appended.is_settled else appended
@@ -212,7 +228,7 @@ class _Slow(NamedTuple):
     result: PartitionProduceResponse
     sampled: bool
     needed: NeededCheck | None
-    """The job that has to be done first."""
+    """The job to run before the append, if any."""
 
 
 def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededCheck | None:
@@ -229,11 +245,12 @@ async def _append_slowly(
     waiting: list[tuple[Appended, PartitionProduceResponse]],
     failed: bool,
 ) -> ProduceResponse | Deferred | None:
+    """Append the slow batches one after the other, and complete their results in `response`."""
     size = _records_bytes(one.entry for one in slow)
     with broker.slow_batches.held(size, context):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:
-            await broker.checks.made(needed)  # a failed job makes the append fail
+            await broker.checks.run_and_wait(needed)  # after a failed job the append fails
         for topic, entry, result, sampled, _ in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
@@ -281,9 +298,11 @@ async def _append_one(
         except SlowBatchError as error:
             sampled, job = sampled or error.sampled, None
         if job is not None:
-            await broker.checks.make(partition, job)
+            await broker.checks.run_one(partition, job)
             continue
         config = partition.log.config
+        # From the received records each time, not from `batch`: with other settings the last walk
+        # may have compressed them differently.
         batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
         verifies = False
 
@@ -295,7 +314,7 @@ def _acknowledge_later(
     response: ProduceResponse,
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> None:
-    """Answer when all appends are committed; at the deadline the others have an error."""
+    """Reply when all appends are committed, or at the deadline with errors for the others."""
 
     def settle() -> None:
         for appended, result in waiting:
@@ -338,7 +357,9 @@ def _name_leaders(broker: Broker, context: Context, response: ProduceResponse) -
 
 def _request_error(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, ACKS_ALL):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+        return KafkaError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; expected 0, 1 or -1 (all)"
+        )
     return None
 
 

@@ -31,7 +31,10 @@ _UNKNOWN = "unknown"
 
 
 def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
-    """Yield the lines of /metrics, without the aliases."""
+    """Yield the lines of /metrics, without the aliases.
+
+    Raises nothing for a process that cannot be measured: its lines are left out.
+    """
     broker = sources.broker
     sources.fsyncs.fold()
     broker.requests.fold()
@@ -77,7 +80,11 @@ def _requests(broker: Broker) -> Iterator[str]:
 
 
 def _connections(dispatcher: Dispatcher) -> Iterator[str]:
-    """Clients choose their names freely, so only the most frequent ones have a label."""
+    """Yield the lines of connections.
+
+    Clients choose their names freely, so only the most frequent ones have a label: each label is
+    a time series of its own in Prometheus.
+    """
     connections = dispatcher.connections
     software: Counter[str] = Counter(
         each.session.client_software or _UNKNOWN for each in connections

@@ -43,7 +43,10 @@ class Monitoring:
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:
-        """Start; `address` is HOST:PORT of the endpoint, empty for none. Raises `StartError`."""
+        """Start; `address` is HOST:PORT of the endpoint, empty for none.
+
+        Raises `ListenError`, a `StartError`, if the address is malformed or cannot be bound.
+        """
         self._loop.start()
         if not address:
             return
@@ -64,7 +67,7 @@ class Monitoring:
         )
 
     def serving(self, cleaner: Cleaner) -> None:
-        """The broker accepts connections now."""
+        """Note that the broker accepts connections now, and that `cleaner` runs."""
         self._sources.cleaner = cleaner
         self.stage = Stage.SERVING
 
@@ -73,10 +76,12 @@ class Monitoring:
         self._loop.note_callback(duration_s)
 
     def checks(self) -> list[Check]:
+        """Return the current checks of readiness."""
         broker = self._broker
         return checks(self.stage, broker.partitions.offline(), broker.shortages.reasons)
 
     async def stop(self) -> None:
+        """Stop the watch of the loop, and close the endpoint with its connections."""
         self._loop.stop()
         if self._http is not None:
             await self._http.stop()

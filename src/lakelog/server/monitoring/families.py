@@ -197,7 +197,7 @@ _COMPAT = (
     ),
 )
 
-# Prometheus' own names, those of its client libraries.
+# The names that Prometheus' client libraries use.
 _PROCESS = (
     ("process_cpu_seconds_total", _C, "Processor time of the broker, user and system.", ()),
     ("process_resident_memory_bytes", _G, "Resident memory of the broker.", ()),

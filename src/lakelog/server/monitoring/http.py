@@ -35,7 +35,7 @@ class Request(NamedTuple):
     path: str
     query: Mapping[str, str]
     is_local: bool
-    """Return whether the peer is on this host."""
+    """Whether the peer is on this host."""
 
 
 class Response(NamedTuple):
@@ -67,7 +67,7 @@ class HttpServer:
         """Connections whose request is incomplete, oldest first."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the bound address. Raises `OSError`."""
+        """Listen; return the bound address. Raises `OSError` if the address cannot be bound."""
         self._server = await asyncio.start_server(
             self._on_client, host, port, limit=HEAD_SIZE_MAX, backlog=CONNECTIONS_MAX
         )
@@ -75,6 +75,7 @@ class HttpServer:
         return bound[0], bound[1]
 
     async def stop(self) -> None:
+        """Close the address and all connections."""
         if self._server is not None:
             self._server.close()
         tasks = [task for task in self._serving if task is not None]
@@ -90,6 +91,8 @@ class HttpServer:
             return
         self._serving.add(task)
         self._receiving[task] = None
+        # With a limit of 0, `drain` waits until the socket has taken everything, so that the time
+        # limit of sending holds for the last bytes, too.
         writer.transport.set_write_buffer_limits(0)
         try:
             await self._handle_request(reader, writer)
@@ -179,7 +182,7 @@ def _check_host(local: str, hosts: list[str]) -> None:
     if len(hosts) > 1:
         raise _Rejected(HTTPStatus.BAD_REQUEST, "there is more than one Host")
     if not ip_address(local).is_loopback:
-        return
+        return  # the operator has opened the endpoint to others, under any names
     name = hosts[0].rpartition(":")[0] or hosts[0] if hosts else ""
     name = hosts[0] if hosts and hosts[0].endswith("]") else name
     if not _is_loopback(name.strip("[]")):

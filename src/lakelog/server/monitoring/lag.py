@@ -37,7 +37,10 @@ class Standing(Protocol):
 
 
 class Lag(NamedTuple):
-    """`seconds` is None while no scrape has seen the log end near the offset."""
+    """The lag of a group in one partition, in records and in seconds.
+
+    `seconds` is None while the committed offset is older than all noted log ends.
+    """
 
     group: str
     topic: str
@@ -64,7 +67,10 @@ class LagClock:
     def lags(
         self, standings: Iterable[Standing], partitions: Partitions, now: float
     ) -> Iterable[Lag]:
-        """Return the lag of every partition with a committed offset."""
+        """Yield the lag of every partition with a committed offset.
+
+        `now` is in seconds on the monotonic clock.
+        """
         ends: dict[tuple[bytes, int], int] = {}
         for standing in standings:
             for topic, offsets in standing.offsets.items():
@@ -81,6 +87,7 @@ class LagClock:
 
     def _note(self, key: tuple[bytes, int], end: int, now: float) -> None:
         points = self._points.setdefault(key, deque(maxlen=_POINTS_MAX))
+        # An end that stays is one point, so an idle partition keeps its history.
         if points and end == points[-1].end:
             points[-1] = points[-1]._replace(last=now)
         elif not points or now - points[-1].last >= _POINTS_APART_S:

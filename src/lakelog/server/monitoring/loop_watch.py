@@ -1,7 +1,8 @@
 """The delay of the loop, and the longest time for which one callback blocked it.
 
-A late beat shows for how long at least the loop was blocked. A block that is shorter than the time
-between two beats may be missed, unless it is a request or a periodic task: these are timed singly.
+A late beat gives a lower bound of the time for which the loop was blocked. A block that is shorter
+than the time between two beats may be missed, unless it is a request or a periodic task: these are
+timed one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class LoopWatch:
 
     @property
     def longest_callback_s(self) -> float:
-        """Return the longest block of the last one to two minutes, in seconds."""
+        """The longest block of the last one to two minutes, in seconds."""
         return max(self._longest_s, self._longest_before_s)
 
     def note_callback(self, duration_s: float) -> None:
@@ -48,10 +49,12 @@ class LoopWatch:
         self._longest_s = max(self._longest_s, duration_s)
 
     def start(self) -> None:
+        """Set the timer of the next beat, `PERIOD_S` seconds from now."""
         self._due = self._clock.monotonic() + PERIOD_S
         self._timer = self._tasks.call_later(PERIOD_S, self._beat)
 
     def stop(self) -> None:
+        """Cancel the next beat."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -61,6 +64,7 @@ class LoopWatch:
         self.lag.fold()
         self._fsyncs.fold()
         self._beats += 1
+        # Two windows: a maximum that was noted just before the change still shows for a minute.
         if self._beats % _BEATS_OF_A_WINDOW == 0:
             self._longest_before_s, self._longest_s = self._longest_s, 0.0
         self._longest_s = max(self._longest_s, late_s, self._requests.fold())

@@ -23,7 +23,7 @@ _LINES_PER_TURN = 500
 
 
 class Pages:
-    """Return the pages; `checks` returns the current checks of readiness."""
+    """The pages of one broker; `checks` returns the current checks of readiness."""
 
     def __init__(self, sources: Sources, checks: Callable[[], list[Check]]) -> None:
         self._sources = sources
@@ -31,6 +31,7 @@ class Pages:
         self._tails = 0
 
     def by_path(self) -> Mapping[str, Page]:
+        """Return the pages by path (docs/monitoring.md)."""
         return {
             "/metrics": self._metrics,
             "/metrics/detail": self._detail,

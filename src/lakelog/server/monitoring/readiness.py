@@ -29,13 +29,19 @@ class Check(NamedTuple):
 
     @property
     def passes(self) -> bool:
+        """Whether the broker can do its work as far as this check is concerned."""
         return not self.reason
 
 
 def checks(
     stage: Stage, offline: Sequence[tuple[str, int, str]], shortages: Mapping[str, str]
 ) -> list[Check]:
-    """Return all checks; `offline` has (topic, partition, reason), `shortages` reasons by name."""
+    """Return all checks, whether they pass or not (docs/monitoring.md lists them).
+
+    Args:
+        offline: topic, partition and reason of each offline partition.
+        shortages: reasons by `SPACE` and `DESCRIPTORS`.
+    """
     return [
         Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
         Check("recovered", _recovery(stage)),

@@ -16,7 +16,7 @@ from lakelog.server.upkeep.cleaner import Cleaner
 
 @dataclass(slots=True)
 class Sources:
-    """`cleaner` comes with the end of the start."""
+    """The parts of one broker; `cleaner` is None until the broker accepts connections."""
 
     broker: Broker
     dispatcher: Dispatcher

@@ -31,7 +31,10 @@ class RequestTail:
         self._woken = asyncio.Event()
 
     async def lines(self, requests: RequestMetrics) -> AsyncGenerator[bytes, None]:
-        """Yield JSON, several lines at once. The first shows that the watcher is registered."""
+        """Yield lines of JSON as bytes, several at once.
+
+        The first line shows that the watcher is registered. The generator ends when it is closed.
+        """
         leave = requests.watch(self._note)
         try:
             yield b'{"watching": true}\n'

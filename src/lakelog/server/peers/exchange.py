@@ -6,9 +6,9 @@
 
 Requests wait in a queue until the connection is open, then leave in order. A request that was not
 handed to the socket is definitely not carried out; of any other without a response the outcome is
-unknown. A lost connection fails only the sent requests: those in the queue wait for the next
+unknown. A lost connection fails only the sent requests: queued requests wait for the next
 connection, until their own time limits or a failed attempt. A caller that repeats failed requests
-therefore waits for the pause between attempts, and needs none of its own.
+therefore waits for the pause between attempts, and needs no pause of its own.
 
 A peer proves in its greeting that it is the expected broker (KIP-1242): no request reaches another
 process that has got its address.
@@ -123,7 +123,7 @@ class Exchange:
             self._waiting.append(call)
 
     def withdraw(self, call: Call) -> None:
-        """Do not send a request that nobody waits for any more, unless it was sent."""
+        """Do not send a request whose caller no longer waits for it, unless it was sent."""
         if call in self._waiting:
             self._waiting.remove(call)
 

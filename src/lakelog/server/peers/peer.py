@@ -101,7 +101,7 @@ class Peer:
     # Driving the exchange
 
     def _advance(self) -> None:
-        """Do whatever the exchange asks for now."""
+        """Perform the actions that the exchange wants now."""
         exchange, now = self._exchange, self._clock.monotonic()
         if exchange.wants_connection(now):
             exchange.on_connecting(now)

@@ -1,12 +1,13 @@
-"""Requests that repeat the one before, answered without being decoded.
+"""Requests that repeat the last request, answered without being decoded.
 
 Producers and consumers repeat themselves: of a Produce request only the correlation id and the
 batch change, of a Fetch its offset and the session's epoch. Such a request is compared with the
 canonical encoding of the connection's last one. If they are equal, the request is known without
 decoding, and so is the response except for a few numbers; both are `Template`s. If they differ, or
-the response is not available at once, nothing has happened, and the request is decoded.
+the response needs anything that no template covers, nothing has changed, and the request is
+decoded.
 
-Start with `known`. Memory is bounded: a request with long names, or one that was rejected, is not
+Start with `known`. Memory is bounded: a request that has long names, or was rejected, is not
 learned. A repeat calls the same functions as the handler; only decoding, encoding and the objects
 between them are left out.
 """

@@ -30,7 +30,7 @@ from lakelog.wire.template import Template
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
 ) -> Repeat | None:
-    """As `learn_known`. A request without topics belongs to the session of the last one."""
+    """As `learn_known`. A request without topics belongs to the last one's session (KIP-227)."""
     if request.topics or request.forgotten_topics_data:
         key = _key(context, request)
         if key is None:
@@ -101,7 +101,7 @@ def _key_of_session(
 
 
 class FetchRepeat(KnownRequest[FetchKey]):
-    """One partition, fetched without a session or as the only one of its session."""
+    """One partition, fetched without a session or as the only partition of its session."""
 
     __slots__ = (
         "_bytes_max",
@@ -139,7 +139,12 @@ class FetchRepeat(KnownRequest[FetchKey]):
         )
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        """As `Repeat.answer`; one request at a time.
+
+        If the partition raises an error, the request is decoded.
+        """
         partition, size = self._partition, end - start
+        # The response would overtake the responses to waiting requests: it bypasses the replies.
         if partition is None or self._connection.is_waiting:
             return 0, start
         request = self._request
@@ -167,7 +172,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
         """Answer with records; return 1, or 0 if the request waits for them.
 
         Return None if the response has anything else, an error for example: the request is then
-        decoded. `size` is the request's. Without an `offset` the session has it.
+        decoded. `size` is the request's, in bytes. Without an `offset`, the session's is used.
         """
         session = self._session
         if session is None:
@@ -183,6 +188,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
                 partition, target, self._bytes_max, committed=self._committed, min_one=True
             )
         except NotReady as first:
+            # The decoded request meets the same error, and begins a job of its own.
             first.job.abandon()
             return None
         except KafkaError:
@@ -194,6 +200,8 @@ class FetchRepeat(KnownRequest[FetchKey]):
             records.release()
             return None if aborted else self._wait(size, correlation_id, partition, target, session)
         connection = self._connection
+        # The session changes only now that the answer is certain: a request that is decoded after
+        # all must find the session's epoch as it was (KIP-227).
         if session is not None:
             session.advance(connection.last_active)
             session.targets[self.place] = target

@@ -69,11 +69,15 @@ class FetchFrames:
     def head(
         self, correlation_id: int, partition: Partition, target: FetchTarget, size: int
     ) -> bytes:
-        """Return a response up to its `size` bytes of records; note its offsets in `target`."""
+        """Return a response up to its `size` bytes of records.
+
+        The sent offsets are noted in `target`: a session omits partitions without changes.
+        """
         response = self._response
         target.sent_high_watermark = high_watermark = partition.watermark.offset
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
         known, rest, length = self._length
+        # Batches of one producer mostly have the same size, so the encoded length is kept.
         if known != size:
             length = encode_uvarint(size + 1) if self.tail else _encode_length(size)
             rest = response.size - FRAME_SIZE_BYTES + len(length) + size + len(self.tail)
@@ -82,7 +86,7 @@ class FetchFrames:
         return response.pack(rest, correlation_id, high_watermark, stable, log_start) + length
 
     def nothing(self, correlation_id: int) -> bytes:
-        """Return the response of a session without changes."""
+        """Return the response of a session without changes; the request has a session."""
         assert self._nothing is not None
         return self._nothing.pack(correlation_id)
 

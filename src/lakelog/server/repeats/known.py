@@ -53,9 +53,10 @@ class KnownRequest(ABC, Generic[K]):
         """Follows the records: the empty tagged fields of partition, topic and message."""
 
     def prepare(self, partition: Partition) -> None:
-        """Make ready to answer, if that has not been done."""
+        """Make the templates of request and response; later calls have no effect."""
         if self._partition is None:
             self._make_templates()
+            # Last: `answer` takes a partition for the sign that the templates exist.
             self._partition = partition
 
     @abstractmethod
@@ -74,7 +75,11 @@ def learn_known(
     place: PartitionKey,
     *names: str,
 ) -> Repeat | None:
-    """Return the repeat to compare the next request with; the second equal one prepares it."""
+    """Return the repeat to compare the next request with; the second equal one prepares it.
+
+    A request that comes only once gets no templates. Return None if its names have more than
+    `NAMES_MAX` characters, which bounds the memory of connections.
+    """
     if len(context.client_id) + sum(map(len, names)) > NAMES_MAX:
         return None
     if not isinstance(last, kind) or last.key != key:

@@ -52,7 +52,7 @@ class _Key(NamedTuple):
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: ProduceRequest
 ) -> Repeat | None:
-    """As `learn_known`."""
+    """As `learn_known`; None for an internal topic, and if `acks=all` has to wait for a commit."""
     key = _key(context, request)
     if key is None:
         return None
@@ -103,7 +103,9 @@ class ProduceRepeat(KnownRequest[_Key]):
         self._response = Template(_response(api, key, 0), _response(api, key, -1), "iqqq")
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        """As `Repeat.answer`. The error of a rejected batch is answered, not raised."""
         partition = self._partition
+        # The response would overtake the responses to waiting requests: it bypasses the replies.
         if partition is None or self._connection.is_waiting:
             return 0, start
         numbers, batches, ends = self._frames.find(view, start, end, most)
@@ -117,7 +119,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             return self._append_sampled(partition, numbers, batches)
         try:
             offsets = partition.append_run(batches, broker.clock.wall_ms())
-        except KafkaError:
+        except KafkaError:  # nothing is appended; the handler finds the error again
             return 0
         if not offsets:
             return self._append_one(partition, numbers[0], batches[0], sampled=False)

@@ -8,11 +8,11 @@ from lakelog.wire.framing import FRAME_SIZE_BYTES
 
 _FRAME_SIZE = Struct(">i")
 _NUMBER_AT = 4
-"""Where the correlation id is: after the API's key and version."""
+"""Position of the correlation id: after the API's key and version."""
 _NUMBER_SIZE = 4
 
 Found = tuple[list[int], list[memoryview], list[int]]
-"""Correlation ids, batches, and where the requests end."""
+"""Correlation ids, batches, and the exclusive ends of the requests."""
 
 
 class ProduceFrames:
@@ -37,7 +37,10 @@ class ProduceFrames:
         self._tail = tail
 
     def find(self, view: memoryview, start: int, end: int, most: int) -> Found:
-        """Find the request in `view[start:end]` and the equal ones behind it."""
+        """Find the request in `view[start:end]` and the equal ones behind it, `most` in all.
+
+        Only complete requests are returned; empty lists if the first one differs.
+        """
         numbers: list[int] = []
         batches: list[memoryview] = []
         ends: list[int] = []
@@ -46,6 +49,8 @@ class ProduceFrames:
         while end - start >= self._size:
             first, number, second, length = unpack(view, start)
             stop = end - len(tail)
+            # The length must fill the frame exactly: otherwise the request has other fields, and
+            # only the decoder may judge it.
             size = measure(length, stop - start - fixed)
             if first != before or second != after or size < 0 or view[stop:end] != tail:
                 break
@@ -62,9 +67,10 @@ class ProduceFrames:
 
 
 def _measure_compact(length: bytes, room: int) -> int:
-    """Bytes of the records whose length begins with these three, if they fill the room together.
+    """Return the bytes of the records whose compact length begins with these three bytes.
 
-    -1 if not, and for 2 MiB and more, whose length is longer: they gain nothing here.
+    -1 unless length and records fill the room together. Also -1 for 2 MiB and more, whose length
+    has four bytes: they gain nothing here.
     """
     low, middle, high = length
     if low < 128:

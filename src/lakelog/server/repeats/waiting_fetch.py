@@ -14,7 +14,7 @@ from lakelog.storage.preparation import NotReady
 
 
 class WaitingFetch(PendingFetch):
-    """A fetch of one partition; the base class answers everything that no template covers."""
+    """A fetch of one partition; the base class builds each response that no template covers."""
 
     __slots__ = ("_correlation_id", "_frames")
 
@@ -31,10 +31,12 @@ class WaitingFetch(PendingFetch):
         self._correlation_id = correlation_id
 
     def try_complete(self) -> bool:
+        """Answer if there are enough bytes; return whether the fetch leaves the purgatory."""
         answered = self._answer(self.bytes_min)
         return super().try_complete() if answered is None else answered
 
     def expire(self) -> None:
+        """Answer with the bytes found so far, possibly none."""
         if not self._answer(0):
             super().expire()
 

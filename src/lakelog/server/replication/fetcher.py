@@ -141,10 +141,10 @@ class Fetcher:
                 return
             except NotReady as first:
                 job = first.job
-            await self._checks.make(partition, job)
+            await self._checks.run_one(partition, job)
 
     async def _restart(self, peer: Leader, partition: Partition, leader_epoch: int) -> None:
-        """Begin again at the start of the leader's log: it has deleted what this log ends with."""
+        """Begin again at the start of the leader's log, which lies beyond the end of this one."""
         wanted = ListOffsetsPartition(
             partition_index=partition.index,
             current_leader_epoch=leader_epoch,

@@ -1,6 +1,6 @@
 """The fetches of a follower from one leader, without I/O.
 
-A request names what changed since the last one in a fetch session (KIP-227): partitions that were
+A request names the changes since the last one in a fetch session (KIP-227): partitions that were
 added, appended to, or truncated. So a thousand idle partitions cost nothing. A partition that
 failed rests for a moment, because its error passes with the next change of the metadata.
 
@@ -41,7 +41,7 @@ Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """What a request says of one partition."""
+    """The state of one partition in a request."""
 
     leader_epoch: int
     offset: int
@@ -80,7 +80,7 @@ class LeaderSession:
         self._followed: dict[Key, _Followed] = {}
         self._session_id, self._epoch = _NO_SESSION, _FULL
         self._in_session: dict[Key, Position] = {}
-        """What the leader has in the session."""
+        """The session as the leader knows it."""
 
     def __len__(self) -> int:
         return len(self._followed)

@@ -1,4 +1,4 @@
-"""A request as its handler sees it beside the message, and the way to answer it later."""
+"""The context of a request: its connection, header and reply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFERRED = Deferred()
 
 
 class Context(Reply):
-    """A request without its message; its methods answer it."""
+    """One request except its body: header fields, connection, and methods to reply."""
 
     __slots__ = (
         "_correlation_id",
@@ -38,8 +38,8 @@ class Context(Reply):
 
     connection: Connection
     begun: float
-    """When the request was taken up, on the monotonic clock. Set, like its size, only if the reply
-    comes later."""
+    """Start of the request's handling, in seconds on the monotonic clock. Set, like `size_bytes`,
+    only if the reply comes later."""
     size_bytes: int
 
     def __init__(
@@ -62,16 +62,17 @@ class Context(Reply):
         self.waiting_bytes = 0
         """Bytes that the share of waiting requests counts for this one (`WaitingRequests`)."""
         self.throttle_ms = 0
-        """Time for which the connection is muted after this request."""
+        """Time in ms for which the connection is muted after this request (KIP-219)."""
 
     @property
     def client_host(self) -> str:
+        """The client's address, without its port."""
         return self.connection.session.peer[0]
 
     def reply(self, response: Any) -> None:
         """Complete the reply; with None the request has no response.
 
-        A response that cannot be encoded is a bug, and closes the connection.
+        A response that cannot be encoded is a bug, and closes the connection; nothing is raised.
         """
         if response is None:
             self.complete([])
@@ -81,16 +82,21 @@ class Context(Reply):
         try:
             parts = encode_response(self.api, self.version, self._correlation_id, response)
         except Exception as error:  # noqa: BLE001 - no memory is one, too
+            # The response owns ranges of files that no connection will release.
             release(slices_of(response))
             self.connection.fail(self.api.name, error)
             parts = []
         self.complete(parts)
 
     def encode(self, response: Message) -> bytes:
-        """Return the frame of `response`, for `reply_encoded` of requests of this version."""
+        """Return the frame of `response`, for `reply_encoded` of requests of this version.
+
+        Raises `WireError` for values that the version cannot carry.
+        """
         return b"".join(encode_response(self.api, self.version, 0, response))
 
     def reply_encoded(self, frame: bytes) -> None:
+        """Complete the reply with a copy of `frame` that has the request's correlation id."""
         own = bytearray(frame)
         _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
         self.complete([own])

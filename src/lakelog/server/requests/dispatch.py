@@ -27,7 +27,7 @@ from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.refusals import refuse
-from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
+from lakelog.server.requests.waiting import WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header
@@ -57,7 +57,8 @@ class Route:
         versions: the served versions; by default all that the protocol declares.
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
-        learn: makes the connection's next repeat of its last one and a request just handled.
+        learn: returns the connection's learned request (a `Repeat`), given the previous one and the
+            request that was just handled; None if it cannot be learned.
         refuse: answers a request that the gate refuses, like a handler; see `refusals`.
         counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
@@ -121,17 +122,26 @@ class Dispatcher:
         self.waiting = WaitingRequests(connections.budget.waiting, self._closings)
 
     def is_pipelined(self, api_key: int) -> bool:
+        """Return whether the API is Produce.
+
+        Producers keep several requests in flight (`max.in.flight.requests.per.connection`), so a
+        batch is appended while earlier ones wait for their acknowledgement. The responses stay in
+        order.
+        """
         return api_key == _PRODUCE
 
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Close the connection and log the violation."""
         self._closings.closing(connection.session.peer_name, violation)
         connection.close()
 
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        """Close the connection and log `error` with its traceback."""
         self._closings.bug(what, connection.session.peer_name, error)
         connection.close()
 
     def on_close(self, connection: Connection, abandoned: list[Reply]) -> None:
+        """Release the memory of abandoned requests, and stop counting the connection."""
         for reply in abandoned:
             assert isinstance(reply, Context)
             self.waiting.remove(reply)
@@ -140,6 +150,11 @@ class Dispatcher:
     def on_request(
         self, connection: Connection, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
+        """Answer the request by the learned one, or decode it and run its handler.
+
+        Raises `ProtocolViolation` if no route serves the API in this version, if the gate closes
+        the connection, for a malformed request, and for a bug of a handler, which is logged.
+        """
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         if connection.admitted != self._gate.generation:
@@ -147,6 +162,8 @@ class Dispatcher:
         repeat = connection.repeat
         if repeat is not None:
             try:
+                # While all requests are watched, each is answered by itself: a run of requests
+                # would be one note.
                 most = most if requests.noteworthy_s > 0 else 1
                 count, following = repeat.answer(view, start, end, most)
             except Exception as error:
@@ -189,6 +206,8 @@ class Dispatcher:
             raise self._bug(route.api, connection, error) from error
         self._run(route, context, request, verdict)
         self._note(route, context, request, begin, size)
+        # A metered request is never learned, because each repetition must be charged, and a
+        # refused one must be refused each time.
         if isinstance(verdict, Admitted) and route.learn is not None:
             self._learn(route.learn, context, request)
 
@@ -218,8 +237,8 @@ class Dispatcher:
     ) -> None:
         """Count a request, or have it counted when its reply is complete.
 
-        One of thousands of partitions counts as many units of its turn: the size of a Fetch does
-        not show its cost.
+        A slow request also subtracts units of work from the turn, because the size of a request
+        does not show its cost: a Fetch may name thousands of partitions.
         """
         took = self._requests.monotonic() - begin
         if took > UNIT_S:
@@ -227,8 +246,7 @@ class Dispatcher:
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
-            if size > UNCOUNTED_MAX:
-                self.waiting.add(context, request)
+            self.waiting.add(context, request)
             return
         route.note(took)
         if took > self._requests.noteworthy_s:
@@ -236,20 +254,22 @@ class Dispatcher:
             self._requests.on_noteworthy(route.api, context, peer, took, size)
 
     def _on_late(self, context: Context) -> None:
-        if context.size_bytes > UNCOUNTED_MAX:
-            self.waiting.remove(context)
+        self.waiting.remove(context)
         took = self._requests.monotonic() - context.begun
         peer = context.connection.session.peer_name
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
-        """Produce and Fetch count their errors themselves, which costs less."""
+        """Send a response, and count its errors unless the handler has counted them."""
         if response is not None and not route.counts_errors:
             self._requests.count_errors(route.api, response)
         context.reply(response)
 
     def _answer_unknown_api_versions(self, context: Context) -> None:
-        """The body is of an unknown version: it is not read, and the response is a version 0."""
+        """Answer ApiVersions in an unknown version with version 0 (KIP-511).
+
+        The body is not read: its format is unknown.
+        """
         context.version = 0
         context.connection.expect(context)
         context.reply(self._unsupported_api_versions(context, None))
@@ -262,6 +282,8 @@ class Dispatcher:
                 response = route.refuse(context, request, verdict.code)
             else:
                 if isinstance(verdict, Metered) and verdict.throttle_ms:
+                    # Before the handler runs: a throttled request is still handled and answered
+                    # (KIP-219), and only requests after it wait.
                     context.throttle_ms = verdict.throttle_ms
                     connection.mute(verdict.throttle_ms / 1000)
                 response = route.handler(context, request)
@@ -295,11 +317,11 @@ class Dispatcher:
             if error is not None:
                 raise error
             self._reply(route, context, response.result())
-        except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
+        except Exception as failure:  # noqa: BLE001 - it ends one connection, and nothing else
             self._fail(context, failure)
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
-        """A handler's coroutine has ended; with `DEFERRED` the reply comes later."""
+        """Answer after a handler's coroutine has ended; with `DEFERRED` the reply comes later."""
         if done.cancelled():
             self.waiting.remove(context)
             return
@@ -324,7 +346,7 @@ class Dispatcher:
 def _read_header(
     api: Api, version: int, connection: Connection, view: memoryview, start: int, end: int
 ) -> tuple[Context, int]:
-    """Return the request without its message, and the start of the message."""
+    """Return the request's context from its header, and the position of its body."""
     correlation_id, client_id, body = decode_request_header(
         view, start, end, flexible=version >= api.flexible_from
     )
@@ -332,9 +354,12 @@ def _read_header(
 
 
 def _decode(route: Route, version: int, view: memoryview, start: int, end: int) -> Message:
-    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
-    them after a Metadata request for all topics."""
+    """Decode the message; bytes after it are ignored, as in Apache Kafka.
+
+    librdkafka 2.16 sends three of them after a Metadata request for all topics.
+    """
     if not route.in_place:
+        # The handler may keep fields beyond this turn, and the receive buffer is used again.
         view, start, end = memoryview(bytes(view[start:end])), 0, end - start
     request, _ = decode_prefix(route.api.request, view, version, start, end)
     return request

@@ -18,7 +18,7 @@ class _Plan(NamedTuple):
 
 
 def codes_in(message: Struct) -> Iterator[int]:
-    """Yield the codes that are not 0, in any order."""
+    """Yield the codes that are not 0 (NONE), at any depth and in any order."""
     plan = _plan(type(message))
     if plan.has_code and (code := getattr(message, _FIELD)):
         yield code

@@ -1,14 +1,14 @@
-"""The gate before every answer. It decides on each request that is decoded.
+"""The gate: decides whether a decoded request is handled, refused or closes its connection.
 
 `Dispatcher.on_request` is the only way in. A connection learns from an `Admitted` request, and
-answers repetitions of it without asking `admit` again, at the cost of one comparison. It forgets
-when the gate's `generation` or its client's authentication changes, so that its next request is
-decoded and passes `admit`.
+answers repetitions of it without calling `admit` again, at the cost of one comparison. It drops the
+learned request when the gate's `generation` or its client's authentication changes. Its next
+request is then decoded and passes `admit`.
 
-Hence code that changes the role of a partition (its leader, its epoch, its settings, whether it is
-online), the broker's configuration, a quota or an authorization calls `revoke` in the same turn of
-the loop. A waiting request was admitted when it was received; its partitions are looked up again
-when it is answered.
+Code calls `revoke` in the same turn of the loop in which it changes the role of a partition (its
+leader, epoch, settings, online state), the broker's configuration, a quota or an authorization. A
+waiting request was admitted when it was received; its partitions are looked up again when it is
+answered.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ADMITTED = Admitted()
 
 
 class Gate:
-    """One for a broker."""
+    """The gate of one broker."""
 
     __slots__ = ("authorizer", "generation", "quotas")
 
@@ -71,9 +71,10 @@ class Gate:
         """Return the verdict on a request of `size_bytes`; only its header has been decoded.
 
         An API that the state of the client's authentication does not allow closes the connection,
-        as in Kafka.
+        as Kafka's `SaslServerAuthenticator` does. A refused request is not charged to the quota.
         """
         api, authentication = context.api, context.connection.session.authentication
+        # Authentication comes first: before it, the principal has no meaning to the authorizer.
         if not authentication.allows(api.key):
             return Close(f"{api.name} in the state {authentication.state.name} of authentication")
         principal = authentication.principal
@@ -84,7 +85,7 @@ class Gate:
         return ADMITTED if throttle_ms is None else Metered(throttle_ms)
 
     def renew(self, connection: Connection) -> None:
-        """Drop the learned request of a connection. What it learns next is valid until `revoke`."""
+        """Drop the learned request of a connection; the next one is valid until `revoke`."""
         connection.repeat = None
         connection.admitted = self.generation
 

@@ -1,9 +1,8 @@
 """Durations and errors of requests; slow requests in the log, and all requests for watchers.
 
-A duration is the time in which a request was handled: from when its turn came to when its response
-was complete. It includes the wait of a fetch for records, of a join for other members, and of a
-commit for the log. It includes neither the transfer through sockets nor the wait for other work of
-the loop, which is the loop's lag.
+A duration is the time from the turn of a request to its complete response. It includes the wait of
+a fetch for records, of a join for other members, and of a commit for the log. It includes neither
+the transfer through sockets nor the wait for other work of the loop, which is the loop's lag.
 """
 
 from __future__ import annotations
@@ -77,10 +76,11 @@ class RequestMetrics:
         self._slow_s = self.noteworthy_s = math.inf
 
     def durations(self, api: Api) -> Durations:
+        """Return the durations, in seconds, of an API's requests that were answered at once."""
         return self._durations[api.key]
 
     def seen(self) -> Iterator[tuple[str, list[Durations]]]:
-        """Yield each requested API with the durations of its requests, which are to be added."""
+        """Yield each requested API with two sets of durations in seconds, to be added up."""
         for key, durations in self._durations.items():
             parts = [durations, self._waits[key]]
             if any(part.count for part in parts):
@@ -89,14 +89,14 @@ class RequestMetrics:
     def fold(self) -> float:
         """Return the longest time, in seconds, for which one request blocked the loop.
 
-        Since the last call; to be called often (see `Durations`).
+        The time is since the last call. To be called often (see `Durations`).
         """
         for waits in self._waits.values():
             waits.fold()
         return max(durations.fold() for durations in self._durations.values())
 
     def log_slower_than(self, slow_ms: int) -> None:
-        """A negative threshold logs none."""
+        """Log requests that take more than `slow_ms` milliseconds; a negative value logs none."""
         self._slow_s = slow_ms / 1000 if slow_ms >= 0 else math.inf
         self._choose_noteworthy()
 
@@ -118,7 +118,10 @@ class RequestMetrics:
     def on_noteworthy(
         self, api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
     ) -> None:
-        """A request was answered at once."""
+        """Pass a request that was answered at once to watchers, and log it if it was slow.
+
+        Its duration has been noted by the caller.
+        """
         note = _note(api, header, peer, duration_s, size_bytes)
         for watcher in self._watchers:
             watcher(note)
@@ -128,7 +131,10 @@ class RequestMetrics:
     def on_late(
         self, api: Api, header: RequestHeader, peer: str, duration_s: float, size_bytes: int
     ) -> None:
-        """A request was answered that had to wait."""
+        """Count a request that waited, pass it to watchers, and log it if it was slow.
+
+        Slow Fetch, JoinGroup and SyncGroup requests are not logged: a long wait is normal there.
+        """
         self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
@@ -167,5 +173,5 @@ def _note(
 
 
 def code_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Return Kafka's name of an error code. Raises `ValueError` for a code that Kafka lacks."""
     return ErrorCode(code).name

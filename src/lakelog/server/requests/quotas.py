@@ -12,10 +12,10 @@ class Quotas(Protocol):
     """The quotas of one broker's clients. Code that changes one calls `Gate.revoke` afterwards."""
 
     def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
-        """Charge a request to the client's quota.
+        """Charge a request of `size_bytes` to the client's quota.
 
-        Return the time in ms for which the client is to be throttled, 0 while it is within its
-        quota, and None for a client without a quota.
+        Return the time in ms for which the client is to be throttled (KIP-219), 0 while it is
+        within its quota, and None for a client without a quota.
         """
         ...
 

@@ -2,9 +2,8 @@
 
 The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
 three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
-for the log, keeps them. Its memory is estimated by its size and its array elements. Small requests
-are not counted: the number of connections bounds them. Records of a waiting Produce request are
-counted as received (`SlowBatches.held`), not here.
+for the log, keeps them. Its memory is estimated by its size and its array elements. Records of a
+waiting Produce request are counted as received (`SlowBatches.held`), not here.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from lakelog.server.requests.context import Context
 from lakelog.wire.elements import count_elements
 from lakelog.wire.schema import Message
 
-UNCOUNTED_MAX = 256
-"""Bytes of a request that is not counted; it takes less than 20 KiB."""
 ELEMENT_BYTES = 512
 """Bytes of one array element at most, decoded and with the objects that its handler makes."""
 _TEXT_FACTOR = 4
@@ -43,8 +40,13 @@ class WaitingRequests:
         return self._limit.of(connection)
 
     def add(self, context: Context, request: Message) -> None:
-        """Count `request` until `remove`."""
+        """Count the estimated bytes of `request` until `remove`.
+
+        If the share is exceeded then, the connections with the most bytes are closed.
+        """
         connection = context.connection
+        # The connection closed while the handler ran, and `on_close` has removed its waiting
+        # requests: nothing would remove this one.
         if connection.closed and context.on_abandon is not None:
             return
         assert not context.waiting_bytes
@@ -52,7 +54,10 @@ class WaitingRequests:
         self._limit.add(connection, context.waiting_bytes)
 
     def remove(self, context: Context) -> None:
-        """The request has been answered, or will not be; it need not have been counted."""
+        """Stop counting a request that has been answered or will not be.
+
+        A request that was not counted has no effect.
+        """
         size, context.waiting_bytes = context.waiting_bytes, 0
         self._limit.add(context.connection, -size)
 

@@ -1,9 +1,9 @@
-"""Compacts logs while the broker runs: chooses them, has helpers clean them, swaps the result in.
+"""Compacts logs: selects them, has helper processes clean them, and swaps in the cleaned segments.
 
-Only short work runs on the loop: choosing logs, and renaming files. Helper processes, up to
-`log.cleaner.threads`, read and write the records. They are started when a log is due and ended when
-none is left. A log with damaged data is not retried until the next start; a log whose helper died
-is retried a few times. Without space or descriptors a round is postponed.
+Only short work runs on the loop: selecting logs and renaming files. Helper processes, up to
+`log.cleaner.threads`, read and write the records. A helper runs as long as any log is due. A log
+with damaged data, or whose helpers died three times, is not compacted until the next start of the
+broker. Without space or descriptors a round is postponed.
 
 Source: `LogCleaner` of Apache Kafka.
 """
@@ -38,12 +38,12 @@ logger = logging.getLogger(__name__)
 
 HELPER = "lakelog.server.upkeep.cleaner_helper"
 _HELPERS_MAX = 32
-"""Most processes, even if `log.cleaner.threads` is higher; each takes about 20 MiB."""
+"""Limit of helpers, even if `log.cleaner.threads` is higher; each takes about 20 MiB."""
 _DEATHS_MAX = 3
 _MAP_BYTES_MAX = (1 << 31) - 1
 
 
-class _GivenUp(Exception):  # noqa: N818 - an event
+class _RoundAbandoned(Exception):  # noqa: N818 - an event
     """The round ends without a result; the log is unchanged."""
 
 
@@ -55,8 +55,8 @@ class _HelperDied(Exception):  # noqa: N818 - an event
 class CleanerCounts:
     """Counts since the start of the broker; the last two fields are current values.
 
-    `failures` are rounds without a result; `helper_deaths` are those of them whose helper died.
-    Bytes are those of segments before and after; `dirtiest_ratio` is of cleanable logs.
+    `failures` counts rounds without a result, and `helper_deaths` such rounds whose helper died.
+    Bytes are the sizes of segments before and after; `dirtiest_ratio` is of cleanable logs.
     """
 
     rounds: int = 0
@@ -72,7 +72,7 @@ class CleanerCounts:
 
 
 class Cleaner:
-    """From `start` to `stop`.
+    """The compactions of one broker, from `start` to `stop`.
 
     Args:
         config: returns the configuration in force.
@@ -115,6 +115,7 @@ class Cleaner:
         self.counts = CleanerCounts()
 
     def start(self) -> None:
+        """Look for logs to clean after `log.cleaner.backoff.ms`, and again at that interval."""
         backoff_s = max(self._config().get_int("log.cleaner.backoff.ms"), 1) / 1000
         self._timer = self._tasks.call_later(backoff_s, self._tick)
 
@@ -188,11 +189,11 @@ class Cleaner:
                 continue
             wanted = min(partition.log.segments.active.base_offset, partition.last_stable_offset)
             if partition.log.durable_stable_offset < wanted:
-                self._flush(partition)  # only durable records of ended transactions are compacted
+                self._flush(partition)  # a later round compacts the records made durable
             cleaned = offsets.get((partition.topic, partition.index))
             try:
                 log = examine(partition.log, cleaned, now, partition.last_stable_offset)
-            except NotReady as first:  # the next round finds it done
+            except NotReady as first:  # the next tick finds the index loaded
                 self._checks.run([(partition, first.job)])
                 continue
             except (OSError, StorageError) as error:
@@ -203,15 +204,18 @@ class Cleaner:
                 continue
             found.append((partition, log))
         self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
+        # A cleaning writes the new segments before it deletes the old ones, so it would make a
+        # lack of space worse.
         due = [] if self._directory.gate.is_shut else [each for each in found if each[1].is_due]
         chosen = max(due, key=lambda entry: entry[1].ratio, default=None)
         if chosen is not None:
+            # Before the first await, so that no other helper chooses the same log.
             self._in_progress.add(chosen[0])
         return chosen
 
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
         logger.error(
-            "%s-%d is not compacted any more: %s",
+            "%s-%d is not compacted until a restart: %s",
             partition.topic,
             partition.index,
             reason,
@@ -232,7 +236,7 @@ class Cleaner:
                 self._note_shortage(error)
                 return
             logger.error(
-                "no helper for compaction can be started: %s",
+                "cannot start a helper for compaction: %s",
                 error,
                 extra=event("helper_start_failed"),
             )
@@ -242,9 +246,10 @@ class Cleaner:
             while following is not None:
                 await self._clean(child, *following)
                 following = self._choose()
-        except (_GivenUp, _HelperDied):
+        except (_RoundAbandoned, _HelperDied):
             return
         finally:
+            # Discarded before the await: a worker that is cancelled again must not block the log.
             if following is not None:
                 self._in_progress.discard(following[0])
             await child.end()
@@ -254,7 +259,7 @@ class Cleaner:
         try:
             job = make_job(found, self._clock.wall_ms(), self._limits())
             done = await self._run_job(child, partition, job.encode())
-        except (_GivenUp, _HelperDied) as failure:
+        except (_RoundAbandoned, _HelperDied) as failure:
             self.counts.failures += 1
             if isinstance(failure, _HelperDied):
                 self._on_death(partition)
@@ -263,6 +268,7 @@ class Cleaner:
             self.counts.failures += 1
         else:
             self._on_done(partition, done, self._clock.monotonic() - began)
+        # The helper survived this log, so only deaths in succession exclude a log.
         self._deaths.pop(partition, None)
         self._in_progress.discard(partition)
 
@@ -280,7 +286,10 @@ class Cleaner:
     async def _run_job(
         self, child: Child, partition: Partition, job: bytes
     ) -> CompactionDone | None:
-        """Return None if the log cannot be cleaned; it is then skipped until the next start."""
+        """Run a job and swap in its groups; return None if the log has damaged data.
+
+        Raises `_HelperDied`, and `_RoundAbandoned` for any other failure.
+        """
         try:
             await child.send(job)
         except OSError:
@@ -301,21 +310,24 @@ class Cleaner:
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         log = partition.log
+        # While the helper worked, retention or a deletion of records may have removed segments.
         if partition.is_retired or not can_swap(log, group):
-            raise _GivenUp
+            raise _RoundAbandoned
         job = begin_swap(log, group)
         try:
+            # Shielded: `stop` cancels this task, but nothing can stop the thread between renames;
+            # the next start completes or undoes the swap.
             await asyncio.shield(self._tasks.offload("compaction", job.run))
             if partition.is_retired:
-                raise _GivenUp
+                raise _RoundAbandoned
             finish_swap(log, group, self._clock.wall_ms())
         except SwapPutOff as put_off:
             self._note_shortage(put_off.cause)
-            raise _GivenUp from put_off
+            raise _RoundAbandoned from put_off
         except OSError as error:
             if not partition.is_retired:
-                partition.take_offline(f"compacted segments cannot be put in place: {error}")
-            raise _GivenUp from error
+                partition.take_offline(f"cannot rename compacted segments: {error}")
+            raise _RoundAbandoned from error
         finally:
             end_swap(log)
 
@@ -371,6 +383,7 @@ class Cleaner:
             self._mark_uncleanable(partition, reason)
             return
         if kind == "io":
+            # The failure occurred in the helper, so the broker's `Disk` did not note it.
             self._directory.distrust_page_cache()
         logger.warning(
             "compaction: %s-%d: %s",
@@ -379,13 +392,13 @@ class Cleaner:
             reason,
             extra=event("compaction_failed", topic=partition.topic, partition=partition.index),
         )
-        raise _GivenUp
+        raise _RoundAbandoned
 
     def _on_death(self, partition: Partition) -> None:
         self.counts.helper_deaths += 1
         deaths = self._deaths[partition] = self._deaths.get(partition, 0) + 1
         if deaths >= _DEATHS_MAX:
-            self._mark_uncleanable(partition, f"{deaths} helpers died over it")
+            self._mark_uncleanable(partition, f"{deaths} helpers died while they compacted it")
         else:
             name = f"{partition.topic}-{partition.index}"
             logger.warning(

@@ -1,4 +1,4 @@
-"""The program that compacts logs for a broker: reads a job per line, writes its answers as lines.
+"""The program that compacts logs for a broker: reads jobs, writes answers, a line of JSON each.
 
 It reads closed segments and writes `.cleaned` files beside them, and changes nothing else. If it
 fails, the log is unchanged.
@@ -39,7 +39,10 @@ class Throttle:
 
 
 def answers(disk: Disk, job: CompactionJob, throttle: Callable[[int], None]) -> Iterator[Answer]:
-    """Do a job and yield its answers; `throttle` is called with the bytes read and written."""
+    """Do a job and yield its answers; `throttle` is called with the bytes read and written.
+
+    Damage, missing files and other `OSError`s become a last answer, `CompactionFailed`.
+    """
     try:
         yield from compact(disk, job, throttle)
     except CorruptLog as error:
@@ -51,6 +54,7 @@ def answers(disk: Disk, job: CompactionJob, throttle: Callable[[int], None]) -> 
 
 
 def main() -> None:
+    """Do jobs until standard input ends, which it does when the broker ends or dies."""
     become_helper(int(sys.argv[1]))
     raise_descriptor_limit()
     output = sys.stdout.buffer

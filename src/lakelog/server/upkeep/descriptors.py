@@ -25,7 +25,10 @@ class Descriptors(NamedTuple):
 
     @staticmethod
     def divided(limit: int) -> Descriptors:
-        """Divide the soft limit of open files, at least `LIMIT_MIN`."""
+        """Divide the soft limit of open files, which is at least `LIMIT_MIN`.
+
+        Return the largest numbers of open log files and of connections, inclusive.
+        """
         assert limit >= LIMIT_MIN
         reserve = min(RESERVE, limit // 2)
         log_files = min((limit - reserve) // 2, LOG_FILES_MAX)

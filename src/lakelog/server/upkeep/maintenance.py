@@ -104,6 +104,7 @@ class Maintenance:
         )
 
     def start(self) -> None:
+        """Start the timers of all periodic tasks."""
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
         self._every("sweep", lambda: _SWEEP_S, self._sweep)
         self._every("purge", lambda: _PURGE_S, self._purge)
@@ -130,7 +131,7 @@ class Maintenance:
             await asyncio.wait(self._under_way)
 
     def flush_soon(self, partition: Partition) -> None:
-        """Flush the log after this turn of the loop, with all that is still appended in it."""
+        """Flush the log after this turn of the loop, together with later appends of the turn."""
         if not self._to_flush:
             self._tasks.call_soon(self._flush_wanted)
         self._to_flush[partition] = None
@@ -154,7 +155,7 @@ class Maintenance:
             begun = self._clock.monotonic()
             try:
                 chore()
-            except Exception:
+            except Exception:  # a failed run must not end the following ones
                 logger.exception("%s failed", name, extra=event("chore_failed", chore=name))
             self._took(self._clock.monotonic() - begun)
             self._timers[name] = self._tasks.call_later(period_s(), run)
@@ -172,6 +173,7 @@ class Maintenance:
         now = self._clock.wall_ms()
         for partition in list(self._partitions.flushed_by_age):
             if now - partition.flushed_ms >= partition.log.config.flush_ms:
+                # Before the flush ends: the next check must not start another one of the same age.
                 partition.flushed_ms = now
                 self._flush(partition)
 
@@ -197,6 +199,7 @@ class Maintenance:
         error = work.exception()
         log = partition.log
         if lacks_descriptors(error):
+            # Nothing was synced, so nothing is lost: unlike a failed fsync, this can be retried.
             log.flushes.put_off(job)
             self._flush_later(partition, error)
             return
@@ -223,7 +226,7 @@ class Maintenance:
     # The data folder
 
     def checkpoint_soon(self) -> None:
-        """Write the checkpoint before the interval is over."""
+        """Write the checkpoints of offsets in a later callback, before their interval is over."""
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
@@ -261,6 +264,8 @@ class Maintenance:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
+        # Taken before the offsets are copied: these callers' offsets are in this checkpoint. Later
+        # callers wait for the next one.
         served, self._unserved = self._unserved, []
         marks = self._marks()
         job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
@@ -292,7 +297,7 @@ class Maintenance:
             self._checkpoint()
 
     def _for_each(self, chore: Callable[[Partition], None]) -> None:
-        """Apply retention to all partitions; the loop has a turn after some of them."""
+        """Call `chore` for all partitions; the loop has a turn after every few hundred."""
         self._go_on_with(iter(list(self._partitions)), chore)
 
     def _go_on_with(self, left: Iterator[Partition], chore: Callable[[Partition], None]) -> None:
@@ -300,6 +305,7 @@ class Maintenance:
             return
         some = list(islice(left, _PARTITIONS_PER_TURN))
         for partition in some:
+            # A partition may have failed or been deleted since the list was made.
             if partition.is_online:
                 chore(partition)
         if len(some) == _PARTITIONS_PER_TURN:

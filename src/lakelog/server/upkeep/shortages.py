@@ -1,6 +1,6 @@
 """Temporary shortages of the broker: space in the data folder, file descriptors.
 
-Failed operations are reported with `note`. One log line marks the begin of a shortage, another its
+Failed operations are reported with `note`. One log line marks the start of a shortage, another its
 end; in between the broker is not ready and creates no topics. A failed operation is answered with
 an error that clients retry, so nothing goes offline. During a shortage a thread writes a probe file
 every second, because free space alone does not show quotas or inodes.
@@ -27,7 +27,7 @@ from lakelog.storage.names import PROBE
 logger = logging.getLogger(__name__)
 
 SPACE, DESCRIPTORS = "disk", "descriptors"
-"""The names of the shortages, which are those of the checks of /readyz."""
+"""The names of the shortages, and of the checks of /readyz for them."""
 _PROBE_S = 1.0
 _LOG_BYTES = 16 << 10
 """Bytes that the files of one new partition take at least."""
@@ -123,6 +123,8 @@ class Shortages:
             self._freeing = self._tasks.offload("reserve", self._reserve.free)
         freeing = self._freeing
         try:
+            # Shielded, because several operations wait for the same thread, and one of them may be
+            # cancelled.
             return await asyncio.shield(freeing)
         except OSError as error:
             logger.warning(
@@ -134,12 +136,19 @@ class Shortages:
                 self._freeing = None
 
     def check_reserve(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR while free space is kept for operations that free more."""
+        """Check that an operation that takes space may run.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR) while the free space is kept for operations that
+        free more.
+        """
         if self._reserve.is_spent:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._reasons.get(SPACE, "full disk"))
 
     def check_room(self, partitions: int = 0) -> None:
-        """Raise KAFKA_STORAGE_ERROR unless there is room for as many new partitions."""
+        """Check that the disk has room for `partitions` new partitions, 16 KiB each.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR) during any shortage, and without that space.
+        """
         for reason in self._reasons.values():
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         wanted = partitions * _LOG_BYTES
@@ -151,6 +160,7 @@ class Shortages:
             )
 
     def stop(self) -> None:
+        """End the probes; later failures are not noted."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -171,6 +181,8 @@ class Shortages:
         path = self._folder / PROBE
         file = self._disk.open(path, create=True)
         try:
+            # A file system may accept a small file while it is as good as full; the shortage would
+            # begin and end every second.
             if SPACE in self._reasons and self._free() < ROOM_BYTES:
                 raise no_space(str(path))
             file.write_at(0, bytes(ROOM_BYTES if SPACE in self._reasons else 1))
@@ -184,7 +196,7 @@ class Shortages:
         if lacks_descriptors(failure):
             self.note(failure)
         elif failure is not None:
-            self._end(DESCRIPTORS)
+            self._end(DESCRIPTORS)  # the probe opened its file, or failed for another reason
         else:
             for kind in list(self._reasons):
                 if kind != SPACE or not self._reserve.is_spent:

@@ -1,4 +1,4 @@
-"""Runs jobs that must precede the use of stored batches and indexes, one job of a kind at a time.
+"""Runs the jobs of `NotReady` in threads; callers that need the same job share one run.
 
 Threads check batches that this process has not read before, and load and rebuild indexes. That also
 brings them into the page cache.
@@ -35,8 +35,8 @@ class StoredChecks:
     ) -> None:
         """Run the jobs, and call `then` on the loop when all are done.
 
-        It is passed the errors of jobs that failed because of the device. Their partitions are
-        offline unless the failure is a shortage.
+        It is passed the errors of jobs that failed because of the device or a bug, by partition.
+        Such a partition is offline unless the failure is a shortage.
         """
         left, failures = len(needed), Failures()
 
@@ -51,8 +51,8 @@ class StoredChecks:
         for partition, job in needed:
             self._begin(partition, job, partial(on_done, partition))
 
-    async def made(self, needed: Sequence[NeededCheck]) -> Failures:
-        """Run the jobs, at least one, and wait; return what `run` passes to `then`."""
+    async def run_and_wait(self, needed: Sequence[NeededCheck]) -> Failures:
+        """Run one or more jobs and wait for all; return the failures, as `run` passes them."""
         done: asyncio.Future[Failures] = self._tasks.future()
 
         def wake(failures: Failures) -> None:
@@ -62,9 +62,12 @@ class StoredChecks:
         self.run(needed, wake)
         return await done
 
-    async def make(self, partition: Partition, job: Preparation) -> None:
-        """Run one job and wait for it. Raises `KafkaError` if it failed because of the device."""
-        failures = await self.made([(partition, job)])
+    async def run_one(self, partition: Partition, job: Preparation) -> None:
+        """Run one job and wait for it.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR, or the code of a shortage) if the device failed.
+        """
+        failures = await self.run_and_wait([(partition, job)])
         if partition in failures:
             raise failures[partition]
 
@@ -73,6 +76,7 @@ class StoredChecks:
     ) -> None:
         waiting = self._waiting.get(job.key)
         if waiting is not None:
+            # The running job was begun earlier on the same files, so its result serves both.
             job.abandon()
             waiting.append(on_done)
             return
@@ -89,7 +93,10 @@ class StoredChecks:
 def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
-    """Return the error of the device, if any. Damage is reported to those who read it."""
+    """Adopt the result of a job, and return the error of the device, if any.
+
+    Damage is not an error here: the reader of the damaged data gets it.
+    """
     try:
         with suppress(CorruptLog, OSError):  # the next caller fails again
             job.finish()

@@ -1,4 +1,4 @@
-"""The archive's query of one topic, restarted after failures that may pass."""
+"""Runs the archive's query of one topic, and restarts it after transient failures."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
 class Run:
     """One archive job.
 
-    Every start of its query gets a new checkpoint. The query begins where the table ends in any
-    case, and a predecessor that is still dying may write to the previous folder.
+    The query always begins where the table ends, so its checkpoint holds nothing to keep. Every
+    start gets a new checkpoint folder, because a killed query may still write to the previous one.
     """
 
     open_session: Callable[[], SparkSession]
@@ -67,19 +67,19 @@ class Run:
 
     @cached_property
     def _session(self) -> SparkSession:
-        """The session, opened late: errors of table and log are raised before Java starts."""
+        """The session, opened on first use: errors of table and log come before Java starts."""
         session = self.open_session()
         session.dataSource.register(ArchiveSource)
         return session
 
     def close(self) -> None:
-        """Stop the session if it was opened."""
+        """Stop the session if it was opened. Errors of a JVM that is gone are ignored."""
         if "_session" in self.__dict__:
             with suppress(*_JAVA_GONE):
                 self._session.stop()
 
     def watch(self) -> None:
-        """Return when the work is done or `stop` is set.
+        """Run and restart the query until the work is done or `stop` is set.
 
         Raises `SyncError`, and `KafkaError` if an outage of the broker exceeds the limit.
         """
@@ -94,9 +94,10 @@ class Run:
     def _attempt(self) -> bool:
         """Run the query once; return whether the work is done.
 
-        A failure that may pass is reported and returns false.
+        Return false after a transient failure, which is logged.
         """
         try:
+            # Before each start, not only the first: the table may have been rolled back meanwhile.
             self._reconcile()
             return self._query()
         except StreamingQueryException as error:
@@ -135,6 +136,7 @@ class Run:
     def _start(self, checkpoint: Path) -> Any:
         properties = self._job.address.load().properties
         extents: dict[int, Extent] = dict(read_progress(properties, self._job.topic_id).extents)
+        # The source runs in another process, which gets the table's end with the job.
         option = replace(self._job, extents=extents).to_json()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
         writer = ranges.writeStream.format(FORMAT).option("job", option)
@@ -148,6 +150,7 @@ class Run:
         state = state_of(self._job)
         if state.snapshot_id != self._snapshot_id:
             self._note_skipped(state.snapshot_id)
+            # A commit shows that the cause of earlier failures is gone.
             self._failures, self._last_reason = 0, ""
             self.progress(state)
 
@@ -163,14 +166,15 @@ class Run:
             )
 
     def _failed(self, reason: str) -> None:
-        """Wait for an unreachable broker; otherwise count consecutive failures without progress.
+        """Prepare for a restart: wait for an unreachable broker, or count the failure.
 
-        Raises `SyncError` for a final error and after 3 such failures.
+        A commit resets the count. Raises `SyncError` for a final error and after 3 failures.
         """
         with suppress(*PASSING):  # the table may be what failed
             self._report()
         final = next((each for each in FINAL if reason.startswith(f"{each.__name__}: ")), None)
         if final is not None:
+            # Errors of workers arrive as text that begins with the name of the class.
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))
         if self.availability.wait(self.stop):
             return
@@ -188,6 +192,7 @@ class Run:
             reason,
             extra=event("archive_job_restarted", topic=self._job.topic),
         )
+        # A lost tail is settled by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
 
@@ -199,7 +204,7 @@ def _reason(text: str) -> str:
 
 
 def _remove_leftovers(checkpoints: Path) -> None:
-    """Remove checkpoints of killed runs. They are a day old, so no running job uses them."""
+    """Remove checkpoints older than a day: killed runs left them, and no running job uses them."""
     for leftover in checkpoints.glob("*"):
         with suppress(FileNotFoundError):  # another run removed it when it ended
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:

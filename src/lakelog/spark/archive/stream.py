@@ -3,9 +3,10 @@
 The rows of the query are offset ranges. Tasks fetch the records themselves, so Spark carries a few
 numbers per task, and the exact end of a batch survives gaps in the offsets.
 
-Spark runs this code in several Python processes. The source object lives in one planning process.
-Tasks run `write`. `commit` and `abort` run in a process of their own, which Spark may start for
-that one call. Only processes that commit import PyIceberg, which takes about a second.
+Spark runs this code in several Python processes. One planning process has the `RangeReader`. Tasks
+run `ArchiveWriter.write`. `commit` and `abort` run in a process of their own, which Spark may start
+for that one call. An import of PyIceberg takes about a second, so only commits and tasks that write
+to a remote warehouse import it.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class TaskRanges(InputPartition):  # type: ignore[misc]
 
 
 class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The offsets to archive. The query begins where the table ends, not where a checkpoint does.
+    """The query's source of offset ranges, planned by `BatchPlanner`.
 
-    `batch_end` of the planner states the errors of `latestOffset`.
+    The query begins where the table ends, not where a checkpoint does. `latestOffset` raises the
+    errors of `BatchPlanner.batch_end`.
     """
 
     def __init__(self, job: ArchiveJob) -> None:
@@ -95,12 +97,14 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return BatchPlanner(self._job, self._client)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where the table ends."""
         return self._planner.table_end().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of a run that does not follow. Raises as `BatchPlanner.log_end`."""
         self._final = self._planner.log_end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -135,7 +139,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 @dataclass
 class Archived(WriterCommitMessage):  # type: ignore[misc]
-    """What one task archived: a file, unless its ranges had no records."""
+    """The result of one task: its ranges, and its file unless they had no records."""
 
     query_id: str
     ranges: list[OffsetRange]
@@ -151,10 +155,12 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Archived:
+        """Write the records of one task's ranges. Raises as `write_ranges`."""
         ranges = [OffsetRange(**row) for batch in iterator for row in batch.to_pylist()]
         context = TaskContext.get()
         query_id = str(context.getLocalProperty("sql.streaming.queryId"))
         batch = context.getLocalProperty("streaming.sql.batchId")
+        # Spark may run a task twice at once: each attempt needs a file of its own.
         name = f"{self._job.topic_id}-{batch}-{context.partitionId()}-{uuid.uuid4().hex}.parquet"
         written = write_ranges(
             self._job.bootstrap,
@@ -167,7 +173,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         return Archived(query_id, ranges, written.path, written.rows, written.skipped)
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
-        """Raises `ProgressConflictError` if another job archived other offsets meanwhile."""
+        """Commit the files of a batch to the table; an empty batch is not committed.
+
+        Raises `ProgressConflictError` if another job archived other offsets meanwhile, and the
+        other errors of `commit_batch`.
+        """
         done = [message for message in messages if message is not None]
         extents = merge_ranges(each for message in done for each in message.ranges)
         if extents:
@@ -190,6 +200,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         Spark also calls this after a commit that failed or whose process died. That commit may
         still succeed, so its files stay; `commit` removed the files that it could. Spark then
         passes a message of every task, and lacks one only if a task failed before the commit.
+        Raises `TableReplacedError` and `OSError`.
         """
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch

@@ -10,8 +10,9 @@ from lakelog.tables.iceberg.warehouse import Warehouse, is_remote
 def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared: bool) -> list[str]:
     """Return warnings about addresses that workers may not reach.
 
-    is_shared: all workers can reach the warehouse's folder. Raises `ValueError` if a worker would
-    write its files into a folder of its own host, and `AddressError` for a malformed `bootstrap`.
+    is_shared: whether all workers can reach the warehouse's folder. Raises `ValueError` if a worker
+    would write its files into a folder of its own host, and `AddressError` for a malformed
+    `bootstrap`.
     """
     if has_local_workers(master):
         return []

@@ -34,7 +34,10 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def split_lines(file: BinaryIO, first_bytes: float) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """Return the lines in two parts, to be read in order; the first has about `first_bytes`."""
+    """Return the lines in two parts, to be read in order; the first has about `first_bytes`.
+
+    Raises `OSError`.
+    """
     lines = read_lines(file)
 
     def until_limit() -> Iterator[bytes]:
@@ -56,7 +59,7 @@ def write_generated_log(path: Path, lines: int = 10_000) -> None:
     """Write a plausible access log of three days.
 
     Clients and paths are distributed unevenly; there are errors and a few malformed lines. The log
-    is always the same.
+    is always the same. Raises `OSError`.
     """
     chance = random.Random(_SEED)
     clients = [f"198.51.{chance.randrange(256)}.{chance.randrange(1, 255)}" for _ in range(400)]

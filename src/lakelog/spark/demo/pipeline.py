@@ -48,7 +48,10 @@ class Demo:
                 )
 
     def produce(self, lines: Iterator[bytes]) -> int:
-        """Produce lines as records; return how many the broker acknowledged."""
+        """Produce lines as records; return how many the broker acknowledged.
+
+        Raises `NotWrittenError` and `OutcomeUnknownError`.
+        """
         count = 0
         with Producer(self.bootstrap, max_request_bytes=LINE_BYTES_MAX) as producer:
             while window := list(islice(lines, _WINDOW)):

@@ -77,7 +77,10 @@ def plan(start: StreamOffset, end: StreamOffset, options: SourceOptions) -> list
 
 
 def open_client(options: SourceOptions) -> TopicClient:
-    """Return the client of a query's cluster."""
+    """Return the client of a query's cluster.
+
+    Raises `AddressError` for a malformed address.
+    """
     return TopicClient(
         options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
     )

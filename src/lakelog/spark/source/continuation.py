@@ -51,11 +51,14 @@ class _Continuing:
                 self._lost(f"{_name(key)} was deleted, or is no longer part of the query")
         starts, continued = self._starts(target, ends)
         for key, start in starts.items():
+            # The end may be below the start: the query read uncommitted records, or the log was
+            # cut.
             if start > ends[key]:
                 ends[key] = self._end_before(start, key)
         epochs: dict[TopicPartition, int] = {}
         for key in ends:
             is_idle = key in continued and starts[key] == ends[key]
+            # A newer epoch without new records would hide a cut below the position.
             epoch = self._begin.epoch_of(key) if is_idle else None
             epoch = target.epoch_of(key) if epoch is None else epoch
             if epoch is not None:
@@ -71,6 +74,7 @@ class _Continuing:
         found = self._client.find(target.offsets)
         ends: dict[TopicPartition, int] = {}
         for topic, partitions in target.offsets.items():
+            # Asked again: the topic may have changed since `target` was planned.
             meta = found.get(topic)
             if meta is None:
                 self._lost(f"topic {topic!r} was deleted")
@@ -100,6 +104,7 @@ class _Continuing:
         new = [key for key in ends if key not in known]
         earliest = self._client.earliest([*new, *(k for k, at in diverged.items() if at is None)])
         for key in new:
+            # Records of a new partition were removed before the query could read them.
             if earliest[key] > 0 and key[0] not in recreated:
                 self._lost(f"{_name(key)} is new, but its first offset is {earliest[key]}")
         cut = {key: at for key, at in diverged.items() if at is not None}

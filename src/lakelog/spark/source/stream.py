@@ -79,7 +79,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._final = self._retrying(self._read_latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch; `start` itself when there is nothing to read."""
+        """Return the end of the next batch; `start` itself if there is nothing to read.
+
+        Raises `DataLossError`, `TopicMissingError`, and `KafkaError` if the cluster does not
+        answer.
+        """
         begin = StreamOffset.from_json(start)
         return self._retrying(lambda: self._end_of_next(begin, limit)).to_json()
 
@@ -98,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Nothing to do: the checkpoint holds the progress."""
 
     def stop(self) -> None:
+        """Close the connections."""
         if "_client" in self.__dict__:
             self._client.close()
 

@@ -1,14 +1,14 @@
 """Cleaning a log: the work over records, which runs in a helper process.
 
-First the keys of the dirty part are noted with their newest offsets, as many as the map may hold.
-Then the segments up to there are rewritten in groups. Records with a newer record of the same key
-are dropped, and so are expired tombstones and markers, and aborted data. Offsets never change: a
-batch keeps its base and last offset, its producer and its sequence, even if it loses records.
+1. Read the dirty segments and map each key to its newest offset, until the map is full.
+2. Rewrite the segments that the map covers, in groups that fit into one segment. This drops records
+   with a newer record of the same key, expired tombstones and markers, and aborted data.
 
-Some batches are kept even when empty: the last batch of each producer, whose next sequence would
-be unknown otherwise; and the last batch of each cleaned segment, so that segments still follow each
-other without a gap. A tombstone's time begins when it is first cleaned: the batch then gets its
-delete horizon, which does not change any more (KAFKA-8522).
+Offsets never change: a batch keeps its base and last offset, its producer and its sequence, even if
+it loses records. Two kinds of batches stay even when they are empty. Without the last batch of a
+producer its next sequence would be unknown; without the last batch of a cleaned segment there would
+be a gap before the next segment. A batch with tombstones gets its delete horizon when it is first
+cleaned, and keeps it from then on (KAFKA-8522).
 
 Source: `Cleaner` of `org.apache.kafka.storage.internals.log`.
 """
@@ -45,7 +45,7 @@ _RELATIVE_MAX = 0x7FFFFFFF
 def compact(
     disk: Disk, job: CompactionJob, throttle: Throttle
 ) -> Iterator[CleanedGroup | CompactionDone]:
-    """Yield each group as soon as its files are durable, then the end.
+    """Yield each group as soon as its files are durable, and finally `CompactionDone`.
 
     `throttle` is called with the bytes of every read and write. Raises `FileNotFoundError` for a
     deleted segment, `CorruptLog` for a damaged one, and `OSError`.
@@ -62,6 +62,8 @@ def compact(
 
 
 class _Cleaning:
+    """One job: `build_map` first, then `clean` for each of `groups`."""
+
     def __init__(
         self, disk: Disk, job: CompactionJob, sources: SourceFiles, throttle: Throttle
     ) -> None:
@@ -102,11 +104,12 @@ class _Cleaning:
             elif not transactions.on_data(header) and header.records_count:
                 self._note_keys(batch, header)
             keys.latest_offset = header.last_offset
+        # Offsets may be missing behind the last batch; the next job begins at the next segment.
         keys.latest_offset = source.end_offset - 1
         return True
 
     def _note_keys(self, batch: bytes, header: BatchHeader) -> None:
-        """Note the keys of a batch. A batch that cannot be decoded replaces no older values."""
+        """Note the keys of a batch; note no key if its records cannot be decoded."""
         offsets, base = self.map.offsets, header.base_offset
         try:
             data = self._records(batch, header)
@@ -121,7 +124,7 @@ class _Cleaning:
     # Cleaning
 
     def groups(self) -> Iterator[list[Source]]:
-        """Yield runs of segments up to the map's end that fit into one, by size and offsets."""
+        """Yield groups of adjacent segments that the map covers and that fit into one segment."""
         job = self._job
         group: list[Source] = []
         size = index_size = time_size = 0
@@ -151,13 +154,14 @@ class _Cleaning:
             return 0
 
     def clean(self, group: list[Source]) -> CleanedGroup:
-        """Write one group of segments as one, durably."""
+        """Write a group of segments as one cleaned segment, durably."""
         assert all(one.end_offset == next_.base_offset for one, next_ in pairwise(group))
         job, first, last = self._job, group[0], group[-1]
         target = CleanedSegment(self._disk, job.folder, first.base_offset, job.index_interval_bytes)
         try:
             for source in group:
                 self._clean_into(target, source, last.end_offset)
+            # Each cleaned segment has a transaction index of its own.
             retained, self._transactions.retained = self._transactions.retained, []
             suffixes = target.finish(retained, last.modified_ms)
         except (OSError, CorruptLog):
@@ -177,6 +181,8 @@ class _Cleaning:
             except CorruptRecord as error:
                 if header.is_control:
                     raise CorruptLog(self._sources.path(source), position, str(error)) from error
+                # An unreadable batch stays as it is: a reader reports it, and nothing is lost
+                # silently.
                 kept = batch
                 stats.unreadable_batches += 1
             if kept is not None:
@@ -187,7 +193,11 @@ class _Cleaning:
                 self._throttle(len(kept))
 
     def _filter(self, batch: bytes, header: BatchHeader, is_end: bool) -> bytes | None:
-        """Return what stays of a batch; `None` if nothing does. Raises `CorruptRecord`."""
+        """Return the cleaned batch, or `None` to drop it. Raises `CorruptRecord`.
+
+        is_end: the batch ends the cleaned segment, so at least its header stays. A marker is void
+        if no batch of its transaction is left.
+        """
         horizon = delete_horizon(header)
         expired = horizon is not None and horizon <= self._job.now_ms
         if header.is_control:
@@ -199,6 +209,8 @@ class _Cleaning:
             return self._empty(header, is_end)
         if not header.is_control:
             return self._filter_records(batch, header, is_end, expired)
+        # A marker whose transaction has no batch left gets a delete horizon first. Readers that are
+        # still in the middle of the transaction need it until then (KIP-534).
         if not is_void or horizon is not None:
             return batch
         data = self._records(batch, header)
@@ -238,6 +250,7 @@ class _Cleaning:
             return False
         if last.offset >= 0:
             return header.last_offset == last.offset
+        # The producer has only markers here: the last of its epoch keeps the epoch alive.
         return header.is_control and header.producer_epoch == last.epoch
 
 

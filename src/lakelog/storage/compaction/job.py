@@ -93,7 +93,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone:
-    """The end of a job: before `end_offset`, each key now occurs once."""
+    """The end of a job: all records before `end_offset` were compared by key."""
 
     end_offset: int
     stats: CompactionStats = field(default_factory=CompactionStats)
@@ -101,8 +101,10 @@ class CompactionDone:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """The job's end: `kind` is "corrupt", "missing" (files went away),
-    "shortage" (of space or descriptors) or "io".
+    """The end of a failed job.
+
+    `kind` is "corrupt", "missing" (a segment was deleted meanwhile), "shortage" (of space or
+    descriptors) or "io".
     """
 
     kind: str

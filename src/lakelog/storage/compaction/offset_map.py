@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 DIGEST_SIZE = 32
 ENTRY_BYTES = 200
-"""Most memory of an entry, with its share of a hash table that is being enlarged."""
+"""Upper bound of an entry's memory, while Python enlarges the hash table."""
 
 
 def stored_key(key: bytes) -> bytes:
@@ -19,7 +19,7 @@ def stored_key(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Offsets by key, in `size_bytes * load_factor`, except for the batch that fills it."""
+    """Offsets by key. The batch that fills the map may exceed `size_bytes * load_factor`."""
 
     __slots__ = ("entries_max", "latest_offset", "offsets")
 

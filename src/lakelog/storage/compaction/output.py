@@ -18,7 +18,7 @@ from lakelog.storage.names import file_name as name_of
 
 _WRITE_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20
-"""Bytes between two syncs: one sync after a GiB would delay every other write for seconds."""
+"""Bytes between two syncs. A single sync of a GiB would delay all other writes for seconds."""
 
 
 class CleanedSegment:
@@ -58,7 +58,10 @@ class CleanedSegment:
         """Last offset of the earliest batch with `max_timestamp`."""
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Append a batch. Raises `OSError`."""
+        """Append a batch. Raises `OSError`.
+
+        `max_timestamp`: milliseconds since the epoch, -1 without records.
+        """
         assert last_offset >= self._base
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_offset = max_timestamp, last_offset
@@ -73,18 +76,23 @@ class CleanedSegment:
             self._write()
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> tuple[str, ...]:
-        """Make the segment durable and return the suffixes of its files. Raises `OSError`."""
+        """Make the segment durable and return the suffixes of its files. Raises `OSError`.
+
+        `modified_ms`: milliseconds since the epoch.
+        """
         self._write()
         self._file.sync()
         self._file.close()
         index = self._index
         index.add_time(self.max_timestamp, self.max_offset - self._base)
+        # The log first: an index must never name bytes that a power failure can remove.
         self._write_file(INDEX, index.encode_offsets(0))
         self._write_file(TIME_INDEX, index.encode_times(0))
         suffixes = [LOG, INDEX, TIME_INDEX]
         if aborted:
             self._write_file(TXN_INDEX, encode_aborted(aborted))
             suffixes.append(TXN_INDEX)
+        # `log.retention.ms` falls back to this time for records without timestamps.
         self._disk.set_modified_ms(self._path(LOG), modified_ms)
         return tuple(suffixes)
 

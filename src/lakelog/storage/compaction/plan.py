@@ -1,8 +1,8 @@
-"""The choice of the next log to compact, and of the range of its segments.
+"""How dirty a log is, and which of its segments a compaction may clean.
 
-Records are not cleaned in the active segment, beyond the last stable offset, before they are
-durable, and before they are older than `min.compaction.lag.ms`. The loop decides this from memory
-and from headers of segments.
+A compaction does not clean the active segment, records above the last stable offset, records that
+are not durable yet, and segments younger than `min.compaction.lag.ms`. The loop decides this from
+memory and from batch headers. The cleaner selects among the examined logs (`server/upkeep`).
 
 Source: `LogCleanerManager.cleanableOffsets` and `LogToClean` of Apache Kafka.
 """
@@ -22,7 +22,10 @@ from lakelog.storage.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class CleanerLimits:
-    """One helper's share of `log.cleaner.*`: memory, reads, bytes a second (0: no limit)."""
+    """One helper's share of the settings `log.cleaner.*`.
+
+    Sizes are in bytes; a `bytes_per_second` of 0 is no limit.
+    """
 
     map_bytes: int
     map_load_factor: float
@@ -32,7 +35,11 @@ class CleanerLimits:
 
 @dataclass(frozen=True, slots=True)
 class CleanableLog:
-    """Sizes in bytes. `first_uncleanable_offset` is the base of a segment."""
+    """The part of a log that a compaction may clean.
+
+    clean_bytes: segments that earlier compactions cleaned. cleanable_bytes: segments from
+    `first_dirty_offset` to `first_uncleanable_offset`, which is the base offset of a segment.
+    """
 
     log: Log
     first_dirty_offset: int
@@ -61,18 +68,21 @@ def examine(
 ) -> CleanableLog:
     """Return how much of a log is dirty and may be cleaned.
 
-    The last compaction ended at `cleaned_offset`; one outside the log is ignored. Raises `NotReady`
-    if an index has to be loaded first, `CorruptLog` and `OSError`.
+    cleaned_offset: the end of the last compaction, ignored if it is outside the log. Raises
+    `NotReady` if a thread must first load an index, `CorruptLog` and `OSError`.
     """
     start, segments = log.log_start_offset, log.segments
     dirty = start
     if cleaned_offset is not None and start <= cleaned_offset <= log.log_end_offset:
+        # After a truncation or a deletion the checkpoint may name an offset outside the log.
         dirty = cleaned_offset
     active = log.segments.active.base_offset
     young = _first_young(log, dirty, now_ms)
+    # A record that a power failure may still remove must not replace an older one of its key.
     stable = min(last_stable_offset, log.durable_stable_offset)
     limit = min(stable, active if young is None else young)
     uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
+    # The dirty offset may lie within a segment, which is then rewritten as a whole.
     first = segments[_containing(log, min(dirty, uncleanable))].base_offset
     assert first <= uncleanable <= active
     return CleanableLog(

@@ -1,6 +1,6 @@
-"""Walks over the records of a batch that make no objects of them.
+"""Reads the records of a batch for a compaction, without an object per record.
 
-Both loops are hot: one notes the newest offset of each key, the other selects the records to keep.
+Both loops are hot: `note_keys` maps keys to offsets, `select_records` selects records to keep.
 Records are ranges of bytes, which are copied unchanged. Nothing is trusted: a length that does not
 fit raises `CorruptRecord`.
 """
@@ -20,11 +20,11 @@ class Selection(NamedTuple):
     """The kept records of one batch; timestamps are milliseconds relative to the base."""
 
     ranges: list[tuple[int, int]]
-    """Runs of bytes, in order."""
+    """Byte ranges of adjacent kept records, in order."""
     records_count: int
     has_tombstone: bool
     max_delta_ms: int
-    """Of the records that stay; 0 when there is none."""
+    """The largest timestamp of a kept record; 0 if none is kept."""
     keyless: int
     """Records dropped because they have no key."""
 
@@ -32,7 +32,9 @@ class Selection(NamedTuple):
 def note_keys(
     data: bytes, count: int, base_offset: int, start: int, offsets: dict[bytes, int]
 ) -> None:
-    """Put the keys of the records at or after offset `start` into `offsets`.
+    """Map the keys of the records at or after offset `start` to their offsets, in `offsets`.
+
+    A long key is replaced by its digest, as in `offset_map.stored_key`.
 
     Raises `CorruptRecord`.
     """
@@ -98,9 +100,10 @@ def select_records(
     *,
     drop_tombstones: bool,
 ) -> Selection:
-    """Return the records to keep: those after `latest_offset`, and the newest one of each key.
+    """Return the records to keep: all after `latest_offset`, and the newest one of each key.
 
-    With `drop_tombstones`, the newest record of a key is dropped if it has no value.
+    With `drop_tombstones`, the newest record of a key is dropped if it has no value. Raises
+    `CorruptRecord` if a record does not fit into `data`, or if offsets do not rise.
     """
     try:
         return _select(data, count, base_offset, offsets.get, latest_offset, drop_tombstones)
@@ -185,7 +188,11 @@ def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
 
 
 def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
-    """Return the same records for a base timestamp that is `by_ms` later."""
+    """Return the same records for a base timestamp that is `by_ms` later.
+
+    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
+    ten bytes.
+    """
     parts: list[bytes] = []
     position = 0
     for _ in range(count):
@@ -199,7 +206,11 @@ def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
 
 
 def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
-    """Return the same records, each `delta_ms` after the base timestamp."""
+    """Return the same records, each `delta_ms` after the base timestamp.
+
+    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
+    ten bytes.
+    """
     parts: list[bytes] = []
     position, encoded = 0, encode_varint(delta_ms)
     for _ in range(count):

@@ -34,21 +34,31 @@ def delete_horizon(header: BatchHeader) -> int | None:
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """Return the batch without records: only its offsets, producer and sequence."""
+    """Return the batch without records, with its offsets, producer and sequence.
+
+    The broker needs them to detect a repeated or missing batch of that producer after a restart.
+    Source: `DefaultRecordBatch.writeEmptyHeader` of Kafka.
+    """
     attributes = header.attributes & _KEPT_WHEN_EMPTY
     return _assemble(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
 def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytes:
-    """Return the batch with the kept part of its records `data`; `horizon` is a new one."""
+    """Return the batch with the `kept` part of its records `data`, compressed as before.
+
+    horizon: a new delete horizon in milliseconds since the epoch (KIP-534); `None` to keep the
+    present base timestamp.
+    """
     records = data if kept.ranges == [(0, len(data))] else join(data, kept.ranges)
     by_broker = header.attributes & LOG_APPEND_TIME
     newest = header.base_timestamp + kept.max_delta_ms
     if by_broker or header.is_control:
+        # The broker set it, so it does not follow from the kept records.
         newest = header.max_timestamp
     base, attributes = header.base_timestamp, header.attributes
     if horizon is not None:
         attributes |= DELETE_HORIZON
+        # With LogAppendTime all records have the batch's greatest timestamp, whatever their deltas.
         if by_broker:
             records = fix_timestamps(records, kept.records_count, newest - horizon)
         else:

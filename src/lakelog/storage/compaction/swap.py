@@ -38,7 +38,7 @@ from lakelog.storage.segments.segment import Segment
 
 
 class SwapPutOff(Exception):  # noqa: N818 - an event
-    """A swap was undone for want of space or descriptors; the log is as before."""
+    """A swap was undone because of a lack of space or descriptors; the log is as before."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -69,9 +69,11 @@ class SwapJob:
                 raise
             self._put_off(error)
         try:
+            # Before an old file loses its name: a power failure may otherwise leave neither old nor
+            # new.
             self._disk.sync_dir(self.folder)
         except OSError as error:
-            if not lacks_descriptors(error):  # the device has reported something
+            if not lacks_descriptors(error):  # a failed sync: the device may have lost the renames
                 raise
             self._put_off(error)
 
@@ -83,12 +85,16 @@ class SwapJob:
 def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
     """Begin a swap for which `can_swap` is true. Until `end_swap` the log deletes no segment."""
     assert can_swap(log, group)
+    # Retention between the two steps would remove segments that the swap is about to replace.
     log.segments.swapping = True
     return SwapJob(log.segments.disk, log.folder, group)
 
 
 def can_swap(log: Log, group: CleanedGroup) -> bool:
-    """Return whether all cleaned segments are still in the log, and no swap is under way."""
+    """Return whether all cleaned segments are still in the log, and no swap is in progress.
+
+    Retention or a truncation may have removed some while the helper worked.
+    """
     return _position(log, group) is not None and not log.segments.swapping
 
 
@@ -110,6 +116,7 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
     harmless, as the records are the same.
     """
     log = folder / file_name(group.base_offset, LOG)
+    # While a `.swap` log exists, a start completes the swap; as `.cleaned` it undoes it.
     if disk.exists(_with(log, SWAP)):
         disk.rename(_with(log, SWAP), _with(log, CLEANED))
     for suffix in group.suffixes:
@@ -121,7 +128,7 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
 
 
 def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
-    """Do the last step, on the loop. `now_ms` is the wall clock.
+    """Do the last step, on the loop. `now_ms`: milliseconds since the epoch.
 
     Raises `SwapPutOff` with nothing changed. After an `OSError` only a restart repairs the log.
     """
@@ -145,6 +152,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
         undo_swap(disk, log.folder, group)
         raise SwapPutOff(error) from error
     for suffix in group.suffixes:
+        # The log comes first: see step 3 above.
         disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))
 
 
@@ -174,6 +182,7 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
     # The log first: while its `.swap` exists, a start removes all other files of its offsets.
     for name in sorted(valid, key=lambda name: not name.endswith(LOG + SWAP)):
         disk.rename(folder / name, folder / name.removesuffix(SWAP))
+    # Before any new record is appended to the folder's log.
     disk.sync_dir(folder)
     return [name.removesuffix(SWAP) for name in logs]
 

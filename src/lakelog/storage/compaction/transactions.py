@@ -1,7 +1,8 @@
 """Transactions in a compaction: which were aborted, and which markers may be dropped.
 
-A first pass over the batch headers finds every aborted transaction and the first of its records
-that still exists; a second pass follows the cleaning. Data of an aborted transaction is dropped at
+`find_aborted` reads the batch headers of the whole log and returns every aborted transaction with
+the first of its records that still exists. A `CleanedTransactions` then follows each of the two
+passes of a compaction (noting keys, and cleaning). Data of an aborted transaction is dropped at
 once. A marker may be dropped when no batch of its transaction is left.
 
 Source: KIP-98, KIP-534; `CleanedTransactionMetadata` of `org.apache.kafka.storage.internals.log`.
@@ -71,7 +72,7 @@ def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, 
 
 
 class CleanedTransactions:
-    """Follows a cleaning through the log, batch by batch."""
+    """The open transactions at the current batch of a pass; each batch is reported in order."""
 
     __slots__ = ("_aborted", "_first_kept", "_ongoing", "_seen", "retained")
 
@@ -79,7 +80,7 @@ class CleanedTransactions:
         self._aborted = deque(aborted)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers with a transaction of which the pass has met a batch."""
+        """Producers whose open transaction has a batch in the log."""
         self._first_kept: dict[int, int] = {}
         """First kept offset of the open transaction of each producer."""
         self.retained: list[AbortedTransaction] = []
@@ -94,14 +95,14 @@ class CleanedTransactions:
         return header.producer_id in self._ongoing
 
     def on_kept(self, header: BatchHeader) -> None:
-        """Take note that the batch, or at least its header, is kept."""
+        """Note that the batch, or at least its header, is kept."""
         if header.is_transactional and not header.is_control:
             self._first_kept.setdefault(header.producer_id, header.base_offset)
 
     def on_marker(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Return whether no batch was met of the transaction that this control batch ends.
+        """End the transaction of a marker; return whether the log has no batch of it.
 
-        Raises `CorruptRecord`.
+        Such a marker may be dropped. Raises `CorruptRecord`.
         """
         if not header.records_count:
             return True

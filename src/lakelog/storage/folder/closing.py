@@ -33,7 +33,8 @@ def close_logs(
 ) -> Generator[Works, None, bool]:
     """Yield the steps of a clean stop; return whether each log is durable to its end.
 
-    At most `files_max` logs are in a slice, because each has a file open while it is synced.
+    At most `files_max` logs are in a slice, because each has a file open while it is synced. A
+    failure of one log is logged, and the others are closed all the same.
     """
     every = True
     left = iter(logs)
@@ -81,9 +82,11 @@ class _Slice:
             self._fail(log, error)
             return
         if job is None:
+            # Everything is durable already; only the files have to be closed.
             log.abandon()
             return
         if self._folder in job.names:
+            # The data folder is synced once for the whole slice.
             job.names.remove(self._folder)
             self._has_new_names = True
         self._jobs.append((log, job))
@@ -108,6 +111,7 @@ class _Slice:
                 extra=event("close_failed", path=self._folder),
             )
             for _, job in self._jobs:
+                # Without the folder's sync the names of new logs are not durable.
                 job.done = False
 
     def finish(self) -> bool:

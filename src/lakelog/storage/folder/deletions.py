@@ -15,17 +15,26 @@ class Deletions:
         self._doomed: list[tuple[int, Path]] = []
 
     def add(self, folder: Path, due_ms: int = 0) -> None:
-        """Note a directory to be removed at `due_ms` (wall clock)."""
+        """Remember a directory to be removed at `due_ms` (wall clock).
+
+        In milliseconds since the epoch; 0 stands for now.
+        """
         self._doomed.append((due_ms, folder))
 
     def due(self, now_ms: float) -> list[Path]:
-        """Return the directories due at `now_ms`, each once. The caller removes them."""
+        """Return the directories due at `now_ms`, each once. The caller removes them.
+
+        Times are in milliseconds since the epoch.
+        """
         due = [path for when, path in self._doomed if when <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         return due
 
     def purge(self, now_ms: int) -> int:
-        """Remove the due directories and return how many; blocks. Raises `OSError`."""
+        """Remove the due directories and return how many; blocks. Raises `OSError`.
+
+        Times are in milliseconds since the epoch.
+        """
         due = self.due(now_ms)
         for path in due:
             self._disk.remove_tree(path)

@@ -141,7 +141,10 @@ class LogDirectory:
         self._ownership.page_cache.write()
 
     def distrust_page_cache(self) -> None:
-        """Revoke that after a device failure outside of `Disk`. May be in a thread."""
+        """Count the next unclean stop as a power failure. May be called in a thread.
+
+        Call it after a device failure that `Disk` has not seen.
+        """
         self._ownership.page_cache.on_failure()
 
     @property
@@ -175,6 +178,7 @@ class LogDirectory:
         Directories of unknown topics become `-stray`. Unusable logs are in `failed`. Raises
         `LoadInterrupted` after `interrupt`, and `OSError`.
         """
+        # Before the first change: a crash while loading must count as an unclean stop.
         self._ownership.disclaim_clean()
         loader = LogLoader(
             self.handles,
@@ -193,6 +197,7 @@ class LogDirectory:
                 continue
             config = configs(key[0], topic_id)
             known = self._offline[key]
+            # A checkpoint of a deleted topic of the same name must not apply to the new log.
             if not known.is_of(topic_id):
                 self._forget(key)
             known = self._offline[key] = known.as_of(topic_id)
@@ -215,6 +220,7 @@ class LogDirectory:
         found = []
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
+            # A stop came before their removal was due.
             if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
                 self.deletions.add(folder)
             if key is None or not self._disk.is_dir(folder):
@@ -299,6 +305,7 @@ class LogDirectory:
             target.name,
             extra=event("folder_set_aside", path=target),
         )
+        # Renamed, not removed: the metadata may be wrong, and the records would be lost.
         self._disk.rename(folder, target)
 
     def _forget(self, key: TopicPartition) -> None:
@@ -325,6 +332,7 @@ class LogDirectory:
             self.gate.check()
             return self._make_log(topic, partition, topic_id, config, folder)
         except OSError:
+            # A directory that remained would make every later attempt fail.
             with suppress(OSError):
                 self._disk.remove_tree(folder)
             raise
@@ -375,6 +383,7 @@ class LogDirectory:
         for known in (self.logs, self.failed):
             known.pop(key, None)
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        # Out of use first: if the rename fails, the log is not served any more.
         self._disk.rename(folder, target)
         self.deletions.add(target, self._clock.wall_ms() + config.file_delete_delay_ms)
         return target
@@ -427,6 +436,7 @@ class LogDirectory:
                 closed = yield from close_logs(self._disk, self.path, logs, self.handles.max_open)
                 yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
+                    # Last: the claim is only true once logs and checkpoints are durable.
                     yield [self._ownership.claim_clean]
         finally:
             self._give_up()

@@ -56,7 +56,10 @@ class SegmentIndex:
         )
 
     def add(self, offset: int, position: int) -> None:
-        """Append an entry; `offset` is relative. Both numbers have to rise from entry to entry."""
+        """Append an entry; `offset` is relative. Both numbers have to rise from entry to entry.
+
+        The position is in bytes.
+        """
         self.offsets.append(offset)
         self.positions.append(position)
 
@@ -68,7 +71,10 @@ class SegmentIndex:
             self.time_offsets.append(offset)
 
     def floor(self, offset: int) -> int:
-        """Return the last entry at or before a relative offset; -1 when there is none."""
+        """Return the last entry at or before a relative offset; -1 when there is none.
+
+        Return its number, not its offset.
+        """
         return bisect_right(self.offsets, offset) - 1
 
     @property
@@ -108,7 +114,10 @@ class SegmentIndex:
 
     @classmethod
     def decode(cls, offsets: bytes, times: bytes) -> SegmentIndex:
-        """Return the index in the two files' contents, without partial entries at their ends."""
+        """Return the index in the two files' contents, without partial entries at their ends.
+
+        Entries of `.index` have 8 bytes, of `.timeindex` 12, as in Kafka.
+        """
         index = cls()
         pairs = _numbers(offsets, ENTRY_SIZE)
         index.offsets, index.positions = pairs[0::2], pairs[1::2]

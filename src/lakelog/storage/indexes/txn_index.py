@@ -48,7 +48,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
-    """Return entries as the file has them."""
+    """Return the content of a `.txnindex` file (`AbortedTxn` of Kafka)."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 

@@ -28,7 +28,7 @@ class MalformedSnapshot(ValueError):  # noqa: N818 - a state of the file
 
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
-    """Return the file of producers by id."""
+    """Return the content of a snapshot file, in the format of Kafka's `ProducerStateManager`."""
     rows = [struct.pack(">i", len(entries))]
     for producer_id, entry in entries.items():
         last = (

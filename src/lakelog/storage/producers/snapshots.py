@@ -70,17 +70,27 @@ class ProducerSnapshots:
             self._disk.sync_dir(self.folder)
 
     def remove_before(self, offset: int) -> None:
-        """Remove snapshots that the first segment, which begins at `offset`, does not need."""
+        """Remove snapshots that the first segment, which begins at `offset`, does not need.
+
+        Raises `OSError`.
+        """
         for before in [known for known in self.offsets if known < offset]:
             self._remove(before)
 
     def remove_at(self, offset: int) -> None:
-        """Remove the snapshot of a segment that was merged into the one before it."""
+        """Remove the snapshot of a segment that was merged into the one before it.
+
+        Raises `OSError`.
+        """
+        # The newest snapshot stays: a start replays the log from there.
         if offset in self.offsets[:-1]:
             self._remove(offset)
 
     def prune(self, bases: Collection[int]) -> None:
-        """Remove all snapshots but the newest and those at a segment's base."""
+        """Remove all snapshots but the newest and those at a segment's base.
+
+        Raises `OSError`.
+        """
         for offset in self.offsets[:-1]:
             if offset not in bases:
                 self._remove(offset)

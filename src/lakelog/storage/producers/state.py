@@ -74,7 +74,10 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def add(self, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
-        """Note a batch of the present epoch that has been appended."""
+        """Note an appended batch of the present epoch; the time is in milliseconds.
+
+        The last five batches are kept, as in Kafka: a client has at most five requests in flight.
+        """
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
@@ -93,7 +96,10 @@ class ProducerEntry:
         del batches[:-BATCHES_KEPT]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Forget the batches of an older epoch: sequences restart with each epoch."""
+        """Forget the batches of an older epoch: sequences restart with each epoch.
+
+        Source: KIP-360.
+        """
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -158,6 +164,7 @@ class ProducerStateTable:
         """Return the verification that the next append needs, or `None` if it needs none.
 
         None is needed within an open transaction. Raises `KafkaError` 47 for an older epoch.
+        now_ms: milliseconds since the epoch (KIP-890).
         """
         entry = self.entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
@@ -259,7 +266,10 @@ class ProducerStateTable:
             )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Apply a batch that was appended at `base_offset`, or was found in the log."""
+        """Apply a batch that was appended at `base_offset` or was found in the log.
+
+        A transactional batch opens a transaction if the producer has none (KIP-98).
+        """
         entry = self.entries.get(header.producer_id)
         is_new = entry is None
         if entry is None:
@@ -269,6 +279,7 @@ class ProducerStateTable:
         delta = header.last_offset_delta
         entry.add(header.base_sequence, delta, base_offset + delta, header.max_timestamp)
         if header.attributes & TRANSACTIONAL:
+            # A verification covers one begin of a transaction; a later one needs its own (KIP-890).
             self.verifications.clear(header.producer_id)
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = base_offset
@@ -279,11 +290,15 @@ class ProducerStateTable:
             self._on_new()
 
     def ending(self, producer_id: int, offset: int) -> AbortedTransaction | None:
-        """Return the producer's transaction as a marker at `offset` aborts it, if there is one."""
+        """Return the transaction that an abort marker of the producer at `offset` ends.
+
+        Return `None` if the producer has no open transaction.
+        """
         entry = self.entries.get(producer_id)
         if entry is None or entry.txn_first_offset < 0:
             return None
         first = entry.txn_first_offset
+        # The last stable offset after this marker: where the oldest other transaction begins.
         stable = next((other for other in self._ongoing if other != first), offset + 1)
         return AbortedTransaction(producer_id, first, offset, stable)
 
@@ -307,12 +322,14 @@ class ProducerStateTable:
             self._ongoing.pop(first, None)
             entry.txn_first_offset = -1
             if uncommitted_at >= 0:
+                # A power failure may remove the marker. Read-committed consumers must not have
+                # passed it then.
                 self._ended[first] = uncommitted_at
             else:
                 self._find_unstable()
 
     def commit_markers(self, end_offset: int) -> None:
-        """Take note that all before `end_offset` is committed, and so are markers there."""
+        """Make markers before `end_offset` count: their transactions are no longer unstable."""
         if self._ended:
             ended = self._ended.items()
             self._ended = {first: marker for first, marker in ended if marker >= end_offset}
@@ -321,7 +338,7 @@ class ProducerStateTable:
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers without an open transaction that are idle for `expiration_ms`.
 
-        Return how many.
+        Return how many. Times are in milliseconds (`producer.id.expiration.ms`, KIP-854).
         """
         expired = [
             producer_id
@@ -336,7 +353,8 @@ class ProducerStateTable:
     def forget_idle(self, count: int) -> int:
         """Forget up to `count` producers with the oldest batches; return how many.
 
-        Producers that have or had a transaction here stay, and so does that of the newest batch.
+        Producers that have or had a transaction here stay, and so does that of the newest batch. A
+        producer that is forgotten may begin again at any sequence, as after its expiration.
         """
         held = self.verifications.held
         idle = (

@@ -98,11 +98,14 @@ class Verifications:
         self.held.pop(producer_id, None)
 
     def void(self) -> None:
-        """Void all verifications: they were started in an earlier leader epoch."""
+        """Void all verifications: they were started in an earlier leader epoch (KIP-890)."""
         self.held.clear()
 
     def remove_older(self, started_ms: int) -> None:
-        """Forget verifications that began at or before `started_ms` (wall clock)."""
+        """Forget verifications that began at or before `started_ms` (wall clock).
+
+        The time is in milliseconds since the epoch.
+        """
         old = [key for key, entry in self.held.items() if entry.started_ms <= started_ms]
         for key in old:
             del self.held[key]

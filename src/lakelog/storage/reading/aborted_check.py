@@ -93,7 +93,10 @@ class AbortedJob:
         self._missing: FileNotFoundError | None = None
 
     def run(self) -> None:
-        """Block on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files.
+
+        Raises nothing: `finish` reports failures.
+        """
         copy = self._copy
         copy.txn_index = self._index.unread()
         try:

@@ -72,6 +72,7 @@ class LogReader:
             if following < limit:  # a reader in sequence asks for it next
                 found = segment.batch_at(following)
                 if found is not None:
+                    # This spares the next read of a consumer the search in the index.
                     known_batches.note(found[0], (segment, following, found[1]))
                 is_resident = segment.is_resident(position, size, is_next_read=found is not None)
         if position < segment.unchecked and size > 0:
@@ -117,6 +118,8 @@ class LogReader:
             number += 1
             if position < segment.size or number == len(segments):
                 return segment, position, None
+            # A sealed segment promises offsets up to the next base; compaction keeps its last
+            # batch.
             if segment.next_offset > offset:
                 raise segment.too_short(offset)
 
@@ -133,6 +136,8 @@ class LogReader:
         """
         segments = self._segments
         number = segments.number_of(offset)
+        # The slice may come from a segment after the one of `offset`, if compaction removed
+        # records.
         while (handle := segments[number].handle) is None or handle.file is not found.file:
             number += 1
         segment, position = segments[number], found.position + found.size

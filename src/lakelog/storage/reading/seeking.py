@@ -25,7 +25,10 @@ _SIZE_MAX = 4 * 1024 * 1024
 
 
 def check_seek(segments: SegmentList, segment: Segment, offset: int) -> None:
-    """Raise `NotReady` if a search for an offset in a segment would wait for the device."""
+    """Raise `NotReady` if a search for an offset in a segment would wait for the device.
+
+    Raises also `CorruptLog` and `OSError`.
+    """
     check_index(segments, segment)
     start, end = segment.search_range(offset)
     _check_range(segments, segment, start, start, end)
@@ -38,7 +41,7 @@ def check_seek(segments: SegmentList, segment: Segment, offset: int) -> None:
 
 
 def check_end(segments: SegmentList, segment: Segment, position: int, end: int) -> None:
-    """As `check_seek`, for the index entry where a read of bytes up to `end` ends.
+    """Raise as `check_seek`, for the index entry where a read of bytes up to `end` ends.
 
     An entry from a file is compared with the log.
     """
@@ -54,7 +57,7 @@ def check_end(segments: SegmentList, segment: Segment, position: int, end: int) 
 
 
 def check_before(segments: SegmentList, segment: Segment, position: int) -> None:
-    """As `check_seek`, for the place where a check of the batch at `position` begins."""
+    """Raise as `check_seek`, for the place where a check of the batch at `position` begins."""
     checks = segment.checks
     if checks is None or checks.last_end(position)[0] != position:
         check_index(segments, segment)
@@ -62,7 +65,7 @@ def check_before(segments: SegmentList, segment: Segment, position: int) -> None
 
 
 def check_end_of_reads(segments: SegmentList, segment: Segment, position: int) -> None:
-    """As `check_seek`, for the index entry that bounds the offsets before `position`."""
+    """Raise as `check_seek`, for the index entry that bounds the offsets before `position`."""
     check_index(segments, segment)
     index = segment.index
     entry = bisect_left(index.positions, position)
@@ -71,7 +74,11 @@ def check_end_of_reads(segments: SegmentList, segment: Segment, position: int) -
 
 
 def check_time(segments: SegmentList, segment: Segment, *, timestamp: int, offset: int) -> None:
-    """As `check_seek`, for a search for a timestamp (ms) among the records from `offset` on."""
+    """Raise as `check_seek`, for a search for a timestamp (ms) from `offset` on.
+
+    Raises also `CorruptLog` if an index that this process made disagrees with the
+    log.
+    """
     check_seek(segments, segment, offset)
     index = segment.index
     entry = index.floor_time(timestamp)
@@ -87,7 +94,10 @@ def check_time(segments: SegmentList, segment: Segment, *, timestamp: int, offse
 
 
 def check_greatest(segments: SegmentList, segment: Segment) -> None:
-    """Raise `NotReady` unless `max_timestamp` is known to be that of the whole segment."""
+    """Raise `NotReady` unless `max_timestamp` is known to be that of the whole segment.
+
+    Raises `CorruptLog` and `OSError` too.
+    """
     if not segment.knows_greatest():
         check_index(segments, segment)
 
@@ -99,13 +109,19 @@ def check_last_time(segments: SegmentList, segment: Segment) -> None:
 
 
 def check_append(segments: SegmentList) -> None:
-    """Raise `NotReady` if the active segment's indexes are not loaded; they stay loaded."""
+    """Raise `NotReady` if the active segment's indexes are not loaded; they stay loaded.
+
+    Raises `CorruptLog` if they cannot be made from the log.
+    """
     if segments.active.loaded_index is None:
         check_index(segments, segments.active)
 
 
 def check_index(segments: SegmentList, segment: Segment) -> None:
-    """Raise `NotReady` unless the indexes are loaded and not known to be wrong."""
+    """Raise `NotReady` unless the indexes are loaded and not known to be wrong.
+
+    Raises `CorruptLog` if an earlier attempt failed.
+    """
     if segment.loaded_index is not None and not segment.index_is_wrong:
         return
     segment.check_index_error()
@@ -157,7 +173,7 @@ class SeekJob:
         self._slice = part
 
     def run(self) -> None:
-        """Block on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files. An `OSError` becomes `failure`."""
         try:
             self._disk.read_ahead(self._slice.file, self._slice.position, self._slice.size)
         except OSError as error:
@@ -192,7 +208,10 @@ class IndexJob:
         self._missing: FileNotFoundError | None = None
 
     def run(self) -> None:
-        """Block on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files.
+
+        Raises nothing: `finish` reports failures.
+        """
         try:
             _ = self._copy.index
         except FileNotFoundError as error:
@@ -208,12 +227,18 @@ class IndexJob:
         """Do nothing: the job holds nothing before `run`."""
 
     def finish(self) -> None:
-        """Hand over the indexes; called once, by the owner."""
+        """Adopt the indexes; called once, by the owner.
+
+        An error becomes `failure` or the segment's `index_error`.
+        """
         segments, segment = self._segments, self._segment
+        # After a truncation the copy describes batches that are gone.
         if self.failure is not None or segments.generation != self._generation:
             return
         if segment not in segments or self._is_loaded_meanwhile():
             return
+        # Retention may delete the file while the thread reads; it is a failure only if the log
+        # still has the segment.
         self.failure = self._missing
         if self.failure is not None:
             return

@@ -69,6 +69,7 @@ def search_timestamp(
     The steps raise `CorruptLog` for a damaged batch, and `OSError`.
     """
     search = _Search(segments, epochs, start)
+    # A copy: retention may delete segments between two steps.
     for segment in list(segments):
         if segment.next_offset <= start:
             continue
@@ -93,6 +94,7 @@ def search_max_timestamp(segments: SegmentList, epochs: EpochCache, start: int) 
     if not live or live[0].max_timestamp < 0:
         return None
     found = yield from search.first_in(live[0], live[0].max_timestamp)
+    # The header's time may belong to no record, or to one before `start`.
     return found or (yield from search.greatest_in(live))
 
 

@@ -81,7 +81,9 @@ def collect_aborted(
     """Return transactions with records from `start` up to `end`, sorted by first offset.
 
     Their markers may lie in any of `segments`, the first of which holds `start`. The search ends at
-    an entry whose last stable offset is at or beyond `end`: all before it was decided by then.
+    an entry whose last stable offset is at or beyond `end`: all before it was decided by then. Both
+    ends are offsets, `end` exclusive. Raises as `aborted_in`. Source:
+    `LogSegment.collectAbortedTxns` of Kafka.
     """
     found: list[AbortedTransaction] = []
     for segment in segments:

@@ -202,6 +202,8 @@ class LogLoader:
                 segment.txn_index = TxnIndex(None, aborted.get(base))
             if segments:
                 segments[-1].sealed = True
+                # Segments are contiguous, so a sealed segment ends at the next base. Only its scan
+                # or its index shows whether its file is complete.
                 segments[-1].next_offset = base
             segments.append(segment)
         self._check_orphans(request, names, {segment.base_offset for segment in segments})
@@ -228,6 +230,8 @@ class LogLoader:
     def _first_segment(self, request: LoadRequest) -> Segment:
         """Create the first segment; a log without one is valid only if nothing was ever written."""
         if request.recovery_point > request.log_start_offset:
+            # Creating an empty log here would restart the offsets, and consumers would skip new
+            # records.
             missing = request.folder / file_name(request.log_start_offset, LOG)
             reason = f"there is no segment, yet offsets up to {request.recovery_point} were durable"
             raise CorruptLog(missing, 0, reason)
@@ -250,6 +254,8 @@ class LogLoader:
         scanned, recovery_point = [], request.recovery_point
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if segment is not segments[-1] else None
+            # Wholly below the recovery point: it was synced, and its batches are checked before
+            # they are first served.
             if following is not None and following <= recovery_point:
                 continue
             recovery.segments_scanned += 1
@@ -269,10 +275,12 @@ class LogLoader:
             elif following is not None:
                 segment.unload()
                 continue
+            # Offsets must stay contiguous: records behind a lost one cannot be kept in the log.
             for later in segments[number + 1 :]:
                 recovery.bytes_cut += set_aside(later)
                 recovery.segments_set_aside += 1
             del segments[number + 1 :]
+            # It is the last segment now, and appends continue in it.
             segment.sealed = False
             break
         return scanned
@@ -290,6 +298,7 @@ class LogLoader:
             reason = f"the log ends at offset {end}, yet {durable} was durable"
             raise CorruptLog(last.path(LOG), last.size, reason)
         if end < request.log_start_offset:
+            # Only an unclean stop may lose records that the checkpointed start has already passed.
             if request.clean:
                 reason = f"the log ends at offset {end} before its start"
                 raise CorruptLog(last.path(LOG), last.size, reason)
@@ -316,12 +325,14 @@ class LogLoader:
                     "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
                 )
             epochs = _rewritten(known)
+            # The file is damaged and no checkpoint has its entries: every header is read.
             if not known:
                 _add_epochs(epochs, segments)
         if not request.clean and epochs.entries and epochs.entries[0][1] > start:
             # The file was written after a deletion of records that no other checkpoint has.
             epochs = EpochCache(None)
             _add_epochs(epochs, segments)
+        # An epoch that begins at the end has no records: a start forgets it.
         epochs.truncate_from_end(segments[-1].next_offset)
         if not request.clean:  # beyond the recovery point the log is right, not the file
             dirty = [s for s in segments if s.next_offset > request.recovery_point]

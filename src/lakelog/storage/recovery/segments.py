@@ -66,6 +66,7 @@ def recover_segment(
     each megabyte; an exception of it ends the scan, which the next start repeats. Raises
     `CorruptLog` for an invalid batch below the recovery point, and `OSError`.
     """
+    # Index files are written after the log and may contain entries of batches that were lost.
     segment.begin_rebuild()
     end = segment.size
     valid, reason = 0, ""
@@ -88,6 +89,7 @@ def recover_segment(
     assert 0 <= valid < end
     # Copy the tail before truncating it: a kill in between leaves both.
     _keep_aside(segment, valid, end)
+    # Only now: the tail is durable under its new name.
     segment.cut_at(valid)
     segment.note_checked()
     return Cut(valid, end - valid, reason)
@@ -100,6 +102,7 @@ def set_aside(segment: Segment) -> int:
     for suffix in SEGMENT_SUFFIXES:
         if suffix != LOG:
             remove_if_exists(disk, segment.path(suffix))
+    # The log last: index files without a log are removed by a start, a log without them is used.
     disk.rename(segment.path(LOG), segment.folder / cut_name(segment.base_offset, 0))
     return segment.size
 
@@ -124,6 +127,8 @@ def _valid_batches(
         _check_bounds(header, next_offset, bounds)
         position += header.size
         if header.base_offset > next_offset:
+            # After a compaction, gaps are normal. Only the following batches show a wrong base
+            # offset.
             _check_gap(header, file, position, end)
         yield position - header.size, header
         next_offset = header.last_offset + 1
@@ -180,4 +185,5 @@ def _keep_aside(segment: Segment, position: int, end: int) -> None:
         target.sync()
     finally:
         target.close()
+    # The name of the copy must be durable too, or the truncation could outlive it.
     segment.disk.sync_dir(segment.folder)

@@ -76,7 +76,10 @@ class CheckJob:
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def run(self) -> None:
-        """Read and check; blocks on the device and touches nothing but the file."""
+        """Read and check the batches; blocks on the device and touches nothing but the file.
+
+        Raises nothing: `finish` reports damage, and an `OSError` becomes `failure`.
+        """
         try:
             self._walk(self._slice.file)
         except CorruptRecord as error:
@@ -135,6 +138,8 @@ class CheckJob:
         for _ in range(1 if is_whole else 2):
             due, is_end = following, end == self._size
             try:
+                # No checksum covers the base offset, so two neighbours are compared (see
+                # `tell_misplaced`).
                 header = None if is_end else self._header_at(file, end)
             except CorruptRecord:
                 return  # found when that batch is checked
@@ -154,7 +159,10 @@ class CheckJob:
         self._slice.release()
 
     def finish(self) -> None:
-        """Hand over the result and release the slice; called once, by the owner, after `run`."""
+        """Record the result and release the slice; called once, by the owner, after `run`.
+
+        The result is dropped if the segment was truncated meanwhile.
+        """
         segment, checks = self._segment, self._segment.checks
         self._slice.release()
         if self.failure is not None or checks is None or segment.size < self._size:
@@ -162,8 +170,11 @@ class CheckJob:
         damage, valid = self._damage, self._valid
         wrong = self._wrong_epoch()
         if wrong is not None:
+            # Only the owner may read the epoch cache, so this part of the check runs on the loop.
             damage = valid, _ = wrong
         index = segment.loaded_index
+        # The batches are right, but an index entry names another place: searches would miss
+        # records.
         if index is not None and not self._fits(index):
             segment.distrust_index()
         place = self._places.get(valid)
@@ -221,7 +232,10 @@ def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlic
 
 
 def check_of(segment: Segment, start: int, end: int, epochs: EpochCache) -> CheckJob | None:
-    """Return the check that a range of whole batches needs before it is read, if any."""
+    """Return the check that a range of whole batches needs before it is read, if any.
+
+    Positions are in bytes. Raises `OSError` if the file cannot be opened.
+    """
     checks = segment.checks
     if checks is None or not start < min(segment.unchecked, end) or checks.covers(start, end):
         return None

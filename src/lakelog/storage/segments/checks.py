@@ -22,7 +22,10 @@ class Checks:
         self.damages: list[tuple[int, str]] = []
 
     def covers(self, start: int, end: int) -> bool:
-        """Return whether one checked range contains `start` to `end`."""
+        """Return whether one checked range contains `start` to `end`.
+
+        Positions are in bytes; `end` is exclusive.
+        """
         return any(first <= start and end <= last for first, last, _ in self.ranges)
 
     def last_end(self, position: int) -> tuple[int, int]:
@@ -34,7 +37,11 @@ class Checks:
         return max(ends, default=(0, -1))
 
     def add(self, start: int, end: int, next_offset: int) -> None:
-        """Add a range without damage; merge it with ranges that it overlaps or touches."""
+        """Add a range without damage; merge it with ranges that it overlaps or touches.
+
+        Positions are in bytes; `end` is exclusive. Beyond the limit of ranges an old one is
+        dropped, which costs a repeated check.
+        """
         if end <= start:
             return
         kept = []
@@ -59,7 +66,10 @@ class Checks:
             insort(self.damages, (position, reason))
 
     def damage_in(self, start: int, end: int) -> tuple[int, str] | None:
-        """Return position and reason of the first known damage from `start` up to `end`."""
+        """Return position and reason of the first known damage from `start` up to `end`.
+
+        Positions are in bytes; `end` is exclusive.
+        """
         at = bisect_left(self.damages, (start, ""))
         found = self.damages[at : at + 1]
         return found[0] if found and found[0][0] < end else None

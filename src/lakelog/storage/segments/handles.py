@@ -98,6 +98,8 @@ class HandleCache:
             except OSError as error:
                 if not lacks_descriptors(error) or not self._owners:
                     raise
+            # Sockets and files share the descriptors of the process: below `max_open` it may have
+            # none.
             self._next_victim().unload()
         return self.disk.open(path)
 
@@ -112,7 +114,10 @@ class HandleCache:
             handle.retire()
 
     def make_room(self, newest: Evictable) -> None:
-        """Count what `newest` can unload now; unload others while all together have too much."""
+        """Count the bytes that `newest` can unload now; unload others while the sum is too large.
+
+        The limit is 64 MiB of loaded indexes per data folder.
+        """
         size = newest.unloadable_bytes
         if not size or newest not in self._owners:
             return
@@ -120,6 +125,7 @@ class HandleCache:
         self._loads[newest] = size
         while self._loaded > _INDEX_BYTES_MAX:
             victim = self._next_victim()
+            # Unloading the index that was just loaded would make its search load it again for ever.
             if victim is newest:
                 return
             victim.unload()
@@ -131,6 +137,8 @@ class HandleCache:
             handle = owner.handle
             if handle is None or not handle.used:
                 return owner
+            # Second chance: a used file moves to the end once, and is evicted if it is not used
+            # again.
             handle.used = False
             self._owners.move_to_end(owner)
 
@@ -161,11 +169,11 @@ class LogSlice:
         return self.file.read_at(self.position, self.size)
 
     def beside(self, position: int, size: int) -> LogSlice:
-        """Return any other range of the same file; the caller releases it too."""
+        """Return another range (bytes) of the same file; the caller releases it as well."""
         return LogSlice(self._handle, position, size)
 
     def release(self) -> None:
-        """Give up the slice; its file may then be closed."""
+        """Release the slice. The file is closed if it was retired and this was its last reader."""
         handle = self._handle
         handle.readers -= 1
         assert handle.readers >= 0

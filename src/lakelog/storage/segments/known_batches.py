@@ -30,6 +30,7 @@ class KnownBatches:
         """Remember the place of the batch with this base offset."""
         newer = self._newer
         if len(newer) >= _GENERATION_MAX:
+            # Two generations bound the memory without a clock or an order of use.
             self._older = newer
             newer = self._newer = {}
         newer[base_offset] = place

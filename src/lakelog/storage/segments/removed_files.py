@@ -31,7 +31,8 @@ class RemovedFiles:
         """Rename the files of a closed segment. Raises `OSError`.
 
         The `.log` is renamed last: a start ignores index files without one, but takes a `.log`
-        without index files for a segment of the log.
+        without index files for a segment of the log. `due_ms`: wall clock, milliseconds since the
+        epoch. Files that do not exist are skipped.
         """
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = segment.path(suffix)
@@ -43,7 +44,10 @@ class RemovedFiles:
             self._due.append((due_ms, target))
 
     def restore(self, first: int) -> None:
-        """Give the files from number `first` on their names back. Raises `OSError`."""
+        """Rename the files from number `first` on to their old names. Raises `OSError`.
+
+        Newest first, so that a failure leaves the oldest ones renamed.
+        """
         assert 0 <= first <= len(self._due)
         while len(self._due) > first:
             path = self._due[-1][1]
@@ -51,7 +55,10 @@ class RemovedFiles:
             self._due.pop()
 
     def remove_due(self, now_ms: float) -> None:
-        """Remove the files that are due at `now_ms`. Raises `OSError`."""
+        """Remove the files that are due at `now_ms`. Raises `OSError`.
+
+        A file that cannot be removed stays due. `now_ms`: wall clock.
+        """
         for _, path in [entry for entry in self._due if entry[0] <= now_ms]:
             remove_if_exists(self._disk, path)
         self._due = [entry for entry in self._due if entry[0] > now_ms]

@@ -1,6 +1,6 @@
 """One segment: its file of batches, its state in memory, and its indexes.
 
-All that is in memory about the file's content comes from appends, from a scan, or from index files
+The state in memory comes from appends, from a scan, or from index files
 that were compared with the log. An index that disagrees with the log is rebuilt. Entries are
 written in runs, and at the latest when the segment is flushed, sealed or closed.
 
@@ -49,7 +49,7 @@ fewer, unless batches are larger."""
 class Segment:
     """`size` bytes of batches whose offsets begin at `base_offset` and end before `next_offset`.
 
-    Positions are bytes of the `.log` file. Whatever reads raises `OSError`, and `CorruptLog` for
+    Positions and sizes are bytes of the `.log` file. Reading raises `OSError`, and `CorruptLog` for
     bytes that cannot be batches of this segment.
     """
 
@@ -163,7 +163,10 @@ class Segment:
     # Appending
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one whole batch at the end. After an `OSError` nothing has changed."""
+        """Write one whole batch at the end. `max_timestamp` is in milliseconds.
+
+        Raises `OSError`; nothing has changed then.
+        """
         position, size = self.size, len(batch)
         self._write(batch)
         self.note(position, size, last_offset, max_timestamp)
@@ -171,7 +174,10 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
-        """Append batches with one write; as `append`. Their offsets follow from the headers."""
+        """Append batches with one write, as `append`. Raises as `append`.
+
+        Their offsets follow from the headers.
+        """
         self._write(*batches)
         self.note_run(batches, headers)
 
@@ -187,6 +193,7 @@ class Segment:
             handle.file.write_at(self.size, *batches)
         except OSError:
             self.torn = True
+            # A half-written batch behind `size` would be found by the scan of the next start.
             self._cut_back(handle.file)
             raise
 
@@ -202,6 +209,7 @@ class Segment:
         try:
             file.truncate(self.size)
         except OSError:
+            # `torn` stays true, so the next write truncates first.
             return
         self.torn = False
 
@@ -209,7 +217,8 @@ class Segment:
         """Return whether `timestamp` is more than `roll_ms` after that of the first batch.
 
         All times are in milliseconds. The clock decides if there are no timestamps or the first one
-        is in the future: otherwise no record might ever be late enough (KIP-937).
+        is in the future: otherwise no record might ever be late enough (KIP-937). Raises
+        `CorruptLog` and `OSError`.
         """
         if self.first_timestamp < 0:
             for _, header in scan_headers(self.open().file, 0, self.size):
@@ -217,6 +226,7 @@ class Segment:
                 break
         if not 0 <= self.first_timestamp <= now_ms:
             return self.size > 0 and now_ms - self.created_ms > roll_ms
+        # Until a timestamp reaches `roll_after`, an append needs one comparison and not this call.
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after
 
@@ -225,7 +235,8 @@ class Segment:
     def position_before_time(self, timestamp: int) -> int:
         """Return the position of a batch before which every timestamp is below `timestamp`.
 
-        `has_time` must be true of the index entry that this uses.
+        `has_time` must be true of the index entry that this uses. The timestamp is in milliseconds,
+        the position in bytes. Raises `CorruptLog` and `OSError`.
         """
         entry = self.index.floor_time(timestamp)
         if entry < 0:
@@ -233,7 +244,10 @@ class Segment:
         return self.position_of(self.base_offset + self.index.time_offsets[entry])
 
     def has_time(self, entry: int) -> bool:
-        """Return whether the batch named by an entry of the time index has its timestamp."""
+        """Return whether the batch named by an entry of the time index has its timestamp.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         index = self.index
         offset = self.base_offset + index.time_offsets[entry]
         batches = scan_headers(self.open().file, self.position_of(offset), self.size)
@@ -243,7 +257,11 @@ class Segment:
         )
 
     def position_of(self, offset: int) -> int:
-        """Return where the first batch that ends at or after `offset` begins, else `size`."""
+        """Return where the first batch that ends at or after `offset` begins, else `size`.
+
+        The position is in bytes. An index entry that disagrees with the log rebuilds the index
+        first. Raises `CorruptLog` and `OSError`.
+        """
         index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor(offset - self.base_offset)
         if not index.trusted and not self.is_true(index, entry):
@@ -265,7 +283,8 @@ class Segment:
     def search_range(self, offset: int) -> tuple[int, int]:
         """Return the range that `position_of` may read, if the index is right.
 
-        It includes the batches from which a check of the result has to begin (`entry_before`).
+        It includes the batches from which a check of the result has to begin (`entry_before`). Both
+        ends are byte positions; the second is exclusive. Raises `CorruptLog` and `OSError`.
         """
         positions = self.index.positions
         entry = self.index.floor(offset - self.base_offset)
@@ -277,7 +296,8 @@ class Segment:
         """Return the bytes of whole batches from `position`: at most `max_bytes`, or one batch.
 
         They end at or before `end`, and may fall short of `max_bytes` by an index interval and a
-        batch. `first` is the size of the batch at `position` if it is known.
+        batch. `first` is the size of the batch at `position` if it is known. Raises `CorruptLog`
+        and `OSError`.
         """
         if first is not None and first >= max_bytes:
             return first
@@ -300,14 +320,18 @@ class Segment:
         return at - position
 
     def last_time_position(self) -> int:
-        """Return where the batch of the last time entry begins, or a batch before it."""
+        """Return where the batch of the last time entry begins, or a batch before it.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         position = self.last_entry_position()
         return self.index.last_time_position if position is None else position
 
     def last_entry_position(self) -> int | None:
         """Return the same without loading the indexes; `None` if only they can answer.
 
-        They are needed if the files disagree with the log or end far before it.
+        They are needed if the files disagree with the log or end far before it. Raises `CorruptLog`
+        and `OSError`.
         """
         entry, time = self._files.read_last()
         if entry is None or time is None or entry[0] > time[1] or not self._starts(*entry):
@@ -322,7 +346,10 @@ class Segment:
         return base + delta == self.base_offset + offset
 
     def entry_before(self, position: int) -> int:
-        """Return the position of the last index entry before `position`; 0 without one."""
+        """Return the position of the last index entry before `position`; 0 without one.
+
+        Raises `CorruptLog` and `OSError`. Positions are in bytes.
+        """
         index = self.index
         entry = index.floor_position(position - 1)
         if not index.trusted and not self.is_true(index, entry):
@@ -331,19 +358,26 @@ class Segment:
         return index.positions[entry] if entry >= 0 else 0
 
     def entry_for(self, offset: int) -> int:
-        """Return the position of the index entry where a search for `offset` starts, else 0."""
+        """Return the position of the index entry where a search for `offset` starts, else 0.
+
+        Raises as `index`.
+        """
         entry = self.index.floor(offset - self.base_offset)
         return self.index.positions[entry] if entry >= 0 else 0
 
     def too_short(self, offset: int) -> CorruptLog:
-        """Return the error for a segment whose file ends before an offset that it should hold."""
+        """Return the error for a segment whose file ends before an offset that it should hold.
+
+        The error's position is the size of the file in bytes.
+        """
         reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
         return CorruptLog(self.path(LOG), self.size, reason)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
         """Return base offset and size of the batch at `position`.
 
-        `None` if there is no header, or if reading it would wait for the device.
+        `None` if there is no header, or if reading it would wait for the device. The position and
+        the size are in bytes. Raises `OSError`.
         """
         handle = self.handle or self.open()
         head = self._handles.disk.read_resident(handle.file, position, _SPAN_SIZE)
@@ -358,7 +392,8 @@ class Segment:
         The ends of a range are often resident because of other reads, so they prove less. With
         `is_next_read` the header after the range was just read and is resident. Without it, that
         byte is probed: the read may also have failed because the file system cannot report
-        residency.
+        residency. The position and `size` are in bytes. Raises `OSError` if the file cannot be
+        opened.
         """
         if is_next_read and size <= _ENDS_TELL_MAX:
             return True
@@ -378,7 +413,10 @@ class Segment:
         return base, length, delta
 
     def end_of_reads(self, position: int) -> int:
-        """Return an offset that no batch before `position` reaches, close to the lowest such."""
+        """Return an offset that no batch before `position` reaches, close to the lowest such.
+
+        Raises `CorruptLog` and `OSError`. `position` is in bytes, the offset exclusive.
+        """
         index = self.index
         entry = bisect_left(index.positions, position)
         if entry == len(index.positions):
@@ -391,7 +429,10 @@ class Segment:
     # Aborted transactions
 
     def aborted(self) -> list[AbortedTransaction] | None:
-        """Return the transactions whose abort markers are here; `None` for a damaged index."""
+        """Return the transactions whose abort markers are here; `None` for a damaged index.
+
+        Raises `OSError`.
+        """
         index = self.txn_index
         if index is None:
             return []
@@ -400,13 +441,20 @@ class Segment:
         return index.entries
 
     def aborted_checksum(self) -> int:
-        """Return the CRC-32C of its transaction index, which it must have."""
+        """Return the CRC-32C of its transaction index, which it must have.
+
+        Raises `OSError`.
+        """
         assert self.txn_index is not None
         return self.txn_index.checksum(self.disk, self.path(TXN_INDEX))
 
     def write_aborted(self, entry: AbortedTransaction) -> None:
-        """Write an entry before its marker is appended; then `keep_aborted` or `cut_aborted`."""
+        """Write an entry to the index before its marker is appended.
+
+        Then call `keep_aborted` or, if the append fails, `cut_aborted`. Raises `OSError`.
+        """
         if self.txn_index is None:
+            # Its file may hold entries of an earlier attempt; `TxnIndex.write` truncates them.
             self.txn_index = TxnIndex([])
         self.txn_index.write(self.disk, self.path(TXN_INDEX), entry)
 
@@ -416,12 +464,18 @@ class Segment:
         self.txn_index.keep(entry)
 
     def cut_aborted(self) -> None:
-        """Cut off the entry of a marker that could not be appended."""
+        """Cut off the entry of a marker that could not be appended.
+
+        Raises `OSError`.
+        """
         if self.txn_index is not None:
             self.txn_index.cut(self.disk, self.path(TXN_INDEX))
 
     def replace_aborted(self, entries: list[AbortedTransaction]) -> None:
-        """Replace the transaction index; a segment without entries has no file."""
+        """Replace the transaction index; a segment without entries has no file.
+
+        Raises `OSError`.
+        """
         if entries:
             aside = write_aside(self.disk, self.path(TXN_INDEX), encode_aborted(entries))
             self.adopt_aborted(entries, aside)
@@ -429,7 +483,10 @@ class Segment:
             self.adopt_aborted(entries, None)
 
     def adopt_aborted(self, entries: list[AbortedTransaction], aside: Path | None) -> None:
-        """Replace the transaction index by entries that were written to the file `aside`."""
+        """Replace the transaction index by entries that were written to the file `aside`.
+
+        Raises `OSError`.
+        """
         if aside is None:
             remove_if_exists(self.disk, self.path(TXN_INDEX))
             self.txn_index = None
@@ -451,7 +508,10 @@ class Segment:
     # Indexes
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch into the indexes; every batch, in order. Raises as `index`."""
+        """Add a batch to the indexes. Call it for every batch, in order. Raises as `index`.
+
+        The position and `size` are in bytes, `max_timestamp` is in milliseconds.
+        """
         index = self.loaded_index if self.loaded_index is not None else self.index
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -463,7 +523,7 @@ class Segment:
         self.bytes_since_entry += size
 
     def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
-        """Take in batches that were written where the segment ended, as `note` does one."""
+        """Add batches to the indexes that were written at the segment's end, as `note` does one."""
         index = self.loaded_index
         assert index is not None, "the write has loaded it"
         position, end, greatest = self.size, self.next_offset, self.max_timestamp
@@ -530,6 +590,8 @@ class Segment:
         if self.index_is_wrong or not index.is_ordered(self.size) or not self._resume(index):
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
+            # Sealing adds the greatest timestamp as the last entry. Without it, entries before it
+            # may be missing as well, and a search by time would end too early.
             if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
                 index = self._rebuilt("it ends too early", end)
             self._check_end(end)
@@ -548,7 +610,7 @@ class Segment:
         return index is not None and index.trusted
 
     def check_index_error(self) -> None:
-        """Raises `CorruptLog` if no index can be made from the log."""
+        """Raise `CorruptLog` if an earlier rebuild of the indexes has failed."""
         error = self.index_error
         if error is not None:
             raise CorruptLog(error.path, error.position, error.reason)
@@ -573,6 +635,7 @@ class Segment:
         index = found.loaded_index
         assert index is not None
         assert found.size <= self.size
+        # Batches that the loop appended while the thread worked are missing in the copy.
         for position, header in scan_headers(self.open().file, found.size, self.size):
             found.note_header(position, header)
         self.loaded_index, self._greatest_known = index, True
@@ -583,6 +646,8 @@ class Segment:
         self.full = index.entries_left(self._index_bytes) <= 0
         if index.trusted:
             with suppress(OSError):
+                # The files are emptied before they are written: entries of the wrong index must not
+                # remain behind the new ones.
                 self._files.cut(SegmentIndex())
                 self.end_rebuild()
         self._handles.make_room(self)
@@ -609,6 +674,7 @@ class Segment:
         batches = scan_headers(self.open().file, 0, self.size)
         for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):
             if is_misplaced:
+                # An entry for a wrong base offset would make searches miss the batches after it.
                 self._pass_over(header)
             else:
                 self.note_header(position, header)
@@ -643,7 +709,8 @@ class Segment:
     def knows_greatest(self) -> bool:
         """Return whether `max_timestamp` is that of all records; if not, load the indexes.
 
-        They need not be loaded if timestamps rose with the offsets.
+        They need not be loaded if timestamps rose with the offsets. Raises `CorruptLog` and
+        `OSError`.
         """
         if not self._greatest_known:
             self._greatest_known = self._learn_greatest()
@@ -665,6 +732,8 @@ class Segment:
         try:
             last_offset = self.base_offset + offset if entry else -1
             complete = self._follow(position, last_offset)
+        # The entry may be of a log that was cut since; a rebuild decides whether the log is
+        # damaged.
         except CorruptLog:
             complete = False
         if not complete:
@@ -678,7 +747,10 @@ class Segment:
             self._files.append(self.loaded_index)
 
     def note_header(self, position: int, header: BatchHeader) -> None:
-        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment."""
+        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment.
+
+        `position` is in bytes.
+        """
         if header.last_offset - self.base_offset >= 1 << 31:
             raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
@@ -691,6 +763,7 @@ class Segment:
         """
         index = self.index
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        # Both files must be complete: a clean start trusts the last entry of a sealed segment.
         self.write_index()
         self.sealed = True
         self._handles.make_room(self)
@@ -708,6 +781,8 @@ class Segment:
             self.try_write_index()
             self.loaded_index = None
         if self.sealed and self.txn_index is not None and not self.txn_index.torn:
+            # A torn index keeps its entries: the file may have more of them than the log has
+            # markers.
             self.txn_index.entries = None
         self._handles.close(self)
 
@@ -732,6 +807,8 @@ class Segment:
         """
         self.max_timestamp = self.max_timestamp_offset = -1
         self.bytes_since_entry = 0
+        # Both last entries are compared with the log: each file may have lost its end
+        # independently.
         last_entry = index.positions[-1] if index.positions else 0
         floor = index.floor(index.time_offsets[-1]) if index.times else -1
         if not self.is_true(index, floor) or not self.is_true(index, len(index.offsets) - 1):
@@ -777,6 +854,7 @@ class Segment:
         if entry is None or time is None or time[1] < entry[0]:
             return False
         found, greatest = False, (-1, -1)
+        # The loop calls this, so it reads a bounded number of headers.
         if not 0 <= entry[1] < self.size <= entry[1] + LAST_BYTES_MAX:
             return False
         try:
@@ -794,7 +872,10 @@ class Segment:
     # Ending
 
     def cut_at(self, position: int) -> None:
-        """End the file at `position`, up to which every batch has been noted."""
+        """End the file at `position`, up to which every batch has been noted.
+
+        The position is in bytes. Raises `OSError`.
+        """
         self.shorten(position)
         self.write_index()
 
@@ -802,6 +883,7 @@ class Segment:
         """Cut the file at `position`, durably.
 
         Otherwise a power failure could restore old batches behind new ones of the same offsets.
+        Raises `OSError`.
         """
         assert 0 <= position <= self.size
         file = self.open().file
@@ -814,16 +896,20 @@ class Segment:
     def end_before(self, offset: int) -> int:
         """Return where the log ends if the batch that holds `offset` is cut off.
 
-        That is below `offset` if the batch begins before it.
+        That is below `offset` if the batch begins before it. Raises `CorruptLog` and `OSError`.
         """
         position = self.position_of(offset)
         if position == self.size:
             return offset
+        # A batch is cut as a whole: the leader sends it again from its base offset.
         head = self.open().file.read_at(position, SPAN.size)
         return min(offset, self._span(head, 0, position)[0])
 
     def truncate(self, end: int) -> None:
-        """Cut off everything from offset `end` on, which must not lie within a batch."""
+        """Cut off everything from offset `end` on, which must not lie within a batch.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         position = self.position_of(end)
         self.shorten(position)
         self.torn = self.sealed = False
@@ -837,7 +923,10 @@ class Segment:
         self.next_offset = end
 
     def finish(self) -> None:
-        """Write the entries that the index files lack, before the log is closed."""
+        """Write the entries that the index files lack, before the log is closed.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         if self.loaded_index is not None:
             self.seal()
 

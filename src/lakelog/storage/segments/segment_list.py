@@ -129,7 +129,7 @@ class SegmentList(Sequence[Segment]):
     def begin(self, base: int, config: LogConfig, *, created_ms: int, jitter_ms: int) -> Segment:
         """Append an empty active segment at `base`, where the sealed one before it ends.
 
-        Raises `OSError`; the caller then calls `take_back`.
+        Raises `OSError`; the caller then calls `take_back`. Times are in milliseconds.
         """
         assert self.active.sealed
         assert base > self.active.base_offset
@@ -182,6 +182,7 @@ class SegmentList(Sequence[Segment]):
         created_ms = self._segments[0].created_ms
         for segment in reversed(self._segments):
             self._delete(segment, 0)
+        # No old file may return after a power failure and continue the new segment.
         self.disk.sync_dir(self.folder)
         segment = Segment(self.handles, self.folder, offset, config, created_ms=created_ms)
         self.active = segment.create()
@@ -205,6 +206,7 @@ class SegmentList(Sequence[Segment]):
             if is_shortage(error):
                 self.removed.restore(removed)
             raise
+        # All old files have lost their names: from here on, a restart completes the swap.
         self._segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._segments]
         self.note_aborted()
@@ -213,7 +215,10 @@ class SegmentList(Sequence[Segment]):
         self._check()
 
     def delete_first(self, due_ms: int) -> None:
-        """Delete the oldest segment; its files are removed at `due_ms`. Raises `OSError`."""
+        """Delete the oldest segment; its files are removed at `due_ms`. Raises `OSError`.
+
+        The time is in milliseconds since the epoch.
+        """
         assert len(self._segments) > 1, "the active segment stays"
         self._delete(self._segments[0], due_ms)
         del self._segments[0], self._bases[0]

@@ -60,7 +60,8 @@ DECODED_AT_ONCE = 64 << 10
 class LeastSizes(dict[int, float]):
     """Least bytes of a record in a batch, by the batch's attributes.
 
-    Attributes are a codec, with or without the bits `also`; infinite for all others.
+    Known attributes are a codec, with or without the bits `also`. For all others the size is
+    infinite, so that the quick check fails.
     """
 
     def __init__(self, also: int) -> None:
@@ -77,7 +78,7 @@ _LEAST_SIZES = LeastSizes(TRANSACTIONAL)
 
 
 def decoded_bytes_max(config: LogConfig, codec: int) -> int:
-    """Return the limit of the decompressed records of a batch with this codec."""
+    """Return the limit, in bytes, of the decompressed records of a batch with this codec."""
     if not codec:
         return DECODED_BYTES_MAX
     return min(config.max_decompressed_message_bytes, DECODED_BYTES_MAX)
@@ -111,7 +112,7 @@ def check_incoming(
     """Return the header's fields if the batch may be appended.
 
     The records of a `sampled` batch are verified if the topic verifies samples. Raises `KafkaError`
-    2, 10, 32 or 87, and `SlowBatchError`.
+    (CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD) and `SlowBatchError`.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -148,9 +149,10 @@ def check_incoming(
 
 
 def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
-    """Return the header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2.
+    """Return the header of exactly one intact batch.
 
-    A truncated batch counts as none, which is 87.
+    Raises `KafkaError`: INVALID_RECORD, also for a truncated batch, MESSAGE_TOO_LARGE or
+    CORRUPT_MESSAGE.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -160,11 +162,13 @@ def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if not 0 <= header.magic <= MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {header.magic}")
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"unknown magic {header.magic}; expected {MAGIC}"
+        )
     if header.magic != MAGIC:
-        raise _invalid(f"record batches of magic {header.magic}")
+        raise _invalid(f"unsupported magic {header.magic}; expected {MAGIC}")
     if header.size != size:
-        raise _invalid(f"a batch of {header.size} bytes in {size} bytes of records")
+        raise _invalid(f"expected one batch of {size} bytes, but its header says {header.size}")
     if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -183,25 +187,27 @@ def check_batch(
     *,
     sampled: bool,
 ) -> None:
-    """Reject invalid batches of clients. Raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
+    """Check a client's batch from its header, and its records where the topic requires it.
 
+    Raises `KafkaError` (INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE) or `SlowBatchError`.
     As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
-    the topic has CreateTime and the batch has a timestamp.
+    the topic has CreateTime and the batch has a timestamp. now_ms: milliseconds since the epoch.
+    The codes are INVALID_RECORD, INVALID_TIMESTAMP and MESSAGE_TOO_LARGE.
     """
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
     if header.base_offset != 0:
-        raise _invalid(f"a base offset of {header.base_offset} where a producer sends 0")
+        raise _invalid(f"base offset {header.base_offset}; a producer must send 0")
     if header.is_control or header.codec > _CODEC_MAX:
-        raise _invalid(f"attributes {header.attributes:#x}: a control batch, or no known codec")
+        raise _invalid(f"attributes {header.attributes:#x}: a control batch or an unknown codec")
     size = header.size - HEADER_SIZE
     if count * _LEAST_SIZES[header.codec] > size:
         name = Codec(header.codec).name.lower()
         raise _invalid(f"{count} records cannot be in {size} bytes (compression: {name})")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(
-            f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
+            f"negative epoch {header.producer_epoch} or sequence {header.base_sequence} "
             f"of producer {header.producer_id}"
         )
     if header.timestamp_type and (
@@ -264,7 +270,8 @@ def read_records(
 ) -> bytes | memoryview:
     """Return the records of a batch, decompressed: at most `bytes_max` if they are compressed.
 
-    Raises `RecordsTooLarge` if there are more and the topic allows it, and `KafkaError` 87.
+    Raises `RecordsTooLarge` if there are more and the topic allows it, and `KafkaError`
+    (INVALID_RECORD).
     """
     most = decoded_bytes_max(config, header.codec)
     try:
@@ -280,10 +287,11 @@ def read_records(
 def walking(
     data: bytes | memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, verifies: bool
 ) -> Iterator[None]:
-    """Walk some of the records at each step; the last step raises `KafkaError` 87 or 32.
+    """Walk some of the records at each step.
 
-    With `verifies`, their encoding is verified: of all records if the topic needs each, else of
-    the first `SAMPLED_MAX`.
+    With `verifies`, also verify the encoding of all records if the topic requires it, else of the
+    first `SAMPLED_MAX`. The last step raises `KafkaError` (INVALID_RECORD, INVALID_TIMESTAMP) for
+    a faulty record.
     """
     try:
         if verifies:
@@ -312,7 +320,10 @@ def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
 
 
 def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Return whether the header is not enough to accept the batch."""
+    """Return whether the header is not enough to accept the batch.
+
+    now_ms: milliseconds since the epoch.
+    """
     if "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (

@@ -74,6 +74,8 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
         except (ProgressConflictError, ProgressMismatchError):
             _clean_up(table, batch, is_unknown=is_unknown)
             raise
+        # The table holds these offsets, perhaps from an earlier attempt: `remove_unreferenced`
+        # keeps the files that its snapshots reference.
         if place is not Standing.NEXT:
             _clean_up(table, batch, is_unknown=is_unknown)
             return Outcome.ALREADY_THERE
@@ -91,6 +93,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
             last = error
             time.sleep(0.05 * 2**attempt)
             continue
+        # After the commit: an expiry that fails must not fail the batch.
         expire_snapshots(address)
         return Outcome.APPENDED
     raise last
@@ -99,7 +102,8 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
 def append(table: Table, batch: Batch, before: Progress) -> None:
     """Append the batch in one transaction.
 
-    A batch without files makes a snapshot too: the snapshot fences commits of other jobs.
+    A batch without files makes a snapshot too: the snapshot fences commits of other jobs. Raises
+    the errors of the catalog; the outcome is then unknown unless it is `CommitFailedException`.
     """
     after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
     skipped = (*batch.skipped, *before_extents(before, batch.extents))
@@ -114,15 +118,21 @@ def record(
     paths: Iterable[str] = (),
     skipped: Iterable[Skipped] = (),
 ) -> None:
-    """Add files and progress to a transaction, so that property and summary change together."""
+    """Add files and progress to a transaction, so that property and summary change together.
+
+    The summary rolls back with the snapshot, the property does not; see `history`.
+    """
     entry = {property_name(topic_id): progress.to_text()}
     summary = {**entry, **summary_entry(skipped)}
+    # The check for duplicates reads all manifests. Progress excludes them: each range is appended
+    # once.
     transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
     transaction.set_properties(entry)
 
 
 def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
     """Remove the files of a batch for which no commit was tried. Raises `TableReplacedError`."""
+    # Read again, so that a snapshot that references one of the files keeps it.
     remove_unreferenced(address.load(), tuple(paths))
 
 

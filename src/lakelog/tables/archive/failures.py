@@ -1,4 +1,4 @@
-"""Which errors end an archive job, and which ones may disappear when the job starts again."""
+"""Final and transient errors of an archive job."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ FINAL = (
 )
 """Errors that end the job.
 
-Errors of Spark's processes arrive as text and are matched by class name. `LogDivergedError` and
-`LogReplacedError` are therefore not matched here: the next reconciliation decides about them.
+Errors of Spark's processes arrive as text, which is matched by class name, not by subclass. So the
+subclasses `LogDivergedError` and `LogReplacedError` of `DataLossError` do not end the job: it
+restarts, and the reconciliation decides about them.
 """
 PASSING = (
     KafkaError,
@@ -41,4 +42,4 @@ PASSING = (
 
 
 class SyncError(Exception):
-    """The archive job cannot continue. The text has the reason."""
+    """The archive job cannot continue, for the reason in the text."""

@@ -95,10 +95,10 @@ def _copy(reading: Reading, rows: ArrowRows, writer: pq.ParquetWriter) -> int:
 
 
 def policy(skipped: list[OffsetRange] | None) -> OnLoss:
-    """Return the reaction to a loss: raise an error, or add removed offsets to `skipped`.
+    """Return the callback for lost offsets: it raises an error, or adds them to `skipped`.
 
     Only offsets that retention removed can be skipped. After other losses the job plans the batch
-    again.
+    again. The returned function raises `DataLossError`.
     """
 
     def on_loss(lost: OffsetRange, error: DataLossError) -> None:

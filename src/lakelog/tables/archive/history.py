@@ -70,7 +70,10 @@ def _query(claimed: Progress) -> tuple[str, int] | None:
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
-    """Yield the current snapshot and its ancestors, newest first, as far as they are kept."""
+    """Yield the current snapshot and its ancestors, newest first, as far as they are kept.
+
+    The chain ends where snapshots have expired (Iceberg spec, "Snapshots").
+    """
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot

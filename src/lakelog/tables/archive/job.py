@@ -1,4 +1,4 @@
-"""What one archive job is: which topic, which table, which limits.
+"""The description of an archive job: topic, table, limits.
 
 Every process of the job gets it as JSON. Importing this module does not import PyIceberg.
 """
@@ -17,11 +17,12 @@ from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 
 @dataclass(frozen=True, slots=True)
 class ArchiveJob:
-    """`batch_bytes` is the approximate size of the log that one commit archives.
+    """One archive job.
 
-    raw_timestamp_id: the id of the table's column `rawTimestamp`, or 0 if a timestamp that is not
-    representable is an error. uuid: the table's. extents: the extents of all partitions that the
-    table holds when the query starts.
+    batch_bytes: the approximate size of the log that one commit archives. raw_timestamp_id: the id
+    of the table's column `rawTimestamp`, or 0 if a timestamp that is not representable is an error.
+    uuid: the table's. extents: the extents of all partitions that the table holds when the query
+    starts.
     """
 
     bootstrap: str
@@ -55,7 +56,10 @@ class ArchiveJob:
 
     @classmethod
     def from_json(cls, text: str) -> ArchiveJob:
-        """Return the job in a text of `to_json`."""
+        """Return the job in a text of `to_json`.
+
+        Raises `ValueError` or `KeyError` for any other text.
+        """
         value = json.loads(text)
         namespace, name = value.pop("identifier")
         extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}

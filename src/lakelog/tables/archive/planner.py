@@ -1,7 +1,7 @@
-"""Plans the batches of an archive job: which offsets come next, and which task writes them.
+"""Plans the batches of an archive job: the next offsets, and the ranges of each task.
 
-The first batch begins where the table ends. Before each batch the planner asks the leaders whether
-the log still holds the archived records.
+The first batch begins where the table ends. For each batch the planner reads the end of the log
+first. Then it asks the leaders whether the log still holds the archived records.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class BatchPlanner:
         were removed before they were archived, unless the job skips them.
         """
         latest = target or self.log_end()
-        # The order matters. If the log were checked first, it could be cut and grow before its end
-        # is read: the batch would then carry the new epoch without a check.
+        # Read the end before the check. In the other order the log could be truncated and grow in
+        # between: the batch would carry the new leader epoch, and hide the loss from later checks.
         self._check_log(begin)
         added = self._added(begin)
         topic = self.job.topic
@@ -74,7 +74,8 @@ class BatchPlanner:
     def tasks(self, begin: StreamOffset, end: StreamOffset) -> list[list[OffsetRange]]:
         """Return the ranges of each task.
 
-        A partition that was added without records gets an empty range: the commit names it.
+        A partition that was added without records gets an empty range: the commit names it. Raises
+        `DataLossError` as `batch_end`.
         """
         topic, added = self.job.topic, self._added(begin)
         offsets = {topic: {**begin.offsets.get(topic, {}), **_starts(added)}}
@@ -87,6 +88,7 @@ class BatchPlanner:
         pieces = [*split_ranges(ranges, self.job.tasks), *empty]
         assert sum(piece.size for piece in pieces) == sum(each.size for each in ranges)
         epochs = end.epochs.get(topic, {})
+        # The tasks reject batches of a later epoch: the log may be cut between plan and read.
         pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
         return _deal(pieces, self.job.tasks)
 
@@ -129,6 +131,7 @@ def _deal(ranges: list[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
     """Return groups of about equal size for at most `tasks` tasks, each ordered by partition."""
     groups: list[list[OffsetRange]] = [[] for _ in range(min(tasks, len(ranges)))]
     sizes = [0] * len(groups)
+    # Largest first to the smallest group, which balances well without a search.
     for each in sorted(ranges, key=lambda each: each.size, reverse=True):
         smallest = sizes.index(min(sizes))
         groups[smallest].append(each)

@@ -4,8 +4,8 @@ The progress is a table property, `lakelog.sync.<topic id>`, because properties 
 transaction as the table's files. Each commit writes it into its snapshot's summary as well, under
 the same name. Properties do not roll back with snapshots, so a difference between the two reveals
 a rollback (`history.py`). The key is the topic's id, so the progress never applies to another topic
-of the same name. From the first commit on it names every partition of the topic, empty ones
-included: a partition that it does not name was added later.
+of the same name. From the first commit on the progress contains every partition of the topic, also
+empty partitions. A partition that it lacks was added to the topic later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
 "batch": n}`. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
@@ -78,7 +78,10 @@ class Progress:
         }
 
     def to_text(self) -> str:
-        """Return the value of the table's property; see docs/spark.md."""
+        """Return the value of the table's property; see docs/spark.md.
+
+        Partitions are sorted, so equal progress has equal text.
+        """
         partitions = {str(partition): extent for partition, extent in sorted(self.extents.items())}
         value = {"version": _VERSION, "partitions": partitions}
         return json.dumps({**value, "query_id": self.query_id, "batch": self.batch})
@@ -151,7 +154,7 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
 def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
     """Return whether to append or to drop a batch.
 
-    A partition that the progress does not name may begin at any offset. Raises
+    A partition that the progress lacks may begin at any offset. Raises
     `ProgressConflictError` if the batch may be neither appended nor dropped.
     """
     known = {p: progress.extents[p].end for p in batch if p in progress.extents}
@@ -170,7 +173,10 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
 def advance(
     progress: Progress, batch: Mapping[int, Extent], *, query_id: str, number: int
 ) -> Progress:
-    """Return the progress after `batch`, whose extents begin at the ends in `progress`."""
+    """Return the progress after `batch`, whose extents begin at the ends in `progress`.
+
+    The caller has checked `standing`; otherwise an assertion fails.
+    """
     extents = dict(progress.extents)
     for partition, extent in batch.items():
         known = extents.get(partition)

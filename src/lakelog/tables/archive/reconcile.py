@@ -46,10 +46,10 @@ class ProgressSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Settles the differences that the options of `job` allow.
+    """Settles the differences, as far as the options of `job` allow it.
 
-    progress_from: which progress to use after a rollback; `None` raises an error. notice: is called
-    with each line for the user.
+    progress_from: the progress to use after a rollback; with `None` a rollback is an error. notice:
+    called with each line for the user.
     """
 
     job: ArchiveJob
@@ -64,14 +64,15 @@ class Reconciler:
         """
         job = self.job
         partitions = self._partitions(client)
+        # First: the steps below rely on an agreed progress.
         self._settle_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
-        self._check_kept(client)
-        self._enrol(client, partitions)
+        self._check_unarchived(client)
+        self._complete_progress(client, partitions)
         return moved
 
     def _partitions(self, client: TopicClient) -> tuple[int, ...]:
@@ -99,6 +100,7 @@ class Reconciler:
                 "make a newer snapshot the current one, pass --progress-from property, "
                 "or archive into a table of another name"
             )
+        # This commit makes property and snapshot agree, and fences jobs that read the old progress.
         with table.transaction() as transaction:
             record(transaction, job.topic_id, progress)
         self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
@@ -110,6 +112,7 @@ class Reconciler:
         compared.
         """
         topic = self.job.topic
+        # The epochs detect a log that was cut and grew again, which its end alone does not show.
         ids = {topic: self.job.topic_id}
         point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
         found = find_divergences(client, point)
@@ -142,14 +145,17 @@ class Reconciler:
         snapshot = table.current_snapshot()
         assert snapshot is not None
         tag = f"{_TAG}{snapshot.snapshot_id}"
+        # Before the delete, and kept across repetitions of an interrupted run.
         if tag not in table.metadata.refs:
             table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
         epochs = {each.partition: each.found.epoch for each in diverged}
         back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
         after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
+        # PyIceberg does not return how many rows a delete has removed.
         before = _rows(table)
         with warnings.catch_warnings(), table.transaction() as transaction:
             warnings.simplefilter("ignore")  # PyIceberg warns if no row matches
+            # Rows and progress change in one commit: a crash leaves both or neither.
             transaction.delete(_is_any_of(self.job.topic, cut))
             record(transaction, self.job.topic_id, after)
         moved = before - _rows(self.job.address.load())
@@ -159,11 +165,11 @@ class Reconciler:
         )
         return moved
 
-    def _check_kept(self, client: TopicClient) -> None:
+    def _check_unarchived(self, client: TopicClient) -> None:
         """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.
 
-        Retention continues meanwhile, so each task checks its range again. The commit records
-        which offsets were skipped.
+        Retention continues while the query runs, so each task checks its range again. The commit
+        of its batch records the skipped offsets.
         """
         topic = self.job.topic
         ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
@@ -176,8 +182,8 @@ class Reconciler:
         if lost and not self.job.skip_lost:
             raise DataLossError(lost_before(lost))
 
-    def _enrol(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
-        """Add missing partitions and missing leader epochs to the progress."""
+    def _complete_progress(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
+        """Commit missing partitions and missing leader epochs to the progress."""
         job = self.job
         progress = agreed_progress(job.address.load(), job.topic_id)
         added = first_extents(client, job.topic, partitions, progress, skip_lost=job.skip_lost)

@@ -60,7 +60,8 @@ def summary_entry(found: Iterable[Skipped]) -> dict[str, str]:
 def skipped_between(table: Table, before: int | None, newest: int | None) -> list[Skipped]:
     """Return the offsets skipped by the snapshots after `before` up to and including `newest`.
 
-    before, newest: snapshot ids; `None` stands for a table without snapshots.
+    before, newest: snapshot ids; `None` stands for a table without snapshots. The chain ends where
+    snapshots have expired, so their skips may be missing.
     """
     found: list[Skipped] = []
     later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))

@@ -31,7 +31,8 @@ def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
 def headers_end(data: Any, position: int, stop: int) -> int:
     """Return where the headers at `position` end; `CORRUPT` if they are inconsistent.
 
-    The first number is their count, each is a key and a value or a null (-1) for a value.
+    The first number is their count, each is a key and a value or a null (-1) for a value. Positions
+    are in bytes.
     """
     count, position = number_at(data, position, stop)
     if position < 0 or not 0 <= count <= (stop - position) // 2:
@@ -62,7 +63,8 @@ def record_at(data: Any, position: int, size: int) -> tuple[int, int, int, int, 
 
     The numbers are: where the record ends (`CORRUPT` if it is inconsistent); the deltas of its
     timestamp and offset; start and size of its key and of its value (a size of -1 is null); and
-    where its headers start (-1 if it has none).
+    where its headers start (-1 if it has none). Source: version 2 of Kafka's record format
+    (KIP-98).
     """
     bad = CORRUPT, 0, 0, 0, 0, 0, 0, 0
     length, position = number_at(data, position, size)
@@ -117,7 +119,9 @@ def scan(
 
     Return the new number of rows, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
     `keys` and `values` are unchanged if they have no room. The headers of a record are noted by the
-    bytes where they start and stop; without headers both are -1.
+    bytes where they start and stop; without headers both are -1. Timestamps are in milliseconds
+    since the epoch. Raises nothing, because compiled code cannot: `CORRUPT` stands for a damaged
+    batch.
     """
     size = len(data)
     position = 0
@@ -128,6 +132,7 @@ def scan(
         position, time_delta, delta, key_start, key_size, value_start, value_size, headers = (
             record_at(data, position, size)
         )
+        # Offsets must rise within the batch: a duplicate would become two rows of one offset.
         if position < 0 or delta <= previous or delta > last_delta:
             return CORRUPT
         previous = delta

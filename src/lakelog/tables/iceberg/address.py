@@ -1,4 +1,4 @@
-"""Where a table is, so that another process can open it and detect that it was replaced."""
+"""The address of a table, with which any process opens it and detects that it was replaced."""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ _FIRST_PAUSE_S = 0.02
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
-    """Return the catalog. A process opens one per set of properties and reuses its connections."""
+    """Return the catalog. A process opens one per set of properties and reuses its connections.
+
+    Raises `ValueError` for properties that name no known catalog, and the errors of its connection.
+    """
     return _open_catalog(tuple(sorted(properties.items())))
 
 

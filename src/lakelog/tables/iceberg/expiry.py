@@ -3,8 +3,8 @@
 A commit copies the table's whole metadata, so its cost grows with the number of snapshots.
 PyIceberg removes expired snapshots from the metadata but not their manifest files; this module
 deletes them. Data files are never deleted: the last snapshot of an append-only table names all of
-them. A snapshot with a tag or a branch stays until its owner removes that, and does not delay the
-expiry of others.
+them. A snapshot with a tag or a branch stays as long as these, and does not delay the expiry of
+other snapshots.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def expire_snapshots(address: TableAddress) -> int:
         if not expired:
             return 0
         ids = [snapshot.snapshot_id for snapshot in expired]
+        # The metadata first: a crash in between leaves files without a reference, never a reference
+        # without its file.
         table.maintenance.expire_snapshots().by_ids(ids).commit()
+        # Loaded again: a concurrent commit may reuse a manifest of an expired snapshot.
         remove_expired(address.load(), expired)
     except Exception as error:  # noqa: BLE001 - a concurrent commit, or a busy catalog or store
         _log.info(
@@ -48,6 +51,7 @@ def expire_snapshots(address: TableAddress) -> int:
 
 
 def _expired(table: Table) -> list[Snapshot]:
+    # Tags and branches keep their snapshots (Iceberg spec, "Snapshot Retention Policy").
     named = {reference.snapshot_id for reference in table.metadata.refs.values()}
     unnamed = [each for each in table.metadata.snapshots if each.snapshot_id not in named]
     if len(unnamed) < SNAPSHOTS_MAX:

@@ -20,6 +20,7 @@ def remove_unreferenced(table: Table, paths: Iterable[str]) -> None:
     The caller guarantees that no pending commit can still add them. Raises `OSError` if a snapshot
     cannot be read; no file is removed then.
     """
+    # Every kept snapshot counts: a rollback may make it the current one.
     unnamed = set(paths)
     if not unnamed:
         return
@@ -36,6 +37,7 @@ def remove_expired(table: Table, expired: Iterable[Snapshot]) -> None:
     table: the table after the expiry. Raises `OSError` if a kept snapshot cannot be read; no file
     is removed then.
     """
+    # Snapshots share manifests, so an expired snapshot may name files of a kept one.
     kept = {path for each in table.metadata.snapshots for path in _metadata_files(table, each)}
     for snapshot in expired:
         with contextlib.suppress(OSError):

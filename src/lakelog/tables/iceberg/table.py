@@ -75,6 +75,7 @@ def ensure_table(address: TableAddress) -> Table:
         names = {TableProperties.DEFAULT_NAME_MAPPING: SCHEMA.name_mapping.model_dump_json()}
         properties = {**_RETRIES, **_HOUSEKEEPING, **names}
         return catalog.create_table(address.identifier, SCHEMA, properties=properties)
+    # Another job has created it since.
     except TableAlreadyExistsError:
         return _fitting(catalog.load_table(address.identifier))
 
@@ -135,6 +136,7 @@ def _fitting(table: Table) -> Table:
                 f"the table {name} lacks the column {column.name!r} of an archive (id "
                 f"{column.field_id}, {column.field_type}): archive into a table of another name"
             )
+    # Rows of the archive would lack a value for it.
     if any(column.required for column in found.fields if column not in ours.fields):
         raise ValueError(
             f"the table {name} has required columns that an archive does not write: archive "

@@ -70,12 +70,18 @@ class TopicClient(Closeable):
         self._reader.close()
 
     def topics(self) -> dict[str, TopicMeta]:
-        """Return all topics by name, without internal ones."""
+        """Return all topics by name, without internal ones.
+
+        Raises `KafkaError` if no broker answers.
+        """
         found = self._cluster.refresh().topics
         return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
 
     def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        """Return the present state of the topics that exist."""
+        """Return the present state of the topics that exist.
+
+        Raises `KafkaError` if no broker answers.
+        """
         wanted = list(names)
         self._cluster.refresh(wanted)
         found = {}
@@ -112,24 +118,39 @@ class TopicClient(Closeable):
             return self._list(wanted, read_committed=self._reader.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the start offset of each partition."""
+        """Return the start offset of each partition.
+
+        Raises as `places`.
+        """
         return _offsets(self.places(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition.
+
+        Raises as `places`. With read_committed that is the last stable offset.
+        """
         return _offsets(self.latest_places(partitions))
 
     def latest_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAt]:
-        """Return `latest` with leader epochs: no record below an offset has a later epoch."""
+        """Return `latest` with leader epochs: no record below an offset has a later epoch.
+
+        Raises as `places` (KIP-320).
+        """
         return self.places(dict.fromkeys(partitions, LATEST))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Return where the given leader epoch of each partition ends in the present log."""
+        """Return where the given leader epoch of each partition ends in the present log.
+
+        Raises `TopicMissingError`, and `KafkaError` if a leader does not answer (KIP-320).
+        """
         with _telling_missing():
             return epoch_ends(self._cluster, epochs) if epochs else {}
 
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record, including open transactions."""
+        """Return the offset after the last record, including open transactions.
+
+        Raises as `epoch_ends`.
+        """
         with _telling_missing():
             return _offsets(self._list(dict.fromkeys(partitions, LATEST), read_committed=False))
 
@@ -162,7 +183,10 @@ class TopicClient(Closeable):
             raise TopicGoneError(f"{wanted}: {error.message}") from None
 
     def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
-        """Estimate the bytes of log per offset from the first 64 KiB of a range."""
+        """Estimate the bytes of log per offset from the first 64 KiB of a range.
+
+        Gaps count as offsets of 0 bytes. Raises `DataLossError` and `KafkaError` as `batches`.
+        """
         taken, position = 0, start
         for header, batch in self._reader.read(
             topic, partition, start, end, max_bytes=_SAMPLE_BYTES

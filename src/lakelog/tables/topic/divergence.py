@@ -1,8 +1,7 @@
 """Finds partitions whose log was cut below a known offset and may have grown again.
 
-Such a log looks complete: its offsets reach as far as before or farther, but some now belong to
-other records. Only the leader epochs that are stored with the offsets reveal it
-(`client/epochs.py`).
+Such a log looks complete: its end is the same or higher, but some offsets now belong to other
+records. Only the leader epochs that are stored with known offsets reveal it (`client/epochs.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +15,13 @@ from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, items
 
 
 class EpochSource(Protocol):
-    """The part of `TopicClient` that answers the question."""
+    """The part of `TopicClient` that sends OffsetForLeaderEpoch."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Return where the given leader epoch of each partition ends in the present log."""
+        """Return where the given leader epoch of each partition ends in the present log.
+
+        Raises `KafkaError` if a leader does not answer.
+        """
         ...
 
 
@@ -57,7 +59,7 @@ def find_divergences(source: EpochSource, point: StreamOffset) -> list[Divergenc
     """Compare each offset of `point` that has a leader epoch with the log; return the divergences.
 
     The caller has checked that the topics have the ids in `point.topic_ids`. Raises `KafkaError` if
-    a leader does not answer.
+    a leader does not answer. Source: KIP-320.
     """
     known = {
         key: (offset, point.epochs[key[0]][key[1]])

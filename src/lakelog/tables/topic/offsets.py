@@ -81,7 +81,10 @@ class StreamOffset:
 
 
 def parse_offsets(text: str) -> Offsets:
-    """Parse offsets or timestamps by topic and partition. Raises `ValueError`."""
+    """Parse offsets or timestamps by topic and partition. Raises `ValueError`.
+
+    Timestamps are in milliseconds since the epoch.
+    """
     value = _json(text)
     if not isinstance(value, dict) or not value:
         raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')

@@ -34,7 +34,10 @@ class OffsetRange:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return a range for each partition whose `end` is after its `start` (by default 0)."""
+    """Return a range for each partition whose `end` is after its `start` (by default 0).
+
+    The end of each range is exclusive.
+    """
     found = []
     for (topic, partition), end_offset in items(end):
         start_offset = start.get(topic, {}).get(partition, 0)
@@ -58,7 +61,8 @@ def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange
 def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
     """Return at least `partitions_min` ranges, or one per offset if there are fewer offsets.
 
-    Each range is cut into adjacent pieces, their number in proportion to its size.
+    Each range is cut into adjacent pieces, their number in proportion to its size. The
+    option is `minPartitions`, as in Spark's Kafka source.
     """
     total = sum(each.size for each in ranges)
     if partitions_min is None or len(ranges) >= partitions_min or total == 0:
@@ -88,7 +92,8 @@ def limit_offsets(start: Offsets, latest: Offsets, offsets_max: int) -> Offsets:
     """Return `latest`, reduced so that about `offsets_max` offsets follow `start`.
 
     Each partition gets a share in proportion to its waiting offsets, and at least one, so that none
-    starves. Rounding up may exceed the limit by less than one offset per partition.
+    starves. Rounding up may exceed the limit by less than one offset per partition. The
+    option is `maxOffsetsPerTrigger`, as in Spark's Kafka source.
     """
     waiting = {tp: end - start.get(tp[0], {}).get(tp[1], 0) for tp, end in items(latest)}
     total = sum(size for size in waiting.values() if size > 0)

@@ -61,13 +61,18 @@ class Reading:
         return kept.size > 0
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of `remaining`; advance `remaining` past them."""
+        """Yield the batches of `remaining`; advance `remaining` past them.
+
+        Raises the errors of `on_loss`, and `KafkaError`; a loss without explanation is kept for
+        `find_remaining`.
+        """
         self._unexplained = None
         left = self.remaining
         position = left.start
         try:
             for header, batch in self._client.batches(left):
                 yield header, batch
+                # After the yield: a batch counts as read when the caller asks for the next one.
                 position = min(header.last_offset + 1, left.end)
             position = left.end
         except (TopicGoneError, LogReplacedError) as error:
@@ -83,6 +88,7 @@ class Reading:
         if left.topic_id and meta.topic_id != left.topic_id:
             raise TopicGoneError("the topic was deleted and created again")
         partition = (left.topic, left.partition)
+        # The id is checked first: offsets of another topic of this name mean nothing.
         log_start = self._client.earliest([partition])[partition]
         log_end = self._readable_end(left)
         start = min(max(log_start, left.start), left.end)

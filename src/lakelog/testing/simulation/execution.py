@@ -65,6 +65,7 @@ class _Execution:
         self._workloads = [Workloads(world.context, host) for host in self._hosts]
 
     def run(self) -> Outcome:
+        # SQLite draws random numbers of its own, which would differ between runs.
         seed_sqlite(self._world.seed)
         with LoggedErrors(self._findings):
             self._loop.on_step = self._on_step

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.accumulator import Accumulator, Settings
-from lakelog.client.producer.batch import EPOCH_MAX, SEQUENCE_END, PartitionQueue, ProducerBatch
+from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
 from lakelog.client.producer.results import Delivery
-from lakelog.client.producer.verdict import Verdict, judge, maybe_written
+from lakelog.client.producer.verdict import Verdict, judge
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 
@@ -77,19 +77,6 @@ def test_a_closed_batch_is_ready_and_counts_as_buffered_until_it_is_answered() -
     assert batch.result.base_offset == 5
 
 
-def test_sequences_count_records_and_wrap() -> None:
-    acc = accumulator()
-    queue = queue_of(acc)
-    queue.next_sequence = SEQUENCE_END - 2
-    for count in (3, 4, 1):
-        add(acc, queue, count=count)
-    taken = [acc.take(queue) for _ in range(3)]
-    assert [batch.sequence for batch in taken] == [SEQUENCE_END - 2, 1, 5]
-    header = read_header(taken[0].encode())
-    assert (header.producer_id, header.producer_epoch) == (7, 0)
-    assert (header.base_sequence, header.last_sequence) == (SEQUENCE_END - 2, 0)
-
-
 def test_no_more_than_five_are_in_flight() -> None:
     acc = accumulator()
     queue = queue_of(acc)
@@ -101,25 +88,6 @@ def test_no_more_than_five_are_in_flight() -> None:
     assert acc.ready(0.0) == []
     acc.answer(queue.in_flight[0], ErrorCode.NONE, 0.0)
     assert acc.ready(0.0) == [queue]
-
-
-def test_retries_keep_sequence_bytes_and_order() -> None:
-    acc = accumulator()
-    queue = queue_of(acc)
-    first, second, third = (add(acc, queue) for _ in range(3))
-    for batch in (first, second, third):
-        assert acc.take(queue) is batch
-    raw = bytes(first.encode())
-    lost = ErrorCode.NETWORK_EXCEPTION
-    for batch in (second, first, third):
-        assert acc.answer(batch, lost, 1.0) is Verdict.RETRY
-    assert acc.ready(1.0) == []
-    wait = acc.wait_s(1.0)
-    assert wait is not None
-    assert acc.ready(1.0 + wait) == [queue]
-    assert [acc.take(queue) for _ in range(3)] == [first, second, third]
-    assert bytes(first.encode()) == raw
-    assert [batch.sequence for batch in (first, second, third)] == [0, 1, 2]
 
 
 def test_a_gap_behind_an_unresolved_batch_is_not_its_own_failure() -> None:
@@ -161,16 +129,6 @@ def test_other_partitions_keep_their_epoch() -> None:
     acc.ready(50.0)
     assert (one.producer_epoch, other.producer_epoch) == (1, 0)
     assert acc.answer(fine, ErrorCode.NONE, 0.0) is Verdict.DONE
-
-
-def test_after_the_last_epoch_a_new_id_is_needed() -> None:
-    acc = accumulator()
-    queue = queue_of(acc)
-    queue.producer_epoch = EPOCH_MAX
-    add(acc, queue)
-    acc.answer(acc.take(queue), ErrorCode.UNKNOWN_PRODUCER_ID, 0.0)
-    acc.ready(50.0)
-    assert queue.producer_epoch > EPOCH_MAX
 
 
 def test_a_refusal_says_not_written() -> None:
@@ -247,17 +205,6 @@ def test_a_failure_raised_for_its_record_is_not_reported_again() -> None:
     assert acc.take_failure() is unseen.result.error
 
 
-def test_a_delivery_counts_from_its_batch() -> None:
-    acc = accumulator()
-    batch = add(acc, queue := queue_of(acc), count=2)
-    delivery = Delivery(batch.result, 1, 77)
-    with pytest.raises(TimeoutError):
-        delivery.result(0)
-    acc.answer(acc.take(queue), ErrorCode.NONE, 0.0, base_offset=40)
-    assert delivery.done
-    assert delivery.result() == ("t", 0, 41, 77)
-
-
 def test_ending_fails_everything() -> None:
     acc = accumulator()
     queue = queue_of(acc)
@@ -276,13 +223,6 @@ def test_ending_fails_everything() -> None:
 def test_being_fenced_ends_the_producer() -> None:
     assert judge(ErrorCode.INVALID_PRODUCER_EPOCH, is_first=True) is Verdict.FATAL
     assert judge(ErrorCode.PRODUCER_FENCED, is_first=False) is Verdict.FATAL
-
-
-def test_every_code_has_a_verdict() -> None:
-    for code in ErrorCode:
-        for is_first in (False, True):
-            verdict = judge(code, is_first=is_first)
-            assert not (verdict is Verdict.DONE and maybe_written(code))
 
 
 class OneBroker(RuleBasedStateMachine):

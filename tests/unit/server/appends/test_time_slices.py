@@ -47,6 +47,20 @@ class IdleThreads:
         return done
 
 
+class StuckThreads(IdleThreads):
+    """Threads that do not finish work of large batches."""
+
+    def __init__(self) -> None:
+        self.is_stuck = True
+        self.stuck = 0
+
+    def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        if not self.is_stuck:
+            return super().offload(lane, work)
+        self.stuck += 1
+        return asyncio.get_running_loop().create_future()
+
+
 @pytest.fixture
 def clock() -> BusyClock:
     return BusyClock()
@@ -62,8 +76,9 @@ def _elapsed_s(main: Coroutine[Any, Any, object]) -> float:
         loop.close()
 
 
-def _slow_batches(clock: BusyClock) -> SlowBatches:
-    return SlowBatches(IdleThreads(), RequestMemory(Share(1 << 30)), clock)  # type: ignore[arg-type]
+def _slow_batches(clock: BusyClock, threads: IdleThreads | None = None) -> SlowBatches:
+    tasks: Any = threads or IdleThreads()
+    return SlowBatches(tasks, RequestMemory(Share(1 << 30)), clock)
 
 
 def test_walks_leave_half_of_the_loop_however_many_there_are(clock: BusyClock) -> None:
@@ -77,6 +92,30 @@ def test_walks_leave_half_of_the_loop_however_many_there_are(clock: BusyClock) -
     idle_s = _elapsed_s(walk())
     assert clock.looks // 2 >= 4 * 9, "a slice is of a thousand records"
     assert idle_s >= clock.busy_s
+
+
+def test_a_small_batch_does_not_wait_for_large_ones(clock: BusyClock) -> None:
+    """Two large batches take at most 128 MiB; with one limit for all, they delay every producer."""
+    threads = StuckThreads()
+    slow = _slow_batches(clock, threads)
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=8 << 20)
+
+    async def walk() -> None:
+        batch = make_batch(size=2 << 20)
+        large = [
+            asyncio.create_task(slow.walked(batch, config, NOW, sampled=False)) for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        assert threads.stuck == 2
+        threads.is_stuck = False
+        walked = await slow.walked(make_batch(9), config, NOW, sampled=False)
+        assert read_header(walked).records_count == 9
+        assert not any(task.done() for task in large)
+        for task in large:
+            task.cancel()
+        await asyncio.gather(*large, return_exceptions=True)
+
+    _elapsed_s(walk())
 
 
 def test_searches_leave_half_of_the_loop(clock: BusyClock) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections import Counter
-from collections.abc import Coroutine, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,41 +18,29 @@ from lakelog.protocol.produce import (
     TopicProduceData,
 )
 from lakelog.server.appends.transaction_verification import TopicPartition
+from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
-from memory_broker import MemoryBroker
+from lakelog.server.requests.context import Context
+from lakelog.storage.log import Log
+from memory_broker import Asked, MemoryBroker
 from storage_kit import (
     NOW,
-    TOPIC_ID,
-    ManualClock,
     make_batch,
-    partitions_in_memory,
     read_records,
 )
 
 E = ErrorCode
 
 
-class Meanwhile:
-    """Lets the test go on until it resumes the coroutine."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    with pytest.raises(StopIteration) as stop:
-        coroutine.send(None)
-    return stop.value.value
-
-
-class FakeCoordinator:
-    """Returns the codes that the test sets, a little later."""
+class ScriptedCoordinator:
+    """Answers with the codes that the test sets, while `answers` is set."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.codes: dict[TopicPartition, ErrorCode] = {}
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def verify(
         self,
@@ -66,51 +52,40 @@ class FakeCoordinator:
         add: bool,
     ) -> dict[TopicPartition, ErrorCode]:
         self.asked.append((transactional_id, producer_id, producer_epoch, list(partitions), add))
-        await Meanwhile()
+        await self.answers.wait()
         return {partition: self.codes.get(partition, E.NONE) for partition in partitions}
 
 
-class ProduceSetup:
-    def __init__(self, partitions: int = 2) -> None:
-        clock = ManualClock()
-        self.partitions = partitions_in_memory(clock, partitions)
-        self.coordinator = FakeCoordinator()
-        self.checked: list[object] = []
-        self.held_bytes = 0
-        self.broker: Any = SimpleNamespace(
-            clock=clock,
-            partitions=self.partitions,
-            purgatory=SimpleNamespace(check_soon=self.checked.append),
-            requests=SimpleNamespace(errors=Counter()),
-            transactions=self.coordinator,
-            endpoints_of=lambda connection, leaders: [],
-            config={"transaction.partition.verification.enable": True},
-            slow_batches=self,
-        )
+class Verified:
+    """A broker with the topic `t`, whose transaction coordinator is scripted."""
 
-    @contextmanager
-    def held(self, size: int, _: object) -> Iterator[None]:
-        """As `SlowBatches.held`."""
-        self.held_bytes += size
-        yield
-        self.held_bytes -= size
+    def __init__(self, world: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.topic_id = world.create("t", 3)
+        self.coordinator = ScriptedCoordinator()
+        monkeypatch.setattr(world.broker, "transactions", self.coordinator)
 
-    def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:
-        """The context, and the result of the handler."""
-        connection = SimpleNamespace(sampling=Sampling())
-        context: Any = SimpleNamespace(version=version, pipelined=True, connection=connection)
-        return context, produce.handle(self.broker, context, request)
+    def start(self, request: ProduceRequest, version: int = 12) -> Asked[ProduceResponse]:
+        for topic in request.topic_data:
+            topic.topic_id = self.topic_id
+        return self.world.start(produce.handle, request, version)
 
     def codes(self, request: ProduceRequest, version: int = 12) -> list[ErrorCode]:
-        """Of all partitions, with the coordinator answering at once."""
-        _, response = self.start(request, version)
-        if isinstance(response, Coroutine):
-            response.send(None)
-            response = finished(response)
-        return [E(entry.error_code) for t in response.responses for entry in t.partition_responses]
+        """Return the error codes of all partitions."""
+        return codes_of(self.start(request, version))
 
-    def log(self, index: int = 0) -> Any:
-        return self.partitions.leader("t", index).log
+    def log(self, index: int = 0) -> Log:
+        return self.world.partition("t", index).log
+
+
+def codes_of(asked: Asked[ProduceResponse]) -> list[ErrorCode]:
+    responses = asked.response().responses
+    return [E(entry.error_code) for topic in responses for entry in topic.partition_responses]
+
+
+@pytest.fixture
+def setup(world: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> Verified:
+    return Verified(world, monkeypatch)
 
 
 def request(
@@ -118,7 +93,7 @@ def request(
 ) -> ProduceRequest:
     """The first batch is for partition 0, and so on."""
     entries = [PartitionProduceData(index=i, records=b) for i, b in enumerate(batches)]
-    topic = TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=entries)
+    topic = TopicProduceData(name="t", partition_data=entries)
     return ProduceRequest(
         transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=[topic]
     )
@@ -128,53 +103,57 @@ def batch(sequence: int = 0, *, epoch: int = 0, producer_id: int = 7) -> bytearr
     return make_batch(producer=(producer_id, epoch, sequence), transactional=True)
 
 
-def test_the_first_batch_of_a_transaction_asks_and_the_next_do_not() -> None:
-    setup = ProduceSetup()
+def test_the_first_batch_of_a_transaction_asks_and_the_next_do_not(setup: Verified) -> None:
     assert setup.codes(request(batch(), batch())) == [E.NONE, E.NONE]
     assert setup.coordinator.asked == [("id", 7, 0, [("t", 0), ("t", 1)], True)]
-    context, response = setup.start(request(batch(1)))
-    assert response.responses[0].partition_responses[0].error_code == 0
-    assert context.pipelined
+    second = setup.start(request(batch(1)))
+    assert codes_of(second) == [E.NONE]
+    assert second.context.pipelined
     assert len(setup.coordinator.asked) == 1
     assert setup.log().last_stable_offset == 0
 
 
 @pytest.mark.parametrize(("version", "add"), [(9, False), (11, False), (12, True), (13, True)])
-def test_from_version_12_on_the_partition_is_added(version: int, add: bool) -> None:
-    setup = ProduceSetup()
+def test_version_12_adds_the_partition(setup: Verified, version: int, add: bool) -> None:
     assert setup.codes(request(batch()), version) == [E.NONE]
     assert setup.coordinator.asked[0][-1] is add
 
 
-def test_later_requests_of_the_connection_wait_and_the_batch_is_kept() -> None:
+def test_later_requests_of_the_connection_wait_and_the_batch_is_kept(setup: Verified) -> None:
     """The receive buffer is used again while the coordinator is asked."""
-    setup = ProduceSetup()
-    received = batch()
-    context, response = setup.start(request(memoryview(received)))
-    assert not context.pipelined
-    response.send(None)
-    received[:] = b"\xff" * len(received)
-    assert setup.held_bytes == len(received)
+    setup.coordinator.answers.clear()
+    received = []
+
+    def handle(broker: Broker, context: Context, request: ProduceRequest) -> Any:
+        received.append(request.topic_data[0].partition_data[0].records)
+        return produce.handle(broker, context, request)
+
+    asked: Asked[ProduceResponse] = setup.world.start(handle, request(batch()), 12)
+    assert not asked.context.pipelined
+    setup.world.pass_time(0.001)
+    (records,) = received
+    assert isinstance(records, memoryview)
+    records[:] = b"\xff" * len(records)
+    held = setup.world.broker.slow_batches.memory.share
+    assert held.used == len(records)
     assert setup.log().log_end_offset == 0
-    answer = finished(response)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    setup.coordinator.answers.set()
+    assert codes_of(asked) == [E.NONE]
     assert len(read_records(setup.log())) == 1
-    assert len(setup.checked) == 1
-    assert setup.held_bytes == 0
+    assert held.used == 0
 
 
-def test_a_marker_that_comes_meanwhile_voids_the_answer() -> None:
-    setup = ProduceSetup()
-    _, response = setup.start(request(batch()))
-    response.send(None)
-    setup.partitions.leader("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
-    answer = finished(response)
-    assert answer.responses[0].partition_responses[0].error_code == E.INVALID_TXN_STATE
+def test_a_marker_that_comes_meanwhile_voids_the_answer(setup: Verified) -> None:
+    setup.coordinator.answers.clear()
+    asked = setup.start(request(batch()))
+    setup.world.pass_time(0.001)
+    setup.world.partition("t").append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    setup.coordinator.answers.set()
+    assert codes_of(asked) == [E.INVALID_TXN_STATE]
     assert setup.log().last_stable_offset == setup.log().log_end_offset == 1
 
 
-def test_each_partition_has_its_own_verdict() -> None:
-    setup = ProduceSetup(3)
+def test_each_partition_has_its_own_verdict(setup: Verified) -> None:
     setup.coordinator.codes["t", 1] = E.TRANSACTION_ABORTABLE
     plain = make_batch(producer=(7, 0, 0))
     codes = setup.codes(request(batch(), batch(), plain))
@@ -182,30 +161,27 @@ def test_each_partition_has_its_own_verdict() -> None:
     assert [setup.log(index).log_end_offset for index in range(3)] == [1, 0, 1]
 
 
-def test_what_cannot_begin_is_not_asked_for() -> None:
-    setup = ProduceSetup(2)
-    setup.partitions.leader("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
-    codes = setup.codes(request(batch(epoch=4), batch(epoch=4), batch(epoch=4)))
-    assert codes == [E.INVALID_PRODUCER_EPOCH, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert setup.coordinator.asked[0][3] == [("t", 1)]
+def test_what_cannot_begin_is_not_asked_for(setup: Verified) -> None:
+    setup.world.partition("t").append_marker(7, 5, True, 0, NOW, transaction_version=0)
+    old = [batch(epoch=4) for _ in range(4)]
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert setup.codes(request(*old)) == [E.INVALID_PRODUCER_EPOCH, E.NONE, E.NONE, unknown]
+    assert setup.coordinator.asked[0][3] == [("t", 1), ("t", 2)]
 
 
-def test_partitions_are_found_by_id_from_version_13_on() -> None:
-    setup = ProduceSetup()
+def test_partitions_are_found_by_id_from_version_13_on(setup: Verified) -> None:
     assert setup.codes(request(batch()), 13) == [E.NONE]
     assert setup.coordinator.asked[0][3] == [("t", 0)]
 
 
-def test_one_request_has_one_producer() -> None:
-    setup = ProduceSetup()
+def test_one_request_has_one_producer(setup: Verified) -> None:
     codes = setup.codes(request(batch(), batch(producer_id=8)))
     assert codes == [E.INVALID_PRODUCER_ID_MAPPING] * 2
     assert not setup.coordinator.asked
 
 
-def test_a_batch_without_its_transactional_id_is_refused() -> None:
+def test_a_batch_without_its_transactional_id_is_refused(setup: Verified) -> None:
     """KIP-890, CVE-2018-1288: it has no producer to verify, even in a transaction."""
-    setup = ProduceSetup()
     assert setup.codes(request(batch())) == [E.NONE]
     for sequence in (0, 1):
         codes = setup.codes(request(batch(sequence), transactional_id=None))
@@ -213,16 +189,14 @@ def test_a_batch_without_its_transactional_id_is_refused() -> None:
     assert setup.log().log_end_offset == 1
 
 
-def test_a_partition_never_added_is_refused_and_nothing_is_unstable() -> None:
+def test_a_partition_never_added_is_refused_and_nothing_is_unstable(setup: Verified) -> None:
     """KIP-890 part 1."""
-    setup = ProduceSetup()
     setup.coordinator.codes["t", 0] = E.INVALID_TXN_STATE
     assert setup.codes(request(batch()), 11) == [E.INVALID_TXN_STATE]
     assert setup.log().last_stable_offset == setup.log().log_end_offset == 0
 
 
-def test_a_request_that_holds_no_batch_is_answered() -> None:
-    setup = ProduceSetup()
+def test_a_request_that_holds_no_batch_is_answered(setup: Verified) -> None:
     assert setup.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
     assert not setup.coordinator.asked
 

@@ -16,9 +16,8 @@ from lakelog.storage.checkpoint import (
     RECOVERY_POINTS,
     decode_offsets,
 )
-from lakelog.storage.errors import DirectoryInUse, LoadInterrupted, WrongDirectory
+from lakelog.storage.errors import LoadInterrupted
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
@@ -41,94 +40,6 @@ def make_directory(disk: MemoryDisk | PosixDisk, path: Path = DATA, seed: int = 
     return LogDirectory(path, disk, ManualClock(), SeededRandom(seed))
 
 
-def test_a_new_folder_gets_an_identity_that_stays() -> None:
-    disk = MemoryDisk(ManualClock())
-    directory = make_directory(disk)
-    directory.open("cluster-a", 3)
-    meta = directory.meta
-    assert (meta.cluster_id, meta.node_id) == ("cluster-a", 3)
-    directory.load_logs(lambda topic, topic_id: LogConfig(), ())
-    directory.close()
-    again = make_directory(disk, seed=6)
-    again.open(None, 3)
-    assert again.meta == meta
-    assert again.clean
-
-
-@pytest.mark.parametrize(
-    ("cluster_id", "node_id", "reason"),
-    [("cluster-b", 3, "belongs to cluster cluster-a"), ("cluster-a", 4, "belongs to node 3")],
-)
-def test_the_folder_of_another_refuses(cluster_id: str, node_id: int, reason: str) -> None:
-    disk = MemoryDisk(ManualClock())
-    directory = make_directory(disk)
-    directory.open("cluster-a", 3)
-    directory.close()
-    other = make_directory(disk)
-    for _ in range(2):
-        with pytest.raises(WrongDirectory, match=reason):
-            other.open(cluster_id, node_id)
-    other.open("cluster-a", 3)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"version=0\n", b"version=1\nnode.id=x\ncluster.id=a\n", b"\xff"]
-)
-def test_a_damaged_identity_refuses(content: bytes) -> None:
-    disk = MemoryDisk(ManualClock())
-    disk.make_dirs(DATA)
-    disk.write_atomic(DATA / "meta.properties", content)
-    with pytest.raises(WrongDirectory, match=r"meta\.properties cannot be used"):
-        make_directory(disk).open(None, 1)
-
-
-def test_a_new_folder_survives_a_power_failure_with_its_parents() -> None:
-    disk = MemoryDisk(ManualClock(), names_in_order=False)
-    folder = Path("/srv/lakelog/data")
-    directory = LogDirectory(folder, disk, ManualClock(), SeededRandom(1))
-    directory.open(None, 1)
-    cluster_id = directory.cluster_id
-    disk.crash()
-    again = LogDirectory(folder, disk, ManualClock(), SeededRandom(2))
-    again.open(None, 1)
-    assert again.cluster_id == cluster_id
-
-
-def test_what_kafka_writes_in_meta_properties_is_understood() -> None:
-    disk = MemoryDisk(ManualClock())
-    disk.make_dirs(DATA)
-    text = (
-        "#\n#Sat Nov 21 02:07:29 UTC 2026\ncluster.id=abc\nversion=1\n"
-        "directory.id=EBESExQVFhcYGRobHB0eHw\nnode.id=1\n"
-    )
-    disk.write_atomic(DATA / "meta.properties", text.encode())
-    directory = make_directory(disk)
-    directory.open("abc", 1)
-    assert directory.meta.directory_id == bytes(range(16, 32))
-
-
-def test_logs_without_an_identity_are_not_taken_over() -> None:
-    store = memory_store()
-    store.create()
-    store.directory.close()
-    store.disk.remove(DATA / "meta.properties")
-    with pytest.raises(WrongDirectory, match=r"no meta\.properties"):
-        store.start()
-
-
-@pytest.mark.parametrize("kind", ["memory", "posix"])
-def test_a_folder_is_used_by_one(kind: str, tmp_path: Path) -> None:
-    disk = MemoryDisk(ManualClock()) if kind == "memory" else PosixDisk()
-    path = tmp_path / "data"
-    first, second = make_directory(disk, path), make_directory(disk, path)
-    first.open(None, 1)
-    with pytest.raises(DirectoryInUse, match="in use by another process"):
-        second.open(None, 1)
-    first.close()
-    second.open(None, 1)
-    second.close()
-
-
 def test_an_unknown_topic_becomes_stray_and_stays() -> None:
     store = memory_store()
     batches = [make_batch(2) for _ in range(3)]
@@ -149,20 +60,6 @@ def test_an_unknown_topic_becomes_stray_and_stays() -> None:
     assert store.create().log_end_offset == 0
 
 
-@pytest.mark.parametrize("data", [None, b"", b"version: 0\ntopic_id: short"])
-def test_a_log_whose_topic_id_is_lost_is_offline_not_stray(data: bytes | None) -> None:
-    store = memory_store()
-    append(store.create(), make_batch())
-    store.directory.close()
-    if data is None:
-        store.disk.remove(FOLDER / "partition.metadata")
-    else:
-        store.disk.write_atomic(FOLDER / "partition.metadata", data)
-    store.start()
-    assert "partition.metadata is corrupt" in str(store.directory.failed["topic", 0])
-    assert store.disk.exists(FOLDER / f"{0:020d}.log")
-
-
 def test_an_empty_directory_of_a_broken_off_creation_makes_room() -> None:
     store = memory_store()
     store.disk.make_dirs(FOLDER)
@@ -170,39 +67,6 @@ def test_an_empty_directory_of_a_broken_off_creation_makes_room() -> None:
     store.start()
     assert store.directory.failed == {}
     assert append(store.create(), make_batch()) == 0
-
-
-@pytest.mark.parametrize("data", [b"", b"\0" * 43])
-def test_a_new_log_whose_topic_id_was_lost_with_the_power_makes_room(data: bytes) -> None:
-    store = memory_store()
-    store.create()
-    store.disk.write_atomic(FOLDER / "partition.metadata", data)
-    store.memory_disk.kill()
-    store.start()
-    assert store.directory.failed == {}
-    assert append(store.create(), make_batch()) == 0
-
-
-@pytest.mark.parametrize("is_durable", [False, True])
-def test_a_log_whose_topic_id_was_lost_with_the_power_makes_room_if_it_never_was_durable(
-    is_durable: bool,
-) -> None:
-    store = memory_store()
-    append(store.create(), make_batch())
-    if is_durable:
-        store.log.flush()
-        store.directory.write_checkpoints()
-        store.disk.remove(DATA / KNOWN_LOGS)
-    store.disk.write_atomic(FOLDER / "partition.metadata", b"\0" * 43)
-    store.memory_disk.kill()
-    directory = LogDirectory(DATA, store.disk, store.clock, SeededRandom(1))
-    directory.open(None, 1)
-    assert directory.load_logs(lambda *_: LogConfig(), {TOPIC_ID}, lambda _: TOPIC_ID) == {}
-    assert set(directory.failed) == ({("topic", 0)} if is_durable else set())
-    if not is_durable:
-        assert append(directory.create_log("topic", 0, TOPIC_ID, LogConfig()), make_batch()) == 0
-        (stray,) = [name for name in store.disk.list(DATA) if name.endswith("-stray")]
-        assert store.disk.size(DATA / stray / f"{0:020d}.log")
 
 
 def test_a_new_log_does_not_inherit_the_recovery_point_of_a_stray_one() -> None:
@@ -218,16 +82,6 @@ def test_a_new_log_does_not_inherit_the_recovery_point_of_a_stray_one() -> None:
     assert store.create().log_end_offset == 0
     store.killed()
     assert store.directory.failed == {}
-
-
-def test_an_emptied_log_whose_topic_id_is_lost_does_not_begin_again() -> None:
-    store = memory_store(LogConfig(retention_ms=1))
-    append(store.create(), make_batch(), now_ms=NOW)
-    assert store.log.delete_old_segments(NOW + 100_000) == 1
-    store.directory.close()
-    store.disk.remove(FOLDER / "partition.metadata")
-    store.start()
-    assert "partition.metadata is corrupt" in str(store.directory.failed["topic", 0])
 
 
 def test_creation_that_broke_off_is_completed() -> None:

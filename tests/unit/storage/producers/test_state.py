@@ -14,8 +14,6 @@ from lakelog.storage.producers.snapshot_file import (
     decode_snapshot,
     encode_snapshot,
 )
-from lakelog.storage.producers.state import BATCHES_KEPT
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, Store, append, make_batch, memory_store
 
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_ms=-1)
@@ -50,33 +48,6 @@ def filled() -> Store:
     return store
 
 
-def kill_without_snapshots(store: Store, how: str) -> Log:
-    assert isinstance(store.disk, MemoryDisk)
-    for name in store.disk.list(FOLDER):
-        if not name.endswith(".snapshot"):
-            continue
-        match how:
-            case "remove":
-                store.disk.remove(FOLDER / name)
-            case "zero":
-                store.disk.write_atomic(FOLDER / name, bytes(store.disk.size(FOLDER / name)))
-            case "empty":
-                store.disk.write_atomic(FOLDER / name, b"")
-            case "flip":
-                data = bytearray(store.disk.read(FOLDER / name))
-                data[-3] ^= 1
-                store.disk.write_atomic(FOLDER / name, data)
-    return store.killed()
-
-
-@pytest.mark.parametrize("how", ["remove", "zero", "empty", "flip"])
-def test_without_usable_snapshots_the_log_is_replayed(how: str) -> None:
-    store = filled()
-    expected = state_of(store.log)
-    assert all(len(batches) == BATCHES_KEPT or epoch for epoch, batches in expected.values())
-    assert state_of(kill_without_snapshots(store, how)) == expected
-
-
 def test_after_a_kill_the_last_batch_at_least_is_known() -> None:
     store = filled()
     expected = state_of(store.log)
@@ -96,14 +67,6 @@ def test_a_clean_stop_keeps_the_last_batch_and_the_gap_check() -> None:
     with pytest.raises(KafkaError):
         append(log, make_batch(1, producer=(3, 0, 99)))
     append(log, make_batch(1, producer=(3, 0, 24)))
-
-
-def test_batches_in_the_replayed_part_are_all_known() -> None:
-    store = memory_store()
-    log = store.create()
-    for sequence in range(6):
-        append(log, make_batch(1, producer=(9, 0, sequence)))
-    assert [batch[0] for batch in state_of(store.killed())[9][1]] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 13, 14, 30, 61])

@@ -164,7 +164,10 @@ def check_consumer_group_keys(get_int: Callable[[str], int]) -> None:
 
 
 def consumer_bounds(name: str, get_int: Callable[[str], int]) -> tuple[int, int]:
-    """Return the lower and upper bound that the broker sets for a key of `GROUP_CONFIGS`."""
+    """Return the lower and upper bound that the broker sets for a key of `GROUP_CONFIGS`.
+
+    Times are in milliseconds (KIP-848).
+    """
     time = name.removeprefix("consumer.")
     return get_int(f"group.consumer.min.{time}"), get_int(f"group.consumer.max.{time}")
 
@@ -187,7 +190,11 @@ def check_group_configs(values: Mapping[str, str], get_int: Callable[[str], int]
 
 
 def group_times(values: Mapping[str, str], get_int: Callable[[str], int]) -> dict[str, int]:
-    """Return the settings in force for a group, limited to the broker's current bounds."""
+    """Return the settings in force for a group, limited to the broker's current bounds.
+
+    Times are in milliseconds. A stored value outside the bounds is limited, not rejected: the
+    bounds may have changed since (KIP-848).
+    """
     times = {"consumer.assignment.interval.ms": get_int("group.consumer.assignment.interval.ms")}
     for name, text in values.items():
         if name in GROUP_CONFIGS:

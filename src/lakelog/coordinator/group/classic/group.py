@@ -126,14 +126,20 @@ class ClassicGroup:
         return group
 
     def transition(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state, at a time in milliseconds since the epoch."""
+        """Change the state, at a time in milliseconds since the epoch.
+
+        The time is stored with the generation: offsets of an empty group expire by it (KIP-211).
+        """
         assert state in _NEXT_STATES[self.state], f"{self.state} to {state}"
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = wall_ms
 
     def elect_leader(self) -> bool:
-        """Return whether any member has joined; replace a leader that has not joined."""
+        """Return whether any member has joined; replace a leader that has not joined.
+
+        A static member stays in the group without joining (KIP-345), and cannot assign then.
+        """
         joined = [member for member in self.members.values() if member.join_reply is not None]
         if not joined:
             return False
@@ -203,7 +209,7 @@ class ClassicGroup:
         )
         old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
         was_leader = self.leader_id == old.member_id
-        self.remove(old.member_id)
+        self.remove(old.member_id)  # this elects another leader, which is undone below
         member = Member(
             member_id=new_member_id,
             instance_id=old.instance_id,
@@ -256,7 +262,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether all members and a new one share at least one of these assignors."""
+        """Return whether all members and a new member share at least one of these assignors."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)

@@ -1,7 +1,7 @@
 """The classic groups of a shard: live groups, and the stored generation of each.
 
-`stored` is durable, and only `replay` changes it. Live groups are soft state, built from it when
-the shard is loaded; their memory and their number are accounted for.
+`stored` is durable, and only `replay` changes it. Live groups are soft state, built from `stored`
+when the shard is loaded. The shard's account counts their memory, and `count` their number.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class ClassicGroups(dict[str, ClassicGroup]):
 
     def replay(self, group_id: str, value: GroupMetadataValue | None) -> None:
         """Apply a committed generation, or a tombstone."""
+        # The live group is left alone: it is newer than its last record.
         old = self.stored.get(group_id)
         self._account.add(group_id, stored_bytes(value) - stored_bytes(old))
         if value is not None:

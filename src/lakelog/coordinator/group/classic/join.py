@@ -58,9 +58,9 @@ class Join:
     protocol_type: str
     protocols: Protocols
     subscription_bytes: int
-    """Size of the subscription, as of `Member`."""
+    """Size of the subscription, as `Member.subscription_bytes`."""
     protocols_bytes: int
-    """Memory of the protocols."""
+    """Estimated memory of the protocols, as `member.protocols_bytes`."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     version: int
@@ -79,7 +79,7 @@ class Join:
         answer: JoinReply,
         explain: Explain = lambda _: None,
     ) -> Join:
-        """Return a copy of the request, which `answer` answers."""
+        """Return a copy of the request; `answer` sends its response."""
         protocols = tuple([(each.name, bytes(each.metadata)) for each in request.protocols])
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
@@ -102,7 +102,7 @@ class Join:
         )
 
     def reply(self, response: JoinGroupResponse) -> None:
-        """Answer the request; a missing protocol name is null, before version 7 empty."""
+        """Send the response. A missing protocol name is null, or empty before version 7."""
         name_required = self.version < _PROTOCOL_NAME_NULL_SINCE
         if response.error_code:
             response.protocol_name = "" if name_required else None
@@ -118,8 +118,8 @@ class Join:
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
-    def refused(self, code: ErrorCode) -> None:
-        """Reply with an error code and the member's id."""
+    def refuse_member(self, code: ErrorCode) -> None:
+        """Reply with an error code and the member's id, as a `Refuse` callback."""
         self.refuse(code, self.member_id)
 
 
@@ -127,7 +127,7 @@ class Joins:
     """Decisions about JoinGroup requests.
 
     Args:
-        again: decides a request again from the start.
+        again: decides a request a second time, after the group changed during a write.
     """
 
     def __init__(
@@ -149,14 +149,18 @@ class Joins:
         self._again = again
 
     def join(self, now: Now, join: Join) -> Decision:
-        """Decide one request; its group may not exist yet."""
+        """Decide one request; its group may not exist yet.
+
+        Raises nothing: the request gets UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
+        INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID or MEMBER_ID_REQUIRED (KIP-394).
+        """
         group = self._groups.get(join.group_id)
         if group is None and join.member_id:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self._pending.is_unjoined(group)
         if is_new and not self._room.has_room_for_group(join.group_id):
             return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
-        # A new group is one of the shard's groups from its first member or pending id on.
+        # `_decide` adds a new group to the shard only if it gets a member or a pending id.
         group = ClassicGroup(join.group_id) if group is None else group
         decision = self._decide(now, group, join)
         if not group.members:
@@ -166,6 +170,7 @@ class Joins:
     def _decide(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         reason = self._lacks_room(group, join)
         if reason:
+            # The rebalance waits for pending members, and this one will not join any more.
             waited_for = self._pending.remove(group, join.member_id)
             refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
             return self._rebalancer.pending_left(now, group) if waited_for else refused
@@ -210,6 +215,10 @@ class Joins:
         return ""
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """Return whether `group.max.size` allows the member.
+
+        During a rebalance the members that have joined again count, because others may be gone.
+        """
         room = self._config.members_max
         if group.state is GroupState.EMPTY or len(group.members) < room:
             return True
@@ -249,6 +258,8 @@ class Joins:
             reason = _FENCED if error.code is ErrorCode.FENCED_INSTANCE_ID else ""
             return join.refuse(error.code, join.member_id, reason)
         changed = member.protocols != join.protocols
+        # A member whose response was lost joins again: it gets the same generation. But a leader
+        # that joins again in a stable group wants a rebalance, for example after new topics.
         settled = group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and group.leader_id != member.member_id
         )
@@ -291,16 +302,17 @@ class Joins:
                 error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id
             )
         )
-        self._describe(group, member, join)
+        self._update_settings(group, member, join)
         assert member.join_reply is None, "a parked reply would be lost"
         member.join_reply = join.reply
 
-    def _describe(self, group: ClassicGroup, member: Member, join: Join) -> None:
+    def _update_settings(self, group: ClassicGroup, member: Member, join: Join) -> None:
+        """Replace the member's assignors and timeouts by the request's."""
         group.update_protocols(member, join.protocols)
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
 
-    # Static members that return
+    # Static members that restarted
 
     def _take_over(
         self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
@@ -316,10 +328,10 @@ class Joins:
     def _take_over_quietly(
         self, group: ClassicGroup, join: Join, old: Member, member_id: str
     ) -> Decision:
-        """Replace the member id within the generation.
+        """Replace the member id within the generation, without a rebalance.
 
-        The new id must be durable before a client sees it: a coordinator that loads the group would
-        otherwise fence the member.
+        The new id must be durable before a client sees it. Otherwise a coordinator that loads the
+        group later would fence the member.
         """
         generation = group.generation
         heir = replace(old, member_id=member_id, protocols=join.protocols)
@@ -329,6 +341,7 @@ class Joins:
         record = group.record_of(members, member_id if leads else group.leader_id, assignments)
 
         def committed(now: Now) -> Decision | None:
+            # The group may have changed while the record was written; the request then starts over.
             in_place = group.members.get(old.member_id) is old
             if not in_place or (group.state, group.generation) != (GroupState.STABLE, generation):
                 return self._again(now, join)
@@ -347,16 +360,16 @@ class Joins:
     ) -> Member:
         member = group.replace_static(old, member_id, join.client_id, join.client_host)
         self._rebalancer.move_session(now, group, old, member)
-        self._describe(group, member, join)
+        self._update_settings(group, member, join)
         return member
 
 
 def _unchanged_response(
     group: ClassicGroup, join: Join, member_id: str, leader_before: str
 ) -> JoinGroupResponse:
-    """Return a response that keeps a returned leader from assigning again.
+    """Return a response with which a leader that returned does not assign again.
 
-    Version 9 has a field for it; in older versions the response names the leader before.
+    Version 9 has a field for that; in older versions the response names the previous leader id.
     """
     response = group.join_response(member_id)
     if join.version >= _SKIP_ASSIGNMENT_SINCE:

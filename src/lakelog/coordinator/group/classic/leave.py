@@ -21,9 +21,10 @@ class Leaves:
     def leave(
         self, now: Now, group: ClassicGroup, members: list[MemberIdentity]
     ) -> tuple[Decision, list[MemberResponse]]:
-        """Remove members; return the decision, and a response with a code for each.
+        """Remove members (KIP-345); return the decision, and a response with a code for each.
 
-        One rebalance follows for all of them.
+        One rebalance follows for all of them. The codes are UNKNOWN_MEMBER_ID and
+        FENCED_INSTANCE_ID; nothing is raised.
         """
         known = len(group.members)
         responses = [_response(identity, self._leave(group, identity)) for identity in members]

@@ -103,6 +103,7 @@ def member_record(member: Member, protocol: str | None, assignment: bytes) -> Me
 def stored_member(stored: MemberMetadata, protocol: str | None) -> Member:
     """Return a live member from its stored form."""
     rebalance_timeout_ms = stored.rebalance_timeout
+    # Records of version 0 have no rebalance timeout: it came with KIP-62.
     if rebalance_timeout_ms == -1:
         rebalance_timeout_ms = stored.session_timeout
     return Member(

@@ -1,10 +1,10 @@
-"""Pending members: member ids that clients got and have not joined with yet (KIP-394).
+"""Pending members: assigned member ids with which no client has joined yet (KIP-394).
 
 A client can request any number of ids, so there is a limit for all groups of a shard together. At
 the limit the oldest id is dropped; its client, if it still exists, requests another.
 
-A group that has only pending members does not count as a group. It counts, against the limit of
-groups, when its first member joins.
+A group that has only pending members does not count against the limit of groups until its first
+member joins.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class PendingMembers:
         return len(self._groups)
 
     def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
-        """Add a pending id; return the group that lost the oldest id to make room, if any.
+        """Add a pending id until `deadline_ms` on the monotonic clock (KIP-394).
 
-        If there is no room even then, the id is dropped at once.
+        Return the group that lost the oldest id to make room, if any. If there is no room even
+        then, the new id is dropped at once.
         """
         loser, size = None, _size(group, member_id)
         if self._groups and not self._has_room(size):
@@ -71,6 +72,7 @@ class PendingMembers:
 
     def remove(self, group: ClassicGroup, member_id: str) -> bool:
         """Remove a pending id of this group; return whether there was one."""
+        # Clients choose the names in requests: the id may be pending in another group.
         if self._groups.get(member_id) is not group:
             return False
         del self._groups[member_id]

@@ -1,7 +1,8 @@
 """The steps of a classic group's rebalance: begin, wait for members, complete (KIP-62, KIP-134).
 
-Every method returns the decision to write. A rebalance itself writes only the record of a group
-that has become empty. Members get their replies as soon as they are due.
+Methods that may complete a rebalance return a decision. It has a record only if the group has
+become empty; otherwise the leader's SyncGroup writes the generation. Members get their replies
+before that.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Rebalancer:
         self._deadlines = deadlines
 
     def renew_session(self, now: Now, group: ClassicGroup, member: Member) -> None:
-        """Begin a member's session timeout again."""
+        """Begin a member's session timeout again, `session_timeout_ms` from now."""
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
 
@@ -43,8 +44,10 @@ class Rebalancer:
         self.renew_session(now, group, new)
 
     def add_new(self, now: Now, group: ClassicGroup, member: Member) -> Decision:
-        """Have a new member wait for the next generation, but not longer than its first session."""
+        """Begin or join a rebalance for a new member, which expires if that takes too long."""
         decision = self.prepare_or_complete(now, group)
+        # A member that waits sends no heartbeats. Without this limit a client that has gone would
+        # stay in a group whose rebalance takes long.
         if member.is_new:
             key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
             self._deadlines.set(key, now.tick_ms + self._config.new_member_join_timeout_ms)
@@ -54,6 +57,8 @@ class Rebalancer:
         """Begin a rebalance, or complete the one in progress if all members have joined."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return self.prepare(now, group)
+        # The first rebalance of a group lasts for the whole delay, although all have joined: more
+        # members are expected (KIP-134).
         if group.previous_state is GroupState.EMPTY or not group.all_joined:
             return Result()
         return self._complete_early(now, group)
@@ -109,13 +114,16 @@ class Rebalancer:
     def _complete(self, now: Now, group: ClassicGroup) -> Decision:
         """Begin a new generation with the members that have joined, and with static members.
 
-        The timer of the join phase is not set any more.
+        The caller has cancelled the timer of the join phase, or it has fired.
         """
         assert group.state is GroupState.PREPARING_REBALANCE
+        # Static members stay until their session ends, so that a restart of a process causes no
+        # rebalance (KIP-345).
         for member in list(group.members.values()):
             if member.join_reply is None and member.instance_id is None:
                 self._expire(group, member)
         if group.members and not group.elect_leader():
+            # All members are static and absent, so no member could assign.
             self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
             return Result()
         group.begin_generation(now.wall_ms)
@@ -131,7 +139,10 @@ class Rebalancer:
         return Result()
 
     def on_sync_time_up(self, now: Now, group: ClassicGroup) -> Decision:
-        """Remove members that have joined the generation but sent no SyncGroup."""
+        """Remove members that have joined the generation but sent no SyncGroup, as Kafka does.
+
+        A member that is alive but stuck sends heartbeats, so its session would not end.
+        """
         late = [group.members[member_id] for member_id in group.pending_syncs]
         if not late:
             return Result()
@@ -140,7 +151,7 @@ class Rebalancer:
         return self.prepare(now, group)
 
     def on_session_end(self, now: Now, group: ClassicGroup, member_id: str) -> Decision:
-        """Remove a member whose session has timed out, unless it waits for a reply."""
+        """Remove a member whose session has timed out (KIP-62), unless it waits for a reply."""
         member = group.members.get(member_id)
         if member is None or not member.expires:
             return Result()
@@ -166,7 +177,7 @@ class Rebalancer:
         return self.pending_left(now, group)
 
     def pending_left(self, now: Now, group: ClassicGroup) -> Decision:
-        """Complete the join phase if it has waited only for pending members that are gone."""
+        """Complete the join phase if no member is missing after a pending member was removed."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
             return self._complete_early(now, group)
         return Result()

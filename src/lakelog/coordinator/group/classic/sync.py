@@ -43,6 +43,8 @@ class Syncs:
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         assert member.sync_reply is None, "a parked reply would be lost"
         member.sync_reply = reply
+        # A leader that repeats its request while the record is being written must not write a
+        # second assignment of the same generation.
         if group.leader_id != member.member_id or group.assignment_generation == group.generation:
             return Result()
         return self._write_assignment(now, group, request)
@@ -61,6 +63,8 @@ class Syncs:
         if not self._room.has_memory(group.group_id, more):
             return self._refuse_assignment(now, group)
 
+        # A member may have left or expired while the record was written: the generation that it
+        # belongs to is over then.
         def awaited() -> bool:
             return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
 

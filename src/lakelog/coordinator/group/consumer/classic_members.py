@@ -61,7 +61,7 @@ class ClassicMembers:
     # JoinGroup
 
     def join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
-        """Decide JoinGroup."""
+        """Decide JoinGroup; the errors of all steps are refusals of `join`, not raised."""
         try:
             return self._join(now, group, join)
         except KafkaError as error:
@@ -97,7 +97,7 @@ class ClassicMembers:
             self._groups.set_timer(now, TimerKind.RESYNC, *ids, join.rebalance_timeout_ms)
             join.reply(_join_response(member))
 
-        return self._groups.finish(draft, committed, join.refused)
+        return self._groups.finish(draft, committed, join.refuse_member)
 
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
@@ -131,8 +131,10 @@ class ClassicMembers:
         *,
         changed: bool,
     ) -> Decision:
-        """Downgrade the group: its last member of the consumer protocol rejoins as a classic
-        one."""
+        """Downgrade the group: its last member of the consumer protocol has become a classic one.
+
+        The static member's new process uses the classic protocol.
+        """
         rebalances = draft.group.assignment_epoch < draft.group.epoch
         if not rebalances:
             new = self._groups.rebalancer.reconcile(draft, new, owned, changed=changed)
@@ -141,7 +143,7 @@ class ClassicMembers:
             join.reply(_join_response(new))
 
         return self._groups.downgrade(
-            now, draft, (), committed, join.refused, rebalances=rebalances
+            now, draft, (), committed, join.refuse_member, rebalances=rebalances
         )
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> Owned:

@@ -58,6 +58,7 @@ class Draft:
 
     def add(self, key: ConsumerGroupKey, value: Message | None) -> None:
         """Write a record; None is a tombstone."""
+        # Most heartbeats change nothing, so the copy is made for the first record only.
         if self.group is self.live:
             self.group = self.live.copy()
         record = ConsumerGroupRecord(key, value)
@@ -89,7 +90,10 @@ class Draft:
         self.add(key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """Write the epoch of the target assignment and when it was computed."""
+        """Write the epoch of the target assignment, and the time of its computation.
+
+        The time is in milliseconds since the epoch; 0 allows the next assignment at once.
+        """
         assert self.group.assignment_epoch <= epoch <= self.group.epoch
         key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = ConsumerGroupTargetAssignmentMetadataValue(

@@ -105,7 +105,7 @@ class ConsumerGroup:
         return (topic_id, partition) not in self.owners
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the topics that a member subscribes to by name or regular expression."""
+        """Return the topics that a member subscribes to by name or regular expression (KIP-848)."""
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
@@ -195,6 +195,7 @@ class ConsumerGroup:
         member_id, instance_id = old.member_id, old.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
+        # Another member may own the partition by now; its entry stays.
         for held in old.held():
             if self.owners.get(held) == member_id:
                 del self.owners[held]

@@ -95,7 +95,7 @@ class ConsumerGroups:
         group_id = record.key.group_id
         group = self.by_id.get(group_id)
         if group is None:
-            if record.value is None:
+            if record.value is None:  # compaction has removed the records that it deletes
                 return
             group = self.by_id[group_id] = ConsumerGroup(group_id)
             self._group_count.add(1)
@@ -142,7 +142,10 @@ class ConsumerGroups:
     # Changes
 
     def get(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group. Raises `KafkaError(GROUP_ID_NOT_FOUND)`."""
+        """Return a consumer group.
+
+        Raises `KafkaError(GROUP_ID_NOT_FOUND)` for a classic group, too, as Kafka does.
+        """
         group = self.by_id.get(group_id)
         if group is None:
             what = "is not a consumer group" if group_id in self._classic else "not found"
@@ -165,6 +168,7 @@ class ConsumerGroups:
         if classic is None:
             return Draft(ConsumerGroup(group_id))
         if classic.state is GroupState.EMPTY:
+            # No member has an assignment to keep, so this is no migration and needs no policy.
             tombstone = classic_tombstone(group_id)
             return Draft(ConsumerGroup(group_id), retires=classic, records=[tombstone])
         self._check_upgrade(classic)
@@ -206,8 +210,8 @@ class ConsumerGroups:
         )
 
     def check_memory(self, draft: Draft) -> None:
-        """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if the draft needs more memory than there
-        is."""
+        """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if the draft needs too much memory."""
+        # The classic group's memory is free as soon as the draft is committed.
         retired = 0 if draft.retires is None else draft.retires.memory
         more = draft.group.memory - draft.live.memory - retired
         if not self._room.has_memory(draft.group_id, more):
@@ -222,6 +226,7 @@ class ConsumerGroups:
             committed(now)
 
         def on_failure(_: Now, code: ErrorCode) -> None:
+            # `subscribe` has cleared this, and the records with the new topics were not written.
             draft.live.refresh_due = True
             failed(code)
 
@@ -289,7 +294,7 @@ class ConsumerGroups:
         *,
         rebalances: bool,
     ) -> Decision:
-        """Replace the group by a classic one, without the members that leave.
+        """Replace the group by a classic group, without the members that leave (KIP-848).
 
         Args:
             rebalances: whether the members have to join again because the assignment is outdated.
@@ -329,6 +334,8 @@ class ConsumerGroups:
             session_ms = member.classic.session_timeout_ms
         self.set_timer(now, TimerKind.SESSION, group_id, member.member_id, session_ms)
         key = TimerKey(TimerKind.REVOKE, group_id, member.member_id)
+        # A classic member has REJOIN and RESYNC instead. Heartbeats without progress must not
+        # extend the time to revoke: others wait for the partitions.
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self._deadlines.cancel(key)
         elif progressed or key not in self._deadlines:
@@ -343,7 +350,7 @@ class ConsumerGroups:
     def set_timer_once(
         self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
     ) -> None:
-        """Set a member's timer, unless it is set."""
+        """Set a member's timer, in milliseconds from now, unless it is set."""
         if TimerKey(kind, group_id, member_id) not in self._deadlines:
             self.set_timer(now, kind, group_id, member_id, after_ms)
 

@@ -53,9 +53,9 @@ class ConsumerHeartbeat:
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]
 ) -> None:
-    """Check what does not depend on the group.
+    """Check the fields that do not depend on the group (KIP-848).
 
-    Raises `KafkaError` with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    Raises `KafkaError` with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, and Kafka's messages.
     """
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
@@ -133,6 +133,8 @@ class ConsumerHeartbeats:
             self._groups.check_memory(draft)
         response = self._response(request, old, member)
 
+        # Only now: a member that got an assignment before it is durable could read partitions that
+        # a restarted coordinator assigns to another member.
         def committed(now: Now) -> None:
             progressed = (member.state, member.pending) != (old.state, old.pending)
             self._groups.arm(now, request.group_id, member, progressed=progressed)
@@ -192,6 +194,8 @@ class ConsumerHeartbeats:
             return member
         if current is None:
             return draft.group.members.get(member_id, ConsumerMember(member_id))
+        # A static member leaves with epoch -2 before its next process joins. The classic protocol
+        # has no such request, so there the next process takes over (KIP-345).
         if current.member_epoch != LEAVE_STATIC_EPOCH and current.classic is None:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -225,7 +225,7 @@ def stored_target(target: Target) -> list[TopicPartition]:
 
 
 def target_bytes(target: Target | None) -> int:
-    """Return the estimated memory of a target assignment in bytes."""
+    """Return the estimated memory of a target assignment in bytes; 0 without one."""
     if target is None:
         return 0
     return sum(_TARGET_TOPIC_BYTES + _TARGET_BYTES * len(each) for each in target.values())

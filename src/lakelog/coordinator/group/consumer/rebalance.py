@@ -49,8 +49,9 @@ class ConsumerRebalancer:
         """Write a member's subscription; raise the group epoch if it or the topics have changed.
 
         Returns whether the member's subscription has changed. Raises
-        `KafkaError(INVALID_REGULAR_EXPRESSION)`.
+        `KafkaError(INVALID_REGULAR_EXPRESSION)` for an expression that RE2 cannot compile.
         """
+        # A count of the votes visits all members, so only a changed vote causes one.
         votes = new.assignor != old.assignor
         before = draft.group.preferred_assignor(self.default_assignor) if votes else None
         if new != old or new.member_id not in draft.group.members:
@@ -73,7 +74,10 @@ class ConsumerRebalancer:
             draft.delete_partition_metadata()
 
     def assign(self, draft: Draft, now: Now) -> None:
-        """Compute the target assignment of the group's epoch, unless the last one is recent."""
+        """Compute the target assignment of the group's epoch, unless the last one is recent.
+
+        The interval bounds the cost of groups whose members join one by one (KIP-1263).
+        """
         group = draft.group
         if not self.may_assign(group, now):
             return
@@ -85,6 +89,7 @@ class ConsumerRebalancer:
     def may_assign(self, group: ConsumerGroup, now: Now) -> bool:
         """Return whether a new target assignment is needed, and the last one is not recent."""
         age_ms = now.wall_ms - group.assignment_timestamp_ms
+        # A clock that was set back must not stop assignments: an age below 0 is not recent.
         is_recent = 0 <= age_ms < self._interval_ms(group.group_id)
         is_recent = is_recent and group.assignment_timestamp_ms != 0
         return group.epoch > group.assignment_epoch and not is_recent
@@ -129,7 +134,10 @@ class ConsumerRebalancer:
         return updated
 
     def replace(self, draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member by its new process, with its assignment and target."""
+        """Replace a static member by its new process, with its assignment and target.
+
+        The group epoch is not raised, so that a restart causes no rebalance (KIP-345).
+        """
         new = old.renamed(member_id)
         target = draft.group.target.get(old.member_id, {})
         draft.remove_member(old.member_id)

@@ -64,6 +64,8 @@ def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> Consume
     wanted = {topic: goal.target[topic] for topic in goal.target if topic in goal.subscribed}
     kept = _select(member.assigned, lambda topic, each: each in wanted.get(topic, ()))
     given_up = _select(member.assigned, lambda topic, each: each not in wanted.get(topic, ()))
+    # While the member may still read these partitions, they stay in its record as pending: no other
+    # member gets them, even after a restart of the coordinator.
     if given_up and _has(owned, given_up):
         return replace(
             member,
@@ -78,6 +80,7 @@ def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> Consume
         for each in partitions
         if each not in kept.get(topic, ())
     ]
+    # A partition that this member has given up and is to get again is its own, not another's.
     free = [
         (topic, each)
         for topic, each in missing

@@ -58,7 +58,7 @@ class Regexes:
         """Apply the change of a member's expression, and resolve all expressions that are due.
 
         Returns whether the group's topics may have changed. Raises
-        `KafkaError(INVALID_REGULAR_EXPRESSION)`.
+        `KafkaError(INVALID_REGULAR_EXPRESSION)` for an expression that RE2 cannot compile.
         """
         changed = old_regex != new_regex
         if changed and new_regex and new_regex not in draft.group.regexes:
@@ -78,6 +78,7 @@ class Regexes:
 
     def _is_due(self, resolved: ResolvedRegex, now: Now) -> bool:
         age_ms = now.wall_ms - resolved.timestamp_ms
+        # A search visits all topics: topics that are created one by one must not cause one each.
         if 0 <= age_ms <= REGEX_REFRESH_MIN_MS:
             return False
         is_recent = 0 <= age_ms <= self._refresh_interval_ms

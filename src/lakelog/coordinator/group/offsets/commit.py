@@ -39,6 +39,7 @@ def check_commit(
     REBALANCE_IN_PROGRESS.
     """
     generation = request.generation_id_or_member_epoch
+    # The sender believes to be a member, but the group does not exist (any more).
     if group is None and not known and generation >= 0:
         newer = version >= _GROUP_ID_NOT_FOUND_SINCE
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
@@ -52,6 +53,8 @@ def check_commit(
     group.validate(request.member_id, request.group_instance_id)
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    # The member does not know its new partitions yet: it would commit offsets of partitions that
+    # another member may have now. While the group prepares a rebalance, it still owns the old ones.
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -64,6 +67,9 @@ def plan_commit(
     now_ms: int,
 ) -> tuple[list[OffsetRecord], list[OffsetCommitResponseTopic]]:
     """Return the records of the valid offsets, and the response for all.
+
+    An invalid offset has its code in the response: UNKNOWN_TOPIC_ID (KIP-848),
+    UNKNOWN_TOPIC_OR_PARTITION or OFFSET_METADATA_TOO_LARGE.
 
     Args:
         metadata_max: maximum length of an offset's metadata in UTF-16 code units.

@@ -29,11 +29,12 @@ def expired_offsets(
     now_ms: int,
     retention_ms: int,
 ) -> list[OffsetCommitKey]:
-    """Return the keys of a group's expired offsets.
+    """Return the keys of a group's expired offsets (KIP-211).
 
     Args:
         group: None if the group has offsets only.
         now_ms: milliseconds since the epoch.
+        retention_ms: `offsets.retention.minutes`, in milliseconds.
     """
     rule = _rule(group)
     if rule is None:
@@ -78,7 +79,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
             subscription = decode_versioned(
                 ConsumerProtocolSubscription, member.metadata(group.protocol)
             )
-        except WireError:
+        except WireError:  # the subscribed topics are unknown, so all offsets stay
             return None
         topics.update(subscription.topics)
     return frozenset(topics)

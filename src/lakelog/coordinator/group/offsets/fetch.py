@@ -36,7 +36,7 @@ def fetch_offsets(
     table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
 ) -> OffsetFetchResponse:
-    """Return the response to OffsetFetch.
+    """Return the response to OffsetFetch; errors are codes in it (KIP-709: for each group).
 
     Args:
         table_of: returns the offsets of a group's partition; raises `KafkaError` if this broker
@@ -77,6 +77,7 @@ def _fetch_group(
         answers = [
             _one_topic(table, group.group_id, topic, version, topics) for topic in group.topics
         ]
+    # Last, so that topics named by id and the list of all topics are treated alike.
     if stable:
         _mark_unstable(table, group.group_id, answers, topics)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)

@@ -27,7 +27,11 @@ class Newcomer(NamedTuple):
 
 
 def in_order_of_eviction(newcomers: Sequence[Newcomer], now_ms: int) -> Iterator[Newcomer]:
-    """Yield the newcomers that may be evicted now, in the order of eviction."""
+    """Yield the newcomers that may be evicted now, in the order of eviction.
+
+    `now_ms` is in milliseconds since the epoch. Nothing is yielded once the fullest remaining
+    minute is too recent.
+    """
     counts = Counter(each.since_ms // _MINUTE_MS for each in newcomers)
     busiest = sorted(counts, key=lambda minute: (counts[minute], minute), reverse=True)
     for minute in busiest:

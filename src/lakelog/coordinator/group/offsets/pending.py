@@ -66,7 +66,7 @@ class PendingOffsets:
         return [(topic, partition) for group, topic, partition in self._keys if group == group_id]
 
     def overtake(self, key: OffsetCommitKey) -> None:
-        """Note a later commit of the offset, without a transaction."""
+        """Note a later commit without a transaction; earlier pending offsets lose their effect."""
         self._overtake(_key(key), self._serial + 1)
 
     def _overtake(self, key: OffsetKey, serial: int) -> None:
@@ -82,6 +82,7 @@ class PendingOffsets:
             self._forget(key, producer_id)
             if commit and not pending.is_overtaken:
                 applied.append(pending.record)
+                # Of two transactions, the offset that is later in the log counts, not the marker.
                 self._overtake(key, pending.serial)
         return applied
 

@@ -37,6 +37,7 @@ class OffsetTable:
 
     def replay(self, record: OffsetRecord) -> None:
         """Apply a committed offset or tombstone that is not part of a transaction."""
+        # A tombstone overtakes as well: a deleted offset must not come back with a marker.
         self.pending.overtake(record.key)
         self._apply(record)
 
@@ -122,7 +123,10 @@ class OffsetTable:
 
 
 def same_topic(one: bytes, other: bytes) -> bool:
-    """Return whether two topic ids are equal, or one of them is the zero id."""
+    """Return whether two topic ids are equal, or one of them is the zero id.
+
+    Records before version 4 of the value have no topic id.
+    """
     return ZERO_UUID in (one, other) or one == other
 
 

@@ -63,7 +63,10 @@ def older_code(code: ErrorCode, version: int) -> ErrorCode:
 def as_offset_commit(
     request: TxnOffsetCommitRequest, version: int
 ) -> tuple[OffsetCommitRequest, int]:
-    """Return an OffsetCommit request with the same offsets, and its version."""
+    """Return an OffsetCommit request with the same offsets, and its version.
+
+    From version 6 of TxnOffsetCommit on, topics have ids.
+    """
     topics = [
         OffsetCommitRequestTopic(
             name=topic.name,

@@ -51,6 +51,7 @@ class Cleanup:
 
     def _expire_group(self, now: Now, group_id: str) -> Decision:
         state = self._state
+        # A marker may bring new offsets, so a group with an open transaction is not idle.
         if group_id in state.offsets.pending:
             return Result()
         group = state.any_group(group_id)

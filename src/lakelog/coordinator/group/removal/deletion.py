@@ -39,15 +39,18 @@ class Deletions:
     def delete_group(
         self, group_id: str, reply: Callable[[], None], refuse: Callable[[ErrorCode], None]
     ) -> Decision:
-        """Delete a group with its offsets.
+        """Delete a group with its offsets, also offsets of open transactions.
 
-        Raises `KafkaError` with NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND.
+        Raises `KafkaError`: GROUP_ID_NOT_FOUND without group and offsets, NON_EMPTY_GROUP for a
+        group with members.
         """
         state = self._state
         group = state.any_group(group_id)
         _check_delete(group, group_id, known=_has_offsets(state.offsets, group_id))
         records = [*all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
 
+        # The live group goes only after the commit: until then members that join find the group
+        # as the log has it.
         def committed(_: Now) -> None:
             if (classic := state.classic.pop(group_id, None)) is not None:
                 state.pending.remove_all(classic)
@@ -64,7 +67,7 @@ class Deletions:
         reply: Callable[[OffsetDeleteResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        """Delete offsets of topics that the group does not subscribe to.
+        """Delete offsets of topics that the group does not subscribe to (KIP-496).
 
         Raises `KafkaError` with GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if a group with members does
         not use the consumer protocol type, so that its subscriptions are unknown.

@@ -23,7 +23,10 @@ class Evictions:
         self._counts = counts
 
     def evict(self, now: Now, group_id: str) -> Decision:
-        """Delete a group, unless it is in use when the decision is made."""
+        """Delete a group, unless it is in use when the decision is made.
+
+        The decision may wait for changes of the group (`ChangeQueue.enter`).
+        """
 
         def decide(_: Now) -> Decision:
             return self._evict(group_id)
@@ -32,6 +35,7 @@ class Evictions:
 
     def _evict(self, group_id: str) -> Decision:
         state = self._state
+        # While the decision waited, a member may have joined or another commit may have come.
         if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
             return Result()
         group = state.any_group(group_id)

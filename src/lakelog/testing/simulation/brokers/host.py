@@ -128,7 +128,8 @@ class BrokerHost:
     async def start(self) -> bool:
         """Start a process; return whether it serves.
 
-        False if a fault killed it while it started, or the broker refused to start.
+        False if a fault killed it while it started, or the broker refused to start. Raises nothing:
+        an unexpected error is recorded as a violation.
         """
         assert self.process is None, f"{self.name} runs already"
         self.starts += 1
@@ -137,6 +138,7 @@ class BrokerHost:
         server = Server(self._options(), self._environment(process))
         starting = self._simulator.loop.create_task(server.start(), context=process.context())
         await asyncio.wait({starting, self._died}, return_when=asyncio.FIRST_COMPLETED)
+        # A fault has killed this process, and may have started another one since.
         if not starting.done() or self.process is not process:
             return False
         error = starting.exception()
@@ -195,13 +197,15 @@ class BrokerHost:
     def kill(self, *, power: bool = False, torn: bool = False) -> None:
         """Kill the process at once.
 
-        With `power` the page cache is lost; with `torn` some unsynced writes survive in part.
+        With `power` the page cache is lost; with `torn` some unsynced writes survive in part. Does
+        nothing if no process runs.
         """
         process = self.process
         if process is None:
             return
         self._observer.on_death(self, power=power)
         process.kill()
+        # Coroutines that are closed below run their `finally` blocks: the disk must reject them.
         self.disk.stop_at = self.disk.steps
         self._network.disconnect(process, silently=power)
         process.close_coroutines()

@@ -149,7 +149,7 @@ class MembershipHistory:
     def was_loading(self, group: str, since: float) -> bool:
         """Return whether the group was being loaded at, or after, this time.
 
-        A coordinator that is loading answers every heartbeat without an error.
-        Source: `GroupCoordinatorService.heartbeat` of Apache Kafka.
+        A coordinator that is loading answers every heartbeat without an error. Source:
+        `GroupCoordinatorService.heartbeat` of Apache Kafka. Times are seconds of virtual time.
         """
         return self._loading_at.get(group, -1.0) >= since

@@ -119,7 +119,10 @@ class Client:
         await asyncio.sleep(low_s + self.rng.random() * (high_s - low_s))
 
     async def ask(self, message: Any, version: int, timeout_s: float = 5.0) -> Any:
-        """Return the response; repeat the request until one arrives."""
+        """Return the response; repeat the request until one arrives.
+
+        timeout_s: of each attempt, in seconds.
+        """
         while True:
             try:
                 return await self.connection.call(message, version, timeout_s)

@@ -51,6 +51,7 @@ class ClientPool:
         if self._tasks[number].done():
             return
         client.process.kill()
+        # The kernel resets connections of a dead process; only a power failure is silent.
         self._network.disconnect(client.process, silently=False)
         client.process.close_coroutines()
         if isinstance(client, GroupClient) and self._may_stay_away(client):

@@ -30,7 +30,8 @@ class SimulatedClock:
     def spread_ms(self, since: float) -> float:
         """Return the largest difference of two wall times read since `since`, in milliseconds.
 
-        Either may have been read from this clock or from a correct one.
+        Either may have been read from this clock or from a correct one. since: seconds of the
+        loop's time.
         """
         now_ms, since_ms = self._loop.time() * 1000, since * 1000
         readings = [since_ms, now_ms + self._skew_ms]

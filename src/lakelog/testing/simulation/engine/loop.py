@@ -54,11 +54,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not ready:
             if not scheduled:
                 raise Stuck
+            # Time advances only when nothing is ready: virtual seconds cost nothing.
             self._now = max(self._now, scheduled[0]._when)
         while scheduled and scheduled[0]._when <= self._now:
             timer = heapq.heappop(scheduled)
             timer._scheduled = False
             ready.append(timer)
+        # Callbacks that these schedule run in the next round, as in asyncio.
         for _ in range(len(ready)):
             self._run(ready.popleft())
 
@@ -74,9 +76,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if handle._cancelled:
             return
         process = handle._context.get(CURRENT)
+        # A killed process executes nothing more, not even its own cleanup.
         if process is not None and not process.alive:
             return
         self.steps += 1
+        # Ties between timers break differently with each seed.
         self._now += self._random() * _STEP_S_MAX
         handle._run()
         self.on_step()
@@ -96,6 +100,7 @@ def _new_task(
     **kwargs: Any,
 ) -> asyncio.Task[Any]:
     task = asyncio.Task(coro, loop=loop, context=context, **kwargs)
+    # The task's own context decides: a start from outside of the process passes one.
     process = CURRENT.get() if context is None else context.get(CURRENT)
     if process is not None:
         process.adopt(task)

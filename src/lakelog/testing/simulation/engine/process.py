@@ -38,6 +38,7 @@ class Process:
         self._tasks.append(task)
         if len(self._tasks) > self._sweep_at:
             self._tasks = [entry for entry in self._tasks if not entry.done()]
+            # Doubling keeps the cost of all sweeps linear in the number of tasks.
             self._sweep_at = 2 * len(self._tasks) + _TASKS_UNSWEPT
 
     def kill(self) -> None:
@@ -52,6 +53,7 @@ class Process:
         assert not self.alive
         for task in self._tasks:
             if not task.done():
+                # A task that never finishes is intended here; asyncio would log it as a bug.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(Exception):
                     coroutine: Any = task.get_coro()

@@ -31,6 +31,7 @@ class Simulator:
 
     def random_stream(self, name: str) -> random.Random:
         """Return the random numbers of the part `name`: equal for equal seeds and names."""
+        # The name is hashed as text, which is the same in each run, unlike `hash`.
         return random.Random(f"{self.seed} {name}")
 
     def trace(self, *event: object) -> None:

@@ -52,6 +52,8 @@ class SimulatedTasks:
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
+        # Two delays, before and after the work: other callbacks run between request, work and
+        # result.
         self._loop.call_later(self._delay_s(), self._work, future, work)
         return future
 
@@ -60,6 +62,7 @@ class SimulatedTasks:
             return
         try:
             result = work()
+        # The process died in this step: nothing may observe a result.
         except DiskStopped:
             raise
         except Exception as error:  # noqa: BLE001 - the caller that awaits the work handles it

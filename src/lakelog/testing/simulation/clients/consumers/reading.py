@@ -54,6 +54,8 @@ def check_fetched(
     """Check the batches in a response to a fetch from `offset`, and decode them.
 
     `committed` is the isolation level read_committed: records of aborted transactions are left out.
+    Offsets of the result are exclusive ends. Raises `CorruptRecord` for a batch whose records
+    cannot be decoded.
     """
     aborted = sorted(
         (entry.first_offset, entry.producer_id) for entry in answer.aborted_transactions or ()
@@ -79,6 +81,7 @@ def check_fetched(
         if header.is_control:
             marker = read_marker(batch, header)
             if marker is not None and not marker.commit:
+                # The marker ends this transaction; the producer's next one is listed by itself.
                 gone.discard(header.producer_id)
             continue
         if committed and header.is_transactional and header.producer_id in gone:

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.admin.topics import Topics
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import ClientError, OutcomeUnknownError, TopicNotFoundError
+from lakelog.protocol.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from lakelog.protocol.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lakelog.protocol.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from lakelog.protocol.metadata import MetadataRequest
+from scripted_broker import ScriptedBroker
+
+
+def created(code: int = 0, text: str | None = None) -> CreateTopicsResponse:
+    row = CreatableTopicResult(name="orders", error_code=code, error_message=text)
+    return CreateTopicsResponse(topics=[row])
+
+
+def test_a_topic_is_created_when_its_partitions_have_leaders(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    broker.on(CreateTopicsRequest, created())
+    broker.leaders["orders", 1] = -1
+
+    def electing(request: MetadataRequest) -> object:
+        response = broker.metadata(request)
+        broker.leaders.clear()
+        return response
+
+    broker.on(MetadataRequest, electing, broker.metadata)  # type: ignore[arg-type]
+    assert Topics(cluster).create("orders", partitions=2, configs={"retention.ms": "1"})
+    (request,) = broker.asked(CreateTopicsRequest)
+    assert request.topics[0].configs[0].value == "1"
+    assert cluster.view.leader("orders", 1) is not None
+
+
+def test_an_existing_topic_is_an_error_unless_it_may_exist(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    broker.on(CreateTopicsRequest, created(36))
+    with pytest.raises(ClientError, match="topic 'orders': already exists"):
+        Topics(cluster).create("orders")
+    assert Topics(cluster).create("orders", exist_ok=True) is False
+
+
+def test_a_validation_waits_for_no_topic(broker: ScriptedBroker, cluster: Cluster) -> None:
+    broker.on(CreateTopicsRequest, created())
+    assert Topics(cluster).create("absent", validate_only=True)
+    assert broker.asked(CreateTopicsRequest)[0].validate_only
+
+
+def test_a_creation_without_an_answer_is_not_repeated(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    broker.on(CreateTopicsRequest, None)
+    with pytest.raises(OutcomeUnknownError, match="creating topic 'orders'"):
+        Topics(cluster).create("orders")
+    assert len(broker.asked(CreateTopicsRequest)) == 1
+
+
+def test_a_topic_that_does_not_exist_is_final(broker: ScriptedBroker, cluster: Cluster) -> None:
+    """The code is retriable, but a retry would delete nothing either."""
+    gone = DeletableTopicResult(name="orders", error_code=3)
+    broker.on(DeleteTopicsRequest, DeleteTopicsResponse(responses=[gone]))
+    missing = CreatePartitionsTopicResult(name="orders", error_code=3)
+    broker.on(CreatePartitionsRequest, CreatePartitionsResponse(results=[missing]))
+    with pytest.raises(TopicNotFoundError):
+        Topics(cluster).delete("orders")
+    with pytest.raises(TopicNotFoundError):
+        Topics(cluster).create_partitions("orders", 9)
+    assert len(broker.requests) == 2
+
+
+def test_fewer_partitions_are_rejected_in_the_words_of_the_broker(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    row = CreatePartitionsTopicResult(name="orders", error_code=37, error_message="it has 2")
+    broker.on(CreatePartitionsRequest, CreatePartitionsResponse(results=[row]))
+    with pytest.raises(ClientError, match="it has 2") as error:
+        Topics(cluster).create_partitions("orders", 1)
+    assert error.value.code is ErrorCode.INVALID_PARTITIONS
+
+
+def test_topics_are_listed_by_name(broker: ScriptedBroker, cluster: Cluster) -> None:
+    broker.topics = {"b": 1, "a": 1}
+    assert [topic.name for topic in Topics(cluster).list()] == ["a", "b"]

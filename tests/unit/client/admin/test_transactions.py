@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.admin.transactions import ActiveProducer, Transactions
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import ClientError
+from lakelog.protocol.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from lakelog.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.protocol.list_transactions import TransactionState as ListedState
+from lakelog.protocol.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from scripted_broker import ScriptedBroker
+
+KEY = ("orders", 0)
+
+
+def test_transactions_of_all_brokers_are_listed_with_their_coordinator(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    with ScriptedBroker(node_id=2) as other:
+        broker.peers = [other]
+        other.peers = [broker]
+        for each, name in ((broker, "b"), (other, "a")):
+            row = ListedState(transactional_id=name, producer_id=7, transaction_state="Ongoing")
+            each.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=[row]))
+        found = Transactions(cluster).list(states=["Ongoing"], longer_than_ms=5)
+        assert [(row.transactional_id, row.node_id) for row in found] == [("a", 2), ("b", 1)]
+        (request,) = other.asked(ListTransactionsRequest)
+    assert (request.state_filters, request.duration_filter) == (["Ongoing"], 5)
+
+
+def test_an_unknown_id_is_an_error(broker: ScriptedBroker, cluster: Cluster) -> None:
+    row = TransactionState(error_code=105, transactional_id="billing")
+    response = DescribeTransactionsResponse(transaction_states=[row])
+    broker.on(DescribeTransactionsRequest, response)
+    with pytest.raises(ClientError, match="transactional id 'billing': the transactional id does"):
+        Transactions(cluster).describe("billing")
+
+
+def test_producers_are_requested_from_the_leader(broker: ScriptedBroker, cluster: Cluster) -> None:
+    states = [ProducerState(producer_id=number, producer_epoch=1) for number in (9, 3)]
+    rows = [PartitionResponse(active_producers=states), PartitionResponse(error_code=6)]
+    responses = [
+        DescribeProducersResponse(topics=[TopicResponse(name="orders", partitions=[row])])
+        for row in rows
+    ]
+    broker.on(DescribeProducersRequest, responses[1], responses[0])
+    found = Transactions(cluster).producers(KEY)
+    assert [producer.producer_id for producer in found] == [3, 9]
+
+
+@pytest.mark.parametrize(("epoch", "sent"), [(-1, 0), (4, 4)])
+def test_a_hanging_transaction_is_aborted_with_the_epoch_of_its_coordinator(
+    broker: ScriptedBroker, cluster: Cluster, epoch: int, sent: int
+) -> None:
+    """KIP-664: -1 is that of a producer that has no marker yet."""
+    producer = ActiveProducer(7, 2, 0, 0, epoch, 40)
+    broker.on(WriteTxnMarkersRequest, written(0))
+    Transactions(cluster).abort(KEY, producer)
+    (marker,) = broker.asked(WriteTxnMarkersRequest)[0].markers
+    assert (marker.coordinator_epoch, marker.transaction_result) == (sent, False)
+    assert (marker.producer_id, marker.producer_epoch) == (7, 2)
+
+
+def test_a_producer_that_continued_is_not_aborted(broker: ScriptedBroker, cluster: Cluster) -> None:
+    broker.on(WriteTxnMarkersRequest, written(47))
+    with pytest.raises(ClientError, match="marker for orders-0") as error:
+        Transactions(cluster).abort(KEY, ActiveProducer(7, 2, 0, 0, 1, 40))
+    assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def written(code: int) -> WriteTxnMarkersResponse:
+    row = WritableTxnMarkerPartitionResult(partition_index=0, error_code=code)
+    topic = WritableTxnMarkerTopicResult(name="orders", partitions=[row])
+    return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=7, topics=[topic])])

@@ -1,0 +1,120 @@
+"""Exact reads of ranges of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakelog.client.consumer.reader import PartitionReader
+from lakelog.client.errors import (
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    TopicRecreatedError,
+)
+from lakelog.protocol.fetch import EpochEndOffset, FetchRequest, FetchResponse
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from lakelog.records.builder import BatchBuilder
+from scripted_broker import ScriptedBroker, records_of
+
+END = 12
+
+
+def batch(base: int) -> bytes:
+    builder = BatchBuilder()
+    for number in range(3):
+        builder.append(base + number, None, b"v")
+    return bytes(builder.build(base_offset=base, leader_epoch=2))
+
+
+def log_of(request: FetchRequest) -> FetchResponse:
+    """Return two batches of three records from the requested offset on; the log ends at `END`."""
+    base = request.topics[0].partitions[0].fetch_offset // 3 * 3
+    found = b"".join(batch(at) for at in (base, base + 3) if at < END)
+    return records_of(request, found, END)
+
+
+@pytest.fixture
+def reader(broker: ScriptedBroker) -> Iterator[PartitionReader]:
+    broker.on(FetchRequest, log_of)
+    with PartitionReader(broker.address, timeout_s=10.0, max_wait_ms=1) as reader:
+        yield reader
+
+
+def bases(reader: PartitionReader, start: int, end: int | None = None) -> list[int]:
+    return [header.base_offset for header, _ in reader.read("orders", 0, start, end)]
+
+
+def test_whole_batches_of_the_range_are_read(reader: PartitionReader) -> None:
+    assert bases(reader, 4, 9) == [3, 6]
+    assert bases(reader, 0, 10) == [0, 3, 6, 9]
+    assert bases(reader, 5, 5) == []
+
+
+def test_without_an_end_the_read_stops_at_the_readable_end(reader: PartitionReader) -> None:
+    assert bases(reader, 6) == [6, 9]
+    assert bases(reader, END) == []
+
+
+def test_a_lost_connection_loses_no_batch_and_repeats_none(
+    broker: ScriptedBroker, reader: PartitionReader
+) -> None:
+    broker.on(FetchRequest, log_of, None, log_of)
+    assert bases(reader, 0, END) == [0, 3, 6, 9]
+
+
+def test_a_damaged_response_is_requested_again(
+    broker: ScriptedBroker, reader: PartitionReader
+) -> None:
+    def damaged(request: FetchRequest) -> FetchResponse:
+        return records_of(request, batch(0)[:-1] + b"?", END)
+
+    broker.on(FetchRequest, damaged, log_of)
+    assert bases(reader, 0, END) == [0, 3, 6, 9]
+
+
+def test_an_offset_outside_of_the_log_is_reported_with_its_bounds(
+    broker: ScriptedBroker, reader: PartitionReader
+) -> None:
+    broker.on(FetchRequest, lambda request: records_of(request, b"", -1, error=1))
+    bounds = [
+        ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name="orders",
+                    partitions=[ListOffsetsPartitionResponse(partition_index=0, offset=offset)],
+                )
+            ]
+        )
+        for offset in (5, END)
+    ]
+    broker.on(ListOffsetsRequest, *bounds)
+    with pytest.raises(OffsetOutOfRangeError, match=r"has offsets 5 to 12 \(exclusive\), not 2"):
+        bases(reader, 2)
+
+
+def test_a_log_that_was_cut_below_the_position_is_an_error(
+    broker: ScriptedBroker, reader: PartitionReader
+) -> None:
+    """The next records at these offsets are others."""
+
+    def diverged(request: FetchRequest) -> FetchResponse:
+        assert request.topics[0].partitions[0].last_fetched_epoch == 2
+        response = records_of(request, b"", END)
+        response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=1, end_offset=4)
+        return response
+
+    broker.on(FetchRequest, log_of, diverged)
+    with pytest.raises(LogTruncatedError) as error:
+        bases(reader, 0, END)
+    assert (error.value.offset, error.value.diverged_at) == (6, 4)
+
+
+def test_a_topic_with_another_id_is_not_read(reader: PartitionReader) -> None:
+    with pytest.raises(TopicRecreatedError):
+        list(reader.read("orders", 0, 0, 3, topic_id=b"another-topic-id"))

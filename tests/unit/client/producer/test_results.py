@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.errors import NotWrittenError
+from lakelog.client.producer.accumulator import Accumulator, Settings
+from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.results import BatchResult, Delivery
+
+DELIVERY_S = 100.0
+
+
+LINGER_S = 0.5
+
+
+def accumulator(**changes: object) -> Accumulator:
+    values: dict[str, object] = {
+        "codec": 0,
+        "linger_s": LINGER_S,
+        "delivery_timeout_s": DELIVERY_S,
+        "max_in_flight": 5,
+        "is_idempotent": True,
+    }
+    return Accumulator(Settings(**{**values, **changes}))  # type: ignore[arg-type]
+
+
+def queue_of(acc: Accumulator, partition: int = 0) -> PartitionQueue:
+    queue = acc.queue("t", partition)
+    queue.producer_id, queue.producer_epoch = 7, 0
+    return queue
+
+
+def add(acc: Accumulator, queue: PartitionQueue, now: float = 0.0, count: int = 1) -> ProducerBatch:
+    """A closed batch of `count` records."""
+    batch = acc.open(queue, now)
+    for _ in range(count):
+        batch.builder.append(1, None, b"v")
+    acc.close(queue)
+    return batch
+
+
+def test_a_delivery_counts_from_its_batch() -> None:
+    acc = accumulator()
+    batch = add(acc, queue := queue_of(acc), count=2)
+    delivery = Delivery(batch.result, 1, 77)
+    with pytest.raises(TimeoutError):
+        delivery.result(0)
+    acc.answer(acc.take(queue), ErrorCode.NONE, 0.0, base_offset=40)
+    assert delivery.done
+    assert delivery.result() == ("t", 0, 41, 77)
+
+
+def test_an_error_is_raised_for_each_record_of_the_batch_and_noticed() -> None:
+    result = BatchResult("t", 0)
+    error = NotWrittenError(ErrorCode.INVALID_RECORD, "a record breaks a rule of the topic")
+    result.fail(error)
+    assert not result.is_noticed
+    for delta in range(2):
+        with pytest.raises(NotWrittenError) as raised:
+            Delivery(result, delta, 5).result()
+        assert raised.value is error
+    assert result.is_noticed
+
+
+@pytest.mark.parametrize(
+    ("base", "append_time", "expected"),
+    [(40, -1, (41, 77)), (40, 99, (41, 99)), (-1, -1, (-1, 77))],
+)
+def test_offset_and_time_are_known_as_far_as_the_broker_said(
+    base: int, append_time: int, expected: tuple[int, int]
+) -> None:
+    """With acks=0, and for some duplicates, the offset is unknown."""
+    result = BatchResult("t", 0)
+    result.succeed(base, append_time)
+    place = Delivery(result, 1, 77).result()
+    assert (place.offset, place.timestamp) == expected
+
+
+def test_a_caller_in_another_thread_is_woken() -> None:
+    result = BatchResult("t", 0)
+    waiter = threading.Thread(target=lambda: result.wait(60))
+    waiter.start()
+    result.succeed(1, -1)
+    waiter.join(60)
+    assert not waiter.is_alive()

@@ -1,0 +1,92 @@
+"""The lock of a data folder and the mark of a clean stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.errors import DirectoryInUse, WrongDirectory
+from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import (
+    DATA,
+    ManualClock,
+)
+
+
+def make_directory(disk: MemoryDisk | PosixDisk, path: Path = DATA, seed: int = 5) -> LogDirectory:
+    return LogDirectory(path, disk, ManualClock(), SeededRandom(seed))
+
+
+def test_a_new_folder_survives_a_power_failure_with_its_parents() -> None:
+    disk = MemoryDisk(ManualClock(), names_in_order=False)
+    folder = Path("/srv/lakelog/data")
+    directory = LogDirectory(folder, disk, ManualClock(), SeededRandom(1))
+    directory.open(None, 1)
+    cluster_id = directory.cluster_id
+    disk.crash()
+    again = LogDirectory(folder, disk, ManualClock(), SeededRandom(2))
+    again.open(None, 1)
+    assert again.cluster_id == cluster_id
+
+
+@pytest.mark.parametrize("kind", ["memory", "posix"])
+def test_a_folder_is_used_by_one(kind: str, tmp_path: Path) -> None:
+    disk = MemoryDisk(ManualClock()) if kind == "memory" else PosixDisk()
+    path = tmp_path / "data"
+    first, second = make_directory(disk, path), make_directory(disk, path)
+    first.open(None, 1)
+    with pytest.raises(DirectoryInUse, match="in use by another process"):
+        second.open(None, 1)
+    first.close()
+    second.open(None, 1)
+    second.close()
+
+
+def taken(disk: MemoryDisk) -> Ownership:
+    ownership = Ownership(DATA, disk)
+    ownership.take(SeededRandom(1), None, 1)
+    return ownership
+
+
+def test_a_stop_is_clean_until_the_folder_changes_again() -> None:
+    disk = MemoryDisk(ManualClock())
+    first = taken(disk)
+    assert not first.clean
+    first.claim_clean()
+    first.release()
+
+    second = taken(disk)
+    assert second.clean
+    second.disclaim_clean()
+    assert second.clean, "it states how the process before stopped"
+    disk.crash()
+    assert not taken(disk).clean, "the removal of the mark is durable"
+
+
+def test_a_damaged_mark_is_no_clean_stop(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(ManualClock())
+    first = taken(disk)
+    first.claim_clean()
+    first.release()
+    disk.write_atomic(DATA / CLEAN_SHUTDOWN, b"")
+    assert not taken(disk).clean
+    assert "recovering all logs" in caplog.text
+
+
+def test_a_folder_that_was_refused_is_free_again() -> None:
+    disk = MemoryDisk(ManualClock())
+    taken(disk).release()
+    with pytest.raises(WrongDirectory):
+        Ownership(DATA, disk).take(SeededRandom(1), None, 2)
+    taken(disk).release()
+
+
+def test_the_lock_may_be_released_twice() -> None:
+    ownership = taken(MemoryDisk(ManualClock()))
+    ownership.release()
+    ownership.release()
