@@ -137,7 +137,7 @@ class Server:
         purgatory, checks = Purgatory(clock, tasks, turns), StoredChecks(tasks)
         parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
         self._coordinators = coordinators = Coordinators(
-            *parts, self._metadata, budget.state, checks
+            *parts, self._metadata, budget.state, checks, options.node_id, self._peer
         )
         self.broker = Broker(
             node_id=options.node_id,
@@ -159,6 +159,7 @@ class Server:
             groups=coordinators.groups,
             transactions=coordinators.transactions,
             markers=coordinators.markers,
+            verification=coordinators.verification,
             disk_space=lambda: environment.disk.space(options.data),
             checkpointed=lambda: self._maintenance.checkpointed(from_reserve=True),
             advertised=options.advertise,

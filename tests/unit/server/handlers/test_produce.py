@@ -82,7 +82,7 @@ class ProduceSetup:
             partitions=self.partitions,
             purgatory=SimpleNamespace(check_soon=self.checked.append),
             requests=SimpleNamespace(errors=Counter()),
-            transactions=self.coordinator,
+            verification=self.coordinator,
             endpoints_of=lambda connection, leaders: [],
             config={"transaction.partition.verification.enable": True},
             slow_batches=self,
