@@ -55,7 +55,9 @@ class Partition:
         "_availability",
         "_flush_soon",
         "_gate",
+        "_proposed",
         "_settled",
+        "epoch_start",
         "fetched_bytes",
         "flushed_ms",
         "followers",
@@ -106,6 +108,9 @@ class Partition:
         self._settled = settled
         self._gate = gate or SpaceGate()
         self._availability = Availability(log, self._on_offline, note_shortage)
+        self._proposed: frozenset[int] = frozenset()
+        self.epoch_start = 0
+        """The log end offset at the begin of the present leader epoch, on its leader."""
         self.followers = Followers()
         """The other replicas, if this broker is the leader."""
         self.watermark = HighWatermark(log, self.followers, committed)
@@ -329,13 +334,26 @@ class Partition:
         if is_new:
             self.log.producers.verifications.void()
             self.followers.begin(role.followers, now_ms)
+            self.epoch_start = self.log.log_end_offset
         else:
             self.followers.keep(role.followers, now_ms)
+        self._proposed = frozenset()
         self.watermark.use_role(role)
         if self.watermark.advance() or is_new:
             self._settled(self)
 
     # Replication
+
+    def propose_isr(self, isr: Sequence[int]) -> None:
+        """Count these replicas, too, as in sync until the next role (KIP-497).
+
+        Call it before the controller gets the proposal, and with no replicas after its refusal.
+        """
+        assert self.role.is_leader
+        self._proposed = self._proposed.union(isr) if isr else frozenset()
+        self.watermark.use_role(self.role, self._proposed)
+        if self.watermark.advance():
+            self._settled(self)
 
     def note_fetch(self, node_id: int, broker_epoch: int, offset: int, now_ms: int) -> None:
         """Note the position of a follower, which has everything before `offset`.

@@ -14,7 +14,6 @@ class AbsentApi(NamedTuple):
 
 
 _SECURITY = "authentication and authorization are not supported"
-_REPLICATION = "a cluster has one broker, which holds every replica"
 _QUORUM = "the metadata log is embedded; there is no Raft quorum"
 _SHARE = "share groups are not supported"
 _STREAMS = "streams groups are not supported"
@@ -40,7 +39,6 @@ ABSENT_APIS = (
     AbsentApi(53, "BeginQuorumEpoch", _QUORUM),
     AbsentApi(54, "EndQuorumEpoch", _QUORUM),
     AbsentApi(55, "DescribeQuorum", _QUORUM),
-    AbsentApi(56, "AlterPartition", _REPLICATION),
     AbsentApi(57, "UpdateFeatures", "feature levels are fixed"),
     AbsentApi(58, "Envelope", _QUORUM),
     AbsentApi(59, "FetchSnapshot", _QUORUM),

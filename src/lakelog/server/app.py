@@ -60,6 +60,7 @@ from lakelog.server.options import (
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.replication.fetcher import Fetcher
+from lakelog.server.replication.in_sync import InSyncReplicas
 from lakelog.server.replication.replication import Replication
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
@@ -114,7 +115,12 @@ class Server:
             environment.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )
         self._link = ControllerLink(options.node_id, self._metadata, self._peer, clock, tasks)
-        self._controller = Controller(options.node_id, self._metadata, tasks)
+        self._controller = Controller(
+            options.node_id,
+            self._metadata,
+            tasks,
+            prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
+        )
         self._membership = Membership(
             options.node_id, self._metadata, self._link, self._controller, tasks
         )
@@ -131,7 +137,7 @@ class Server:
         purgatory, checks = Purgatory(clock, tasks, turns), StoredChecks(tasks)
         parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
         self._coordinators = coordinators = Coordinators(
-            *parts, self._metadata, budget.state, checks
+            *parts, self._metadata, budget.state, checks, options.node_id, self._peer
         )
         self.broker = Broker(
             node_id=options.node_id,
@@ -153,6 +159,7 @@ class Server:
             groups=coordinators.groups,
             transactions=coordinators.transactions,
             markers=coordinators.markers,
+            verification=coordinators.verification,
             disk_space=lambda: environment.disk.space(options.data),
             checkpointed=lambda: self._maintenance.checkpointed(from_reserve=True),
             advertised=options.advertise,
@@ -175,6 +182,7 @@ class Server:
         )
         self._maintenance = self._make_maintenance()
         self._replication = Replication(self._make_fetcher)
+        self._in_sync = self._make_in_sync()
         self._replicas = self._make_replicas(purgatory)
 
     def _role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
@@ -225,6 +233,7 @@ class Server:
 
     def _on_role_changed(self, partition: Partition) -> None:
         self._replication.note_role(partition)
+        self._in_sync.note_role(partition)
         self._coordinators.role_changed(partition)
 
     def _make_fetcher(self, leader_id: int) -> Fetcher:
@@ -235,6 +244,19 @@ class Server:
             lambda: self._peers.peers.get(leader_id),
             lambda: self._metadata.image.brokers[node_id].epoch,
             self.broker.checks,
+            environment.clock,
+            environment.tasks,
+        )
+
+    def _make_in_sync(self) -> InSyncReplicas:
+        environment, config = self._environment, self._options.config
+        return InSyncReplicas(
+            self._options.node_id,
+            lambda: self._metadata.image,
+            lambda request: self._link.carry_out(
+                request, lambda: self._controller.alter_partition(request)
+            ),
+            config.get_int("replica.lag.time.max.ms"),
             environment.clock,
             environment.tasks,
         )
@@ -319,6 +341,7 @@ class Server:
         self._peers.start(self._metadata.image)
         if self._options.is_clustered:
             self._membership.serve()
+            self._in_sync.start()
         self._monitoring.serving(self._cleaner)
 
     async def _open(self) -> None:
@@ -504,6 +527,7 @@ class Server:
             await self._membership.leave()
         self._controller.stop()
         self._close_listeners()
+        self._in_sync.stop()
         self._replication.stop()
         self._peers.stop()
         for connection in list(self._dispatcher.connections):

@@ -29,6 +29,7 @@ from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.shortages import Shortages
@@ -69,6 +70,7 @@ class Broker:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: LocalMarkers
+    verification: ClusterVerification
     disk_space: Callable[[], tuple[int, int]]
     checkpointed: Callable[[], Awaitable[bool]]
     advertised: Mapping[str, tuple[str, int]]

@@ -58,8 +58,10 @@ class MarkerWriter(Protocol):
     def write(self, markers: Sequence[Marker]) -> Awaitable[Sequence[ErrorCode]]:
         """Write each marker to its partition; return one code for each, in their order.
 
-        After a code other than NONE, `KafkaError` or `OSError`, the marker may be in the log. If
-        so, it is there when this returns: it cannot appear later.
+        UNKNOWN_TOPIC_OR_PARTITION means that this broker's metadata has no such partition. After
+        any other code except NONE, `KafkaError` or `OSError`, the marker may be in the log. On this
+        broker it is there when this returns. On another one it may appear later, as in Kafka; the
+        epochs of transaction version 2 protect the next transaction from it (KIP-890).
         """
         ...
 

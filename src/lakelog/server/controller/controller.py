@@ -7,6 +7,7 @@ raise NOT_CONTROLLER.
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from typing import Any
 
 from lakelog.base.endpoint import Endpoint
@@ -21,6 +22,11 @@ from lakelog.metadata.controller.brokers import (
     plan_register_broker,
     plan_unfence,
 )
+from lakelog.metadata.controller.in_sync import (
+    AlteredIsr,
+    ProposedIsr,
+    plan_alter_partitions,
+)
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
@@ -28,6 +34,13 @@ from lakelog.metadata.plan import Plan
 from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+)
+from lakelog.protocol.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
 )
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.broker_registration import (
@@ -46,9 +59,13 @@ class Controller:
 
     Args:
         node_id: of this broker.
+        prefers_first: see `plan_alter_partitions`.
     """
 
-    def __init__(self, node_id: int, metadata: MetadataLog, tasks: Tasks) -> None:
+    def __init__(
+        self, node_id: int, metadata: MetadataLog, tasks: Tasks, *, prefers_first: bool
+    ) -> None:
+        self._prefers_first = prefers_first
         self._node_id = node_id
         self._metadata = metadata
         self._tasks = tasks
@@ -94,6 +111,25 @@ class Controller:
             return await self._heartbeat(request)
         except KafkaError as error:
             return BrokerHeartbeatResponse(error_code=error.code)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change the ISRs of partitions that a broker leads."""
+        proposals = _proposals(request)
+
+        def plan(image: MetadataImage) -> Plan[list[AlteredIsr]]:
+            return plan_alter_partitions(
+                image,
+                request.broker_id,
+                request.broker_epoch,
+                proposals,
+                prefers_first=self._prefers_first,
+            )
+
+        try:
+            results = await self._metadata.submit(plan)
+        except KafkaError as error:
+            return AlterPartitionResponse(error_code=error.code)
+        return AlterPartitionResponse(topics=_altered(results))
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
@@ -196,3 +232,40 @@ def _is_last_with_transactions(image: MetadataImage, broker_id: int) -> bool:
     topic = image.topic(TRANSACTION_TOPIC)
     partitions = topic.partitions.values() if topic is not None else ()
     return any(partition.isr == (broker_id,) for partition in partitions)
+
+
+def _proposals(request: AlterPartitionRequest) -> list[ProposedIsr]:
+    return [
+        ProposedIsr(
+            topic.topic_id,
+            each.partition_index,
+            each.leader_epoch,
+            each.partition_epoch,
+            _members(each),
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def _members(data: PartitionData) -> tuple[tuple[int, int], ...]:
+    """Return node ids and broker epochs, which version 2 does not have."""
+    with_epochs = ((each.broker_id, each.broker_epoch) for each in data.new_isr_with_epochs)
+    return (*with_epochs, *((node_id, -1) for node_id in data.new_isr))
+
+
+def _altered(results: list[AlteredIsr]) -> list[AlteredTopic]:
+    return [
+        AlteredTopic(topic_id=topic_id, partitions=[_altered_partition(each) for each in group])
+        for topic_id, group in groupby(results, lambda result: result.topic_id)
+    ]
+
+
+def _altered_partition(result: AlteredIsr) -> AlteredPartition:
+    response = AlteredPartition(partition_index=result.partition, error_code=result.error)
+    if result.state is not None:
+        response.leader_id = result.state.leader
+        response.leader_epoch = result.state.leader_epoch
+        response.isr = list(result.state.isr)
+        response.partition_epoch = result.state.partition_epoch
+    return response

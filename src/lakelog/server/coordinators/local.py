@@ -28,11 +28,14 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
 from lakelog.server.cluster.topics import Topics
+from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.hanging_transactions import end_hanging
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.event_log.refused_joins import RefusedJoins
+from lakelog.server.peers.peer import Peer
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.errors import WireError
 
@@ -69,7 +72,8 @@ class Coordinators:
     Args:
         config: the configuration at the start of the broker.
         partitions: the partitions of this broker.
-        metadata: knows which epochs may have been forgotten.
+        metadata: knows leaders, and which epochs may have been forgotten.
+        peer: returns the connection to another broker, None without an address.
     """
 
     def __init__(
@@ -83,6 +87,8 @@ class Coordinators:
         metadata: MetadataLog,
         memory: Share,
         checks: StoredChecks,
+        node_id: int,
+        peer: Callable[[int], Peer | None],
     ) -> None:
         clock, tasks = seams.clock, seams.tasks
         commit_s = config.get_int("offsets.commit.timeout.ms") / 1000
@@ -110,10 +116,13 @@ class Coordinators:
             tasks,
             LocalPartitionLogs(TRANSACTION_TOPIC, request_s, *parts),
             topics,
-            self.markers,
+            ClusterMarkers(node_id, lambda: metadata.image, self.markers, peer, tasks, request_s),
             new_producer_id=producer_ids.next,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,
+        )
+        self.verification = ClusterVerification(
+            node_id, lambda: metadata.image, self.transactions, peer, request_s
         )
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,

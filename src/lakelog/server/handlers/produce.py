@@ -108,7 +108,7 @@ async def _verify_first(
 ) -> ProduceResponse | Deferred | None:
     entries = (entry for topic in request.topic_data for entry in topic.partition_data)
     with broker.slow_batches.held(_records_bytes(entries), context):
-        await check.ask(broker.transactions)
+        await check.ask(broker.verification)
     answer = _produce(broker, context, request, check, _request_error(request))
     return await answer if isinstance(answer, Coroutine) else answer
 

@@ -81,7 +81,7 @@ async def _verified(broker: Broker, request: TxnOffsetCommitRequest, *, adds: bo
         )
     except KafkaError as error:
         return coordinator_code(error.code)
-    codes = await broker.transactions.verify(request.transactional_id, *producer, [key], add=adds)
+    codes = await broker.verification.verify(request.transactional_id, *producer, [key], add=adds)
     code: ErrorCode = codes[key]
     return code
 

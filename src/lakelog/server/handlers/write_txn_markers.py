@@ -46,7 +46,9 @@ async def handle(
     return WriteTxnMarkersResponse(markers=list(results.values()))
 
 
-API = ServedApi(WriteTxnMarkersRequest, handle, done="Requests of administrators.")
+API = ServedApi(
+    WriteTxnMarkersRequest, handle, done="Requests of administrators and of other brokers."
+)
 
 
 async def _write(

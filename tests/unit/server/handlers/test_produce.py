@@ -63,7 +63,7 @@ class Verified:
         self.world = world
         self.topic_id = world.create("t", 3)
         self.coordinator = ScriptedCoordinator()
-        monkeypatch.setattr(world.broker, "transactions", self.coordinator)
+        monkeypatch.setattr(world.broker, "verification", self.coordinator)
 
     def start(self, request: ProduceRequest, version: int = 12) -> Asked[ProduceResponse]:
         for topic in request.topic_data:

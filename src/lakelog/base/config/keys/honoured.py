@@ -529,6 +529,19 @@ _GROUPS = (
         at_least(1),
     ),
     _fixed(
+        "replica.lag.time.max.ms",
+        _LONG,
+        30_000,
+        "Time, in milliseconds, after which a follower that is behind leaves the ISR.",
+        at_least(1),
+    ),
+    _fixed(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "Whether the preferred replica leads its partition as soon as it is in sync again.",
+    ),
+    _fixed(
         "offsets.topic.segment.bytes",
         _INT,
         100 << 20,

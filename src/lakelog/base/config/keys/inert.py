@@ -222,7 +222,6 @@ inter.broker.listener.name string -
 broker.heartbeat.interval.ms int 2000
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
-auto.leader.rebalance.enable boolean true
 cordoned.log.dirs list "" per-broker
 leader.imbalance.check.interval.seconds long 300 1..
 num.replica.alter.log.dirs.threads int -
@@ -235,7 +234,6 @@ replica.fetch.wait.max.ms int 500
 follower.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
 leader.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. cluster-wide
-replica.lag.time.max.ms long 30000
 replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000

@@ -1,0 +1,113 @@
+"""Changes of the in-sync replicas that leaders propose (KIP-497, KIP-903).
+
+Error codes follow Kafka's `ReplicationControlManager.validateAlterPartitionData`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.brokers import check_broker_epoch
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord
+
+_UNKNOWN_EPOCH = -1
+
+
+class ProposedIsr(NamedTuple):
+    """The ISR that a leader wants, as pairs of node id and broker epoch.
+
+    Leader epoch and partition epoch belong to the replaced state.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+class AlteredIsr(NamedTuple):
+    """The state of a partition after a proposal, or the reason of its refusal."""
+
+    topic_id: bytes
+    partition: int
+    error: ErrorCode
+    state: PartitionImage | None = None
+
+
+def plan_alter_partitions(
+    image: MetadataImage,
+    leader_id: int,
+    broker_epoch: int,
+    proposals: Sequence[ProposedIsr],
+    *,
+    prefers_first: bool = True,
+) -> Plan[list[AlteredIsr]]:
+    """Return one result per proposal, in their order; a bad one fails alone.
+
+    prefers_first: whether the preferred replica leads as soon as it is in sync again
+        (`auto.leader.rebalance.enable`).
+
+    Raises STALE_BROKER_EPOCH for another process of the leader.
+    """
+    check_broker_epoch(image, leader_id, broker_epoch)
+    records, results = [], []
+    for proposal in proposals:
+        key = proposal.topic_id, proposal.partition
+        try:
+            old = _checked(image, leader_id, proposal)
+        except KafkaError as error:
+            results.append(AlteredIsr(*key, error.code))
+            continue
+        new = _altered(old, tuple(node_id for node_id, _ in proposal.isr), prefers_first)
+        records.append(PartitionRecord(proposal.topic_id, *new))
+        is_moved = new.leader != old.leader
+        code = ErrorCode.NEW_LEADER_ELECTED if is_moved else ErrorCode.NONE
+        results.append(AlteredIsr(*key, code, new))
+    return Plan(tuple(records), results)
+
+
+def _checked(image: MetadataImage, leader_id: int, proposal: ProposedIsr) -> PartitionImage:
+    """Return the present state. Raises `KafkaError` for a proposal that does not fit it."""
+    topic = image.topic_by_id(proposal.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    old = topic.partition(proposal.partition)
+    if old is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    is_newer = (
+        proposal.leader_epoch > old.leader_epoch or proposal.partition_epoch > old.partition_epoch
+    )
+    if is_newer:  # this broker is no longer the controller (KAFKA-14154)
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    if proposal.leader_epoch < old.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.partition_epoch < old.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    members = [node_id for node_id, _ in proposal.isr]
+    is_valid = len(set(members)) == len(members) and set(members) <= set(old.replicas)
+    if old.leader != leader_id or leader_id not in members or not is_valid:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if not all(_may_join(image, node_id, epoch) for node_id, epoch in proposal.isr):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
+    return old
+
+
+def _may_join(image: MetadataImage, node_id: int, epoch: int) -> bool:
+    """Return whether the broker is the process that the leader means, and not fenced."""
+    broker = image.brokers.get(node_id)
+    return broker is not None and not broker.is_fenced and epoch in (_UNKNOWN_EPOCH, broker.epoch)
+
+
+def _altered(old: PartitionImage, isr: tuple[int, ...], prefers_first: bool) -> PartitionImage:
+    """Return the new state, led by the preferred replica if that has just joined."""
+    ordered = tuple(node_id for node_id in old.replicas if node_id in isr)
+    preferred = old.replicas[0]
+    if prefers_first and preferred in isr and preferred not in old.isr:
+        return old.led_by(preferred, ordered)
+    return old._replace(isr=ordered, partition_epoch=old.partition_epoch + 1)

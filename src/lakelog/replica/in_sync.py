@@ -1,0 +1,66 @@
+"""Which replicas are in sync: the decisions of a leader, without I/O.
+
+A replica leaves the ISR when it has been behind for more than `replica.lag.time.max.ms` (KIP-16).
+It joins when it has all committed records and has reached the start of the leader's epoch: before
+that, the leader may not know yet which records are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.replica.partition import Partition
+
+
+class StallGuard:
+    """Notices that this process did not run: then it does not know how far followers are.
+
+    A leader that has just woken up finds the times of all fetches old, although the followers
+    fetched, or tried to. It keeps all of them until they have had the whole time again.
+    """
+
+    def __init__(self, period_ms: int, lag_max_ms: int) -> None:
+        """period_ms: the time between turns of a process that runs."""
+        self._period_ms = period_ms
+        self._lag_max_ms = lag_max_ms
+        self._last_ms: int | None = None
+        self._patient_until_ms = 0
+
+    def may_shrink(self, now_ms: int) -> bool:
+        """Note a turn; return whether the times of fetches can be trusted."""
+        if self._last_ms is not None and now_ms - self._last_ms > 2 * self._period_ms:
+            self._patient_until_ms = now_ms + self._lag_max_ms
+        self._last_ms = now_ms
+        return now_ms >= self._patient_until_ms
+
+
+def wanted_isr(
+    partition: Partition,
+    node_id: int,
+    broker_epochs: Mapping[int, int],
+    now_ms: int,
+    lag_max_ms: int,
+    *,
+    may_shrink: bool,
+) -> tuple[int, ...]:
+    """Return the ISR that the leader `node_id` wants, in the order of the present one.
+
+    broker_epochs: of the brokers that are not fenced, by node id.
+    now_ms: of the monotonic clock.
+    """
+    role, end = partition.role, partition.log.log_end_offset
+    assert role.is_leader
+    isr = role.isr
+    if may_shrink:
+        members = [each for each in isr if each != node_id]
+        lagging = partition.followers.lagging(members, end, now_ms, lag_max_ms)
+        isr = tuple(each for each in isr if each not in lagging)
+    others = (each for each in role.followers if each not in role.isr)
+    return isr + tuple(each for each in others if _has_caught_up(partition, each, broker_epochs))
+
+
+def _has_caught_up(partition: Partition, node_id: int, broker_epochs: Mapping[int, int]) -> bool:
+    follower = partition.followers.get(node_id)
+    if follower is None or follower.broker_epoch != broker_epochs.get(node_id):
+        return False  # it has not fetched, or restarted since (KIP-903)
+    return follower.end_offset >= max(partition.watermark.offset, partition.epoch_start)

@@ -1,0 +1,22 @@
+"""AlterPartition (56): changes the in-sync replicas of partitions for their leader."""
+
+from __future__ import annotations
+
+from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+async def handle(
+    broker: Broker, context: Context, request: AlterPartitionRequest
+) -> AlterPartitionResponse:
+    return await broker.controller.alter_partition(request)
+
+
+API = ServedApi(
+    AlterPartitionRequest,
+    handle,
+    done="Between brokers: shrinks and expands the ISR.",
+    missing="Leader recovery.",
+)

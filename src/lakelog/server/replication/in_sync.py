@@ -1,0 +1,219 @@
+"""Keeps the ISRs of the partitions that this broker leads, with the controller's consent.
+
+A proposal counts in the high watermark before it is sent, and until its fate is known (KIP-497):
+the controller may elect any member of an ISR that it has accepted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import groupby, islice
+from typing import Any
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage
+from lakelog.protocol.alter_partition import (
+    AlteredPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from lakelog.replica.in_sync import StallGuard, wanted_isr
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Clock, Tasks, Timer
+
+logger = logging.getLogger(__name__)
+
+_PERIOD_MAX_S = 0.5
+_PROPOSALS_MAX = 1000
+"""In one request, so that the change fits one entry of the metadata log."""
+
+
+class InSyncReplicas:
+    """The ISRs of led partitions, from `start` to `stop`.
+
+    Args:
+        image: returns the metadata in force.
+        alter: has the controller carry out the request, and follows the change.
+        lag_max_ms: `replica.lag.time.max.ms`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        image: Callable[[], MetadataImage],
+        alter: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
+        lag_max_ms: int,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._alter = alter
+        self._lag_max_ms = lag_max_ms
+        self._clock = clock
+        self._tasks = tasks
+        self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
+        self._guard = StallGuard(max(int(self._period_s * 1000), 1), lag_max_ms)
+        self._led: dict[tuple[bytes, int], Partition] = {}
+        self._timer: Timer | None = None
+        self._asking: Any = None
+
+    def note_role(self, partition: Partition) -> None:
+        """Follow a change of the partition's role; a retired partition has none."""
+        if partition.serves and partition.role.followers:
+            self._led[partition.key] = partition
+        else:
+            self._led.pop(partition.key, None)
+
+    def start(self) -> None:
+        """Check all ISRs regularly from now on."""
+        self._timer = self._tasks.call_later(self._period_s, self._turn)
+
+    def stop(self) -> None:
+        """Propose nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def _turn(self) -> None:
+        now_ms = int(self._clock.monotonic() * 1000)
+        may_shrink = self._guard.may_shrink(now_ms)
+        if self._asking is None:
+            wanted = self._proposals(now_ms, may_shrink=may_shrink)
+            if wanted:
+                self._asking = self._tasks.spawn(self._ask(wanted), name="alter partitions")
+        self.start()
+
+    def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
+        """Return the first partitions that need another ISR."""
+        epochs = {
+            broker.broker_id: broker.epoch
+            for broker in self._image().brokers.values()
+            if not broker.is_fenced
+        }
+        found = (
+            (partition, isr)
+            for partition in self._led.values()
+            if partition.serves
+            and (
+                isr := wanted_isr(
+                    partition,
+                    self._node_id,
+                    epochs,
+                    now_ms,
+                    self._lag_max_ms,
+                    may_shrink=may_shrink,
+                )
+            )
+            != partition.role.isr
+        )
+        return dict(islice(found, _PROPOSALS_MAX))
+
+    async def _ask(self, wanted: dict[Partition, tuple[int, ...]]) -> None:
+        try:
+            image = self._image()
+            known = {
+                partition: (partition.leader_epoch, state)
+                for partition in wanted
+                if (state := _state(image, partition)) is not None
+                and state.leader_epoch == partition.leader_epoch
+            }
+            for partition in known:
+                partition.propose_isr(wanted[partition])
+            own = image.brokers[self._node_id]
+            request = AlterPartitionRequest(
+                broker_id=self._node_id,
+                broker_epoch=own.epoch,
+                topics=_topics(known, wanted, image),
+            )
+            response = await self._alter(request)
+            if response.error_code:
+                raise KafkaError(ErrorCode(response.error_code))
+            self._conclude(response, known, wanted)
+        except (KafkaError, MetadataError) as error:
+            logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
+        finally:
+            self._asking = None
+
+    def _conclude(
+        self,
+        response: AlterPartitionResponse,
+        known: dict[Partition, tuple[int, PartitionImage]],
+        wanted: dict[Partition, tuple[int, ...]],
+    ) -> None:
+        results = {
+            (topic.topic_id, each.partition_index): each
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        for partition, (leader_epoch, state) in known.items():
+            result = results.get(partition.key)
+            if result is None:
+                continue
+            if result.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
+                _log_change(partition, state, result)
+            elif partition.leader_epoch == leader_epoch:
+                # The controller has refused it for good: its answer is later than the proposal.
+                partition.propose_isr(())
+
+
+def _state(image: MetadataImage, partition: Partition) -> PartitionImage | None:
+    topic = image.topic_by_id(partition.topic_id)
+    return None if topic is None else topic.partition(partition.index)
+
+
+def _topics(
+    known: dict[Partition, tuple[int, PartitionImage]],
+    wanted: dict[Partition, tuple[int, ...]],
+    image: MetadataImage,
+) -> list[TopicData]:
+    ordered = sorted(known, key=lambda partition: partition.key)
+    return [
+        TopicData(
+            topic_id=topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=partition.index,
+                    leader_epoch=known[partition][0],
+                    partition_epoch=known[partition][1].partition_epoch,
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=member, broker_epoch=_epoch(partition, member))
+                        for member in wanted[partition]
+                    ],
+                )
+                for partition in partitions
+            ],
+        )
+        for topic_id, partitions in groupby(ordered, lambda partition: partition.topic_id)
+    ]
+
+
+def _epoch(partition: Partition, node_id: int) -> int:
+    """Return the registration with which a follower fetched; -1 for the leader and before that."""
+    follower = partition.followers.get(node_id)
+    return -1 if follower is None else follower.broker_epoch
+
+
+def _log_change(partition: Partition, old: PartitionImage, new: AlteredPartition) -> None:
+    logger.info(
+        "ISR of %s-%d: %s, before %s",
+        partition.topic,
+        partition.index,
+        new.isr,
+        list(old.isr),
+        extra=event(
+            "isr_changed",
+            topic=partition.topic,
+            partition=partition.index,
+            isr=new.isr,
+            before=list(old.isr),
+        ),
+    )

@@ -1,0 +1,102 @@
+"""The coordinator that verifies a transaction may be on another broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from lakelog.server.coordinators.verification import ClusterVerification
+from lakelog.server.peers.errors import PeerTimedOutError
+from memory_broker import MemoryBroker
+from memory_clients import add_partition, init_producer
+
+E = ErrorCode
+OWN, OTHER = 1, 2
+
+
+class OtherBroker:
+    """Answers with these codes by partition of `orders`, or fails a request."""
+
+    def __init__(self, codes: dict[int, ErrorCode], failure: KafkaError | None = None) -> None:
+        self.codes = codes
+        self.failure = failure
+        self.requests: list[AddPartitionsToTxnRequest] = []
+
+    async def request(self, message: Any, *, timeout_s: float) -> Any:
+        self.requests.append(message)
+        if self.failure is not None:
+            raise self.failure
+        (transaction,) = message.transactions
+        results = [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            for index, code in self.codes.items()
+        ]
+        topic = AddPartitionsToTxnTopicResult(name="orders", results_by_partition=results)
+        result = AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id, topic_results=[topic]
+        )
+        return AddPartitionsToTxnResponse(results_by_transaction=[result])
+
+
+def verified(
+    world: MemoryBroker, other: OtherBroker | None, *, add: bool = False, producer_id: int = 7
+) -> dict[int, ErrorCode]:
+    """Verify two partitions of `orders`; return their codes."""
+    peers: dict[int, Any] = {OTHER: other}
+    broker = world.broker
+    parts = OWN, lambda: broker.image, broker.transactions, peers.get, 30.0
+    wanted = [("orders", 0), ("orders", 1)]
+    found = world.run(ClusterVerification(*parts).verify("id", producer_id, 0, wanted, add=add))
+    return {index: code for (_, index), code in found.items()}
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_a_remote_coordinator_decides(coordinators: MemoryBroker, add: bool) -> None:
+    coordinators.change_leader(TRANSACTION_TOPIC, OTHER, (OTHER,))
+    codes = {0: E.NONE, 1: E.TRANSACTION_ABORTABLE}
+    other = OtherBroker(codes)
+    assert verified(coordinators, other, add=add) == codes
+    ((transaction,),) = [request.transactions for request in other.requests]
+    assert (transaction.transactional_id, transaction.producer_id) == ("id", 7)
+    assert transaction.verify_only is not add
+    topics = [(topic.name, topic.partitions) for topic in transaction.topics]
+    assert topics == [("orders", [0, 1])]
+
+
+def test_the_coordinator_of_this_broker_decides_at_once(coordinators: MemoryBroker) -> None:
+    producer = init_producer(coordinators)
+    add_partition(coordinators, producer)
+    found = verified(coordinators, None, producer_id=producer.producer_id)
+    assert found == {0: E.NONE, 1: E.TRANSACTION_ABORTABLE}
+
+
+@pytest.mark.parametrize(
+    ("leader", "other"),
+    [
+        (OTHER, OtherBroker({}, PeerTimedOutError("late"))),
+        (OTHER, OtherBroker({})),
+        (OTHER, None),
+        (-1, OtherBroker({0: E.NONE, 1: E.NONE})),
+    ],
+    ids=["late", "no result", "no address", "no leader"],
+)
+def test_a_producer_has_to_retry_without_a_result(
+    coordinators: MemoryBroker, leader: int, other: OtherBroker | None
+) -> None:
+    coordinators.change_leader(TRANSACTION_TOPIC, leader, (OTHER,))
+    assert verified(coordinators, other) == dict.fromkeys((0, 1), E.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_without_the_coordinator_s_topic_this_broker_refuses(world: MemoryBroker) -> None:
+    world.create("orders", 2)
+    assert verified(world, None) == dict.fromkeys((0, 1), E.NOT_COORDINATOR)
