@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker_process import LAKELOG, BrokerProcess, eventually
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
 from lakelog.metadata.store.zookeeper.chain import MarkFile
@@ -138,3 +140,33 @@ def test_an_ensemble_without_a_quorum_comes_back(
         await store.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 240))
+
+
+def _lakelog(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
+    command = [LAKELOG, *arguments, "--bootstrap-server", broker.bootstrap]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_brokers_of_one_ensemble_are_a_cluster_that_outlives_its_controller(
+    ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    place = f"zookeeper://{','.join(ensemble.servers)}/brokers/{tmp_path.name}"
+    settings = {"broker.session.timeout.ms": "4000"}
+    first, second = (
+        BrokerProcess(
+            tmp_path / f"data{number}",
+            settings=settings,
+            arguments=("--node-id", str(number), "--metadata", place),
+        )
+        for number in (1, 2)
+    )
+    with first, second:
+        _lakelog(first, "topic", "create", "orders", "--replication-factor", "2")
+        assert "orders" in _lakelog(second, "topic", "list")
+        first.kill()
+        eventually(lambda: "is the controller, epoch 2" in second.log())
+        _lakelog(second, "topic", "create", "later")
+        first.start()
+        assert "later" in _lakelog(first, "topic", "list")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakelog.base.config.broker_config import BrokerConfig
+    from lakelog.metadata.store.zookeeper.address import EnsembleAddress
     from lakelog.server.options import ReadyInfo
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -133,7 +134,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
         advertise=advertised(arguments, config),
         node_id=node_id,
         http=_http_address(arguments),
-        metadata=_metadata_file(arguments),
+        metadata=_metadata_place(arguments),
         ready=ready or _nothing_to_add,
     )
     try:
@@ -310,14 +311,21 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _metadata_file(arguments: BrokerArguments) -> Path | None:
-    """Return the file of a metadata store that brokers share, or None for the broker's own."""
+def _metadata_place(arguments: BrokerArguments) -> Path | EnsembleAddress | None:
+    """Return the place of a metadata store that brokers share, or None for the broker's own."""
+    from lakelog.metadata.store.zookeeper.address import SCHEME, parse_address
+
     text = arguments.metadata
     if text is None:
         return None
+    if text.startswith(SCHEME):
+        try:
+            return parse_address(text)
+        except ValueError as error:
+            raise CliError("LL0902", f"--metadata: {error}") from error
     kind, colon, path = text.partition(":")
     if kind != "sqlite" or not colon or not path:
-        raise CliError("LL0902", f"--metadata {text} is not sqlite:PATH")
+        raise CliError("LL0902", f"--metadata {text} is not sqlite:PATH or zookeeper://...")
     file = Path(path).absolute()
     if file.is_dir():
         raise CliError("LL0902", f"--metadata {text}: {file} is a folder, not a file")

@@ -114,6 +114,11 @@ class MetadataImage(NamedTuple):
         """All topics, in arbitrary order."""
         return self.topics_by_id.values()
 
+    @property
+    def fenced(self) -> frozenset[int]:
+        """Node ids of the fenced brokers."""
+        return frozenset(node_id for node_id, each in self.brokers.items() if each.is_fenced)
+
     def topic(self, name: str) -> TopicImage | None:
         """Return a topic by its name, or `None`."""
         topic_id = self.topic_ids.get(name)

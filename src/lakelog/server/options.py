@@ -9,6 +9,7 @@ from typing import Any
 
 from lakelog import __version__
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
     `http` is HOST:PORT of the metrics and health pages; empty for none.
-    `metadata` is the file of a metadata store that brokers of this host share; None for a store in
-    the data folder.
+    `metadata` is the place of a metadata store that brokers share, a file of this host or a
+    ZooKeeper ensemble; None for a store in the data folder.
     `advertise` maps a listener's name to the (host, port) in responses to clients.
     """
 
@@ -61,7 +62,7 @@ class ServeOptions:
     advertise: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     node_id: int = 1
     http: str = ""
-    metadata: Path | None = None
+    metadata: Path | EnsembleAddress | None = None
     ready: Callable[[ReadyInfo], None] = lambda info: None
 
     @property

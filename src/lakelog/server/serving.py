@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from lakelog.base.events import event
-from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
 from lakelog.server.environment import Environment
+from lakelog.server.metadata_store import metadata_store
 from lakelog.server.options import ServeOptions, StartError
 from lakelog.server.upkeep.descriptors import LIMIT_MIN, Descriptors
 
@@ -40,7 +40,7 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
-    tasks, clock = AsyncioTasks(loop), SystemClock()
+    tasks, clock, random = AsyncioTasks(loop), SystemClock(), SystemRandom()
     limit = raise_descriptor_limit()
     if limit < LIMIT_MIN:
         raise StartError(f"{limit} open files are allowed; at least {LIMIT_MIN} are needed")
@@ -60,9 +60,9 @@ async def _serve(options: ServeOptions) -> None:
         PosixDisk(fsyncs.note),
         AsyncioNet(loop),
         tasks,
-        SystemRandom(),
+        random,
         PythonProcesses(),
-        _metadata_store(options, clock),
+        metadata_store(options, clock, random),
         descriptors.log_files,
         fsyncs,
         descriptors.connections,
@@ -101,13 +101,6 @@ def _freeze_objects() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def _metadata_store(options: ServeOptions, clock: SystemClock) -> EmbeddedStore:
-    if options.metadata is None:
-        return EmbeddedStore(options.data / METADATA_FILE, clock)
-    timeout_s = options.config.get_int("broker.session.timeout.ms") / 1000
-    return EmbeddedStore(options.metadata, clock, shared=True, session_timeout_s=timeout_s)
 
 
 async def _stop(server: Server, clock: SystemClock) -> None:

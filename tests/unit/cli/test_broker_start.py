@@ -69,6 +69,9 @@ def test_unknown_keys_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -
         (BrokerArguments(settings=("log.retention.ms=x",)), "LL0501", "log.retention.ms=x"),
         (BrokerArguments(settings=("novalue",)), "LL0902", "novalue"),
         (BrokerArguments(data="d", listen="0.0.0.0:9092"), "LL0402", "0.0.0.0"),
+        (BrokerArguments(data="d", metadata="zookeeper://a:1"), "LL0902", "no valid chroot"),
+        (BrokerArguments(data="d", metadata="zookeeper://a:x/y"), "LL0902", "'a:x'"),
+        (BrokerArguments(data="d", metadata="etcd://a"), "LL0902", "zookeeper://"),
         (
             BrokerArguments(data="d", settings=("listeners=PLAINTEXT://:9092",)),
             "LL0402",

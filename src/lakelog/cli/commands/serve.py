@@ -49,8 +49,9 @@ def serve(
     node_id
         Id of this broker (default: node.id of the properties, or 1).
     metadata
-        sqlite:PATH of a metadata file that several brokers of this host share: they form one
-        cluster (default: a file in the data folder, for this broker alone).
+        The metadata store that several brokers share: they form one cluster. sqlite:PATH is a
+        file, for brokers of this host; zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT is an ensemble
+        (default: a file in the data folder, for this broker alone).
     http
         HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, /readyz,
         /version (default: no HTTP).

@@ -51,6 +51,8 @@ def check_manual(
         unknown = sorted(set(brokers) - set(image.brokers))
         if unknown:
             raise _invalid(f"broker {unknown[0]} is not registered")
+        if image.fenced.issuperset(brokers):
+            raise _invalid(f"all replicas of partition {partition} are fenced")
     return replicas
 
 
@@ -65,13 +67,20 @@ def check_room(new_partitions: int) -> None:
 
 
 def new_partitions(
-    topic_id: bytes, replicas: Sequence[tuple[int, ...]], first: int = 0
+    image: MetadataImage,
+    topic_id: bytes,
+    replicas: Sequence[tuple[int, ...]],
+    first: int = 0,
 ) -> list[PartitionRecord]:
-    """Return records of partitions that their first replica leads, with all replicas in sync."""
-    return [
-        PartitionRecord(topic_id, partition, brokers, brokers, brokers[0], 0, 0)
-        for partition, brokers in enumerate(replicas, first)
-    ]
+    """Return records of partitions whose replicas are in sync unless they are fenced.
+
+    The first one in sync leads.
+    """
+    fenced, records = image.fenced, []
+    for partition, brokers in enumerate(replicas, first):
+        isr = tuple(node_id for node_id in brokers if node_id not in fenced)
+        records.append(PartitionRecord(topic_id, partition, brokers, isr, isr[0], 0, 0))
+    return records
 
 
 def _invalid(text: str) -> KafkaError:

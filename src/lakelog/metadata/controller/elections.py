@@ -1,7 +1,6 @@
 """Elections on request (KIP-183, KIP-460): preferred and unclean.
 
-Error codes follow Kafka's `ReplicationControlManager.electLeaders`. Every registered broker
-counts as alive, because a cluster has one broker.
+Error codes follow Kafka's `ReplicationControlManager.electLeaders`. Fenced brokers lead nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.failover import PartitionImage
-from lakelog.metadata.image import MetadataImage, TopicImage
+from lakelog.metadata.failover import elected_uncleanly
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
 
@@ -47,7 +46,7 @@ def plan_elect_leaders(
     results = []
     for topic, partition in _wanted(image, topics):
         try:
-            records.append(_elect(image.topic(topic), partition, election_type))
+            records.append(_elect(image, topic, partition, election_type))
             results.append(ElectionResult(topic, partition))
         except KafkaError as error:
             if topics is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
@@ -63,7 +62,10 @@ def _wanted(
     return ((name, partition) for name, partitions in topics for partition in partitions)
 
 
-def _elect(topic: TopicImage | None, number: int, election_type: ElectionType) -> PartitionRecord:
+def _elect(
+    image: MetadataImage, name: str, number: int, election_type: ElectionType
+) -> PartitionRecord:
+    topic = image.topic(name)
     partition = None if topic is None else topic.partition(number)
     if topic is None or partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
@@ -71,25 +73,14 @@ def _elect(topic: TopicImage | None, number: int, election_type: ElectionType) -
     if election_type is ElectionType.PREFERRED:
         if partition.leader == preferred:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica is the leader")
-        if preferred not in partition.isr:
+        if preferred not in partition.isr or preferred in image.fenced:
             raise KafkaError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync"
             )
-        return _led_by(topic.topic_id, partition, preferred, partition.isr)
+        return PartitionRecord(topic.topic_id, *partition.led_by(preferred, partition.isr))
     if partition.leader >= 0:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
-    return _led_by(topic.topic_id, partition, preferred, (preferred,))
-
-
-def _led_by(
-    topic_id: bytes, partition: PartitionImage, leader: int, isr: tuple[int, ...]
-) -> PartitionRecord:
-    return PartitionRecord(
-        topic_id,
-        partition.partition,
-        partition.replicas,
-        isr,
-        leader,
-        partition.leader_epoch + 1,
-        partition.partition_epoch + 1,
-    )
+    elected = elected_uncleanly(partition, image.fenced)
+    if elected is partition:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced")
+    return PartitionRecord(topic.topic_id, *elected)

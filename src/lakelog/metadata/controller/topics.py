@@ -145,7 +145,7 @@ def _create(
     replicas = _initial_replicas(image, topic, broker, random)
     topic_id = random_uuid(random)
     records: list[Record] = [TopicRecord(topic.name, topic_id)]
-    records += new_partitions(topic_id, replicas)
+    records += new_partitions(image, topic_id, replicas)
     records += [
         ConfigRecord(ResourceType.TOPIC, topic.name, key, value)
         for key, value in sorted(configs.items())
@@ -289,7 +289,7 @@ def plan_create_partitions(
         except KafkaError as error:
             results.append(TopicResult(topic.name, error=error.code, message=error.message))
             continue
-        records += new_partitions(found.topic_id, replicas, len(found))
+        records += new_partitions(image, found.topic_id, replicas, len(found))
         results.append(TopicResult(topic.name, found.topic_id, partitions=topic.count))
     return Plan(() if validate_only else tuple(records), results)
 

@@ -60,6 +60,8 @@ _MADE_HERE = {
         "transaction.state.log.segment.bytes",
     ),
 }
+_FACTOR = 3
+"""Of an internal topic, if there are so many brokers at its creation."""
 AUTO_CREATED_MAX = 1000
 """Topics that one request may create by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -165,9 +167,7 @@ class Topics:
         if not topic.assignments:
             topic = topic._replace(
                 partitions=_or_default(topic.partitions, config, keys.partitions),
-                replication_factor=_or_default(
-                    topic.replication_factor, config, keys.replication_factor
-                ),
+                replication_factor=self._factor(topic, keys.replication_factor),
             )
         defaults = {
             "cleanup.policy": "compact",
@@ -181,6 +181,13 @@ class Topics:
         said = {key for key, _ in topic.configs}
         unsaid = [(key, value) for key, value in defaults.items() if key not in said]
         return topic._replace(configs=[*topic.configs, *unsaid])
+
+    def _factor(self, topic: NewTopic, key: str) -> int:
+        """Return the given factor, else the configured one, else 3 or the number of brokers."""
+        if topic.replication_factor != -1 or self._config().is_set(key):
+            return _or_default(topic.replication_factor, self._config(), key)
+        available = sum(not each.is_fenced for each in self._metadata.image.brokers.values())
+        return max(min(available, _FACTOR), 1)
 
     async def _create(self, topics: list[NewTopic]) -> list[TopicResult]:
         """Create topics with the defaults, at the controller. Raises `KafkaError`."""

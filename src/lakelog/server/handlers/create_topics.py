@@ -48,8 +48,7 @@ API = ServedApi(
     CreateTopicsRequest,
     handle,
     done="Counts, assignments, configurations, validation only.",
-    missing="At most 10,000 partitions in one request; a cluster has one broker, "
-    "which holds every replica.",
+    missing="At most 10,000 partitions in one request.",
     by_controller=True,
 )
 

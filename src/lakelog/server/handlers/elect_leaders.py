@@ -48,8 +48,6 @@ API = ServedApi(
     ElectLeadersRequest,
     handle,
     done="Preferred and unclean.",
-    missing="A cluster has one broker, which holds every replica, so that "
-    "elections are rarely needed.",
     by_controller=True,
 )
 

@@ -11,7 +11,7 @@ from lakelog.metadata.controller.assignment import (
     new_partitions,
 )
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
 
 TOPIC = b"t" * 16
 
@@ -52,6 +52,27 @@ def test_a_request_is_limited_to_one_entry_of_the_log() -> None:
 
 
 def test_the_first_replica_leads_a_new_partition() -> None:
-    assert new_partitions(TOPIC, [(2, 1)], 7) == [
+    assert new_partitions(MetadataImage(), TOPIC, [(2, 1)], 7) == [
         PartitionRecord(TOPIC, 7, (2, 1), (2, 1), 2, 0, 0)
     ]
+
+
+def fenced(*node_ids: int) -> MetadataImage:
+    """Return an image of brokers 1 to 3, of which these are fenced."""
+    brokers = [BrokerRecord(each, bytes(16), 1, (), None) for each in (1, 2, 3)]
+    return MetadataImage().apply_all(
+        [*brokers, *(BrokerFenced(node_id, 1) for node_id in node_ids)], 1
+    )
+
+
+def test_a_fenced_broker_neither_leads_nor_is_in_sync() -> None:
+    (partition,) = new_partitions(fenced(2), TOPIC, [(2, 1, 3)])
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 1, 3), (1, 3), 1)
+    with pytest.raises(KafkaError, match="all replicas of partition 0 are fenced"):
+        check_manual(fenced(2), {0: [2]})
+
+
+def test_a_fenced_broker_is_not_chosen() -> None:
+    assert {each for chosen in choose_replicas(fenced(2), 4, 2, 0) for each in chosen} == {1, 3}
+    with pytest.raises(KafkaError, match="number of available brokers, 2"):
+        choose_replicas(fenced(2), 1, 3, 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import BrokerFenced, PartitionRecord
 
 PREFERRED, UNCLEAN = ElectionType
 
@@ -60,3 +60,9 @@ def test_an_election_of_all_partitions_reports_only_the_needed_ones(image: Metad
     assert plan_elect_leaders(image, PREFERRED, None).result == []
     (result,) = plan_elect_leaders(_with(image, (1, 2), 2), PREFERRED, None).result
     assert (result.partition, result.error) == (0, ErrorCode.NONE)
+
+
+def test_a_fenced_broker_is_not_elected(image: MetadataImage) -> None:
+    waiting = _with(image, (1,), -1, replicas=(1,)).apply(BrokerFenced(1, 1))
+    assert _elect(waiting, PREFERRED)[1] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert _elect(waiting, UNCLEAN)[1] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE

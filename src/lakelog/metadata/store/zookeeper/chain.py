@@ -92,6 +92,8 @@ class MarkFile:
     def _write(self, mark: Mark) -> None:
         head = struct.pack(">16sQ16s", *mark)
         data = head + struct.pack(">II", zlib.crc32(head), 0)
+        # A broker opens a shared store before its folder.
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, os.write(descriptor, data))

@@ -92,6 +92,7 @@ class KazooSession:
             logger=_library_logger,
         )
         self._connections = 0
+        self._closing = False
 
     @property
     def session_id(self) -> int:
@@ -107,7 +108,7 @@ class KazooSession:
             if state == KazooState.CONNECTED:
                 connected.set()
                 _logger.info("connected to ZooKeeper", extra=event("metadata_connected"))
-            else:
+            elif not self._closing:
                 _logger.warning(
                     "connection to ZooKeeper: %s", state, extra=event("metadata_disconnected")
                 )
@@ -155,6 +156,8 @@ class KazooSession:
             raise OutcomeUnknown(f"ZooKeeper: {error!r} during a write") from error
 
     async def close(self) -> None:
+        self._closing = True
+
         def stop() -> None:
             with contextlib.suppress(KazooException):
                 self._client.stop()

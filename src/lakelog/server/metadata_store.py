@@ -1,0 +1,44 @@
+"""The metadata store of a broker: its own file, a file of this host, or a ZooKeeper ensemble."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from lakelog.metadata.store.api import MetadataStore
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.metadata.store.zookeeper.address import EnsembleAddress
+from lakelog.runtime.api import Clock, Random
+from lakelog.server.options import ServeOptions, StartError
+
+
+def metadata_store(options: ServeOptions, clock: Clock, random: Random) -> MetadataStore:
+    """Return the store that the options name. Raises `StartError` if its library is missing."""
+    timeout_s = options.config.get_int("broker.session.timeout.ms") / 1000
+    match options.metadata:
+        case None:
+            return EmbeddedStore(options.data / METADATA_FILE, clock)
+        case Path() as file:
+            return EmbeddedStore(file, clock, shared=True, session_timeout_s=timeout_s)
+        case ensemble:
+            return _zookeeper(ensemble, options.data, clock, random, timeout_s)
+
+
+def _zookeeper(
+    ensemble: EnsembleAddress, data: Path, clock: Clock, random: Random, timeout_s: float
+) -> MetadataStore:
+    if find_spec("kazoo") is None:
+        raise StartError("kazoo is not installed; run: pip install 'lakelog[zookeeper]'")
+    # Imported here: kazoo would delay the start of every other broker.
+    from lakelog.metadata.store.zookeeper.chain import MARK_FILE, MarkFile
+    from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
+    from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
+
+    return ZooKeeperStore(
+        KazooSession(ensemble.servers, timeout_s),
+        ensemble.root,
+        MarkFile(data / MARK_FILE),
+        clock,
+        random,
+        session_timeout_s=timeout_s,
+    )

@@ -1,0 +1,171 @@
+"""Three broker processes with one metadata file: replication, failover, and joining."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker_process import LAKELOG, BrokerProcess, eventually
+
+TOPIC, PARTITIONS = "orders", 3
+QUIET = {"log_level": 0}
+
+
+class Cluster:
+    """The brokers by node id."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "metadata.db"
+        self.brokers = {number: self._broker(folder, number) for number in (1, 2, 3)}
+
+    def _broker(self, folder: Path, number: int) -> BrokerProcess:
+        arguments = ("--node-id", str(number), "--metadata", f"sqlite:{self.store}")
+        settings = {"offsets.topic.num.partitions": "1"}
+        return BrokerProcess(folder / f"broker{number}", settings=settings, arguments=arguments)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def controller(self) -> int:
+        with closing(sqlite3.connect(self.store)) as database:
+            (found,) = database.execute("SELECT controller_id FROM state").fetchone()
+        return int(found)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+
+    def states(self) -> dict[int, tuple[int, list[int]]]:
+        """Return leader and sorted ISR of each partition."""
+        topic = self.admin().list_topics(TOPIC, timeout=30).topics[TOPIC]
+        return {index: (each.leader, sorted(each.isrs)) for index, each in topic.partitions.items()}
+
+    def is_full(self) -> bool:
+        states = self.states()
+        return len(states) == PARTITIONS and all(
+            isr == sorted(self.brokers) for _, isr in states.values()
+        )
+
+    def create(self) -> None:
+        wanted = NewTopic(
+            TOPIC, PARTITIONS, replication_factor=3, config={"min.insync.replicas": "2"}
+        )
+        eventually(lambda: len(self.admin().list_topics(timeout=30).brokers) == 3)
+        admin = self.admin()
+        admin.create_topics([wanted])[TOPIC].result(30)
+        eventually(self.is_full)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    with ExitStack() as stack:
+        for broker in made.brokers.values():
+            stack.enter_context(broker)
+        yield made
+
+
+class Load:
+    """Numbered records, and the acknowledged ones."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        settings = {"bootstrap.servers": cluster.bootstrap, "acks": "all", **QUIET}
+        self._producer = Producer({**settings, "enable.idempotence": True})
+        self._sent = 0
+        self.acknowledged: set[bytes] = set()
+
+    def send(self, count: int) -> None:
+        """Send records to all partitions without waiting for their acknowledgements."""
+        for number in range(self._sent, self._sent + count):
+            value = str(number).encode()
+            self._producer.produce(
+                TOPIC, value, partition=number % PARTITIONS, on_delivery=self._on_delivery
+            )
+        self._sent += count
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Wait until all records are acknowledged."""
+        assert self._producer.flush(60) == 0
+        assert len(self.acknowledged) == self._sent
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        if error is None and value is not None:
+            assert isinstance(value, bytes)
+            self.acknowledged.add(value)
+
+
+def stored(cluster: Cluster, count: int) -> list[bytes]:
+    """Return the first `count` committed records of all partitions."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "g", **QUIET}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    found: list[bytes] = []
+
+    def read() -> bool:
+        values = [each.value() for each in consumer.consume(1000, 0.2) if each.error() is None]
+        found.extend(value for value in values if isinstance(value, bytes))
+        return len(found) >= count
+
+    try:
+        eventually(read)
+    finally:
+        consumer.close()
+    return found
+
+
+def log_bytes(broker: BrokerProcess, index: int) -> bytes:
+    files = sorted((broker.data / f"{TOPIC}-{index}").glob("*.log"))
+    return b"".join(each.read_bytes() for each in files).rstrip(b"\0")
+
+
+def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(
+    cluster: Cluster,
+) -> None:
+    cluster.create()
+    load = Load(cluster)
+    for victim in ("leader", "controller"):
+        load.send(500)
+        number = cluster.controller if victim == "controller" else cluster.states()[0][0]
+        broker = cluster.brokers[number]
+        broker.kill()
+        load.send(500)
+        load.finish()
+        broker.restart()
+        eventually(cluster.is_full)
+    values = stored(cluster, len(load.acknowledged))
+    assert sorted(values) == sorted(load.acknowledged)
+    for broker in cluster.brokers.values():
+        broker.stop()
+    for index in range(PARTITIONS):
+        first, *others = (log_bytes(broker, index) for broker in cluster.brokers.values())
+        assert first
+        assert others == [first, first]
+
+
+def test_a_node_id_in_use_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    store = ("--metadata", f"sqlite:{cluster.store}", "--listen", "127.0.0.1:0")
+    command = [LAKELOG, "serve", "--node-id", "2", "--data", str(tmp_path / "twin"), *store]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert "LL0701" in ended.stderr
+    assert "another process that runs this broker id" in ended.stderr
+
+
+def test_a_folder_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "stranger", arguments=("--node-id", "4")) as stranger:
+        stranger.stop()
+    store = ("--metadata", f"sqlite:{cluster.store}", "--listen", "127.0.0.1:0")
+    command = [LAKELOG, "serve", "--node-id", "4", "--data", str(stranger.data), *store]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert "belongs to cluster" in ended.stderr
