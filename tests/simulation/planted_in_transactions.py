@@ -22,6 +22,7 @@ from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app
+from lakelog.server.controller import controller
 from lakelog.server.coordinators import local
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -116,7 +117,9 @@ def _sequence_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("kill", "client crash"),
 )
 def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "plan_producer_ids", lambda image, node: MetadataPlan((), range(1000)))
+    monkeypatch.setattr(
+        controller, "plan_producer_ids", lambda image, node: MetadataPlan((), range(1000))
+    )
 
 
 @bug(

@@ -59,6 +59,9 @@ class Reloads:
         try:
             await self._load(partition, leader_epoch)
         except UNREADABLE as error:
+            code = error.code if isinstance(error, KafkaError) else None
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return  # the change of the role loads the partition, if this broker still leads it
             if partition not in self._failed:
                 logger.error(
                     "cannot reload %s-%d: %s",
@@ -67,7 +70,7 @@ class Reloads:
                     error,
                     extra=event("coordinator_load_failed", topic=self._topic, partition=partition),
                 )
-            if isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            if code is ErrorCode.KAFKA_STORAGE_ERROR:
                 timer = self._tasks.call_later(_RETRY_S, self.begin, partition, leader_epoch)
                 self._failed[partition] = timer
         else:

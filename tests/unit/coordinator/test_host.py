@@ -138,19 +138,23 @@ async def test_loading_waits_for_an_append_of_its_own_past(setup: Setup) -> None
     assert await committed(setup) == {("orders", 0): 5}
 
 
-@in_virtual_time()
-async def test_an_append_of_a_leader_epoch_that_is_over_is_of_unknown_outcome(
-    setup: Setup,
+def test_an_append_of_a_leader_epoch_that_is_over_is_of_unknown_outcome(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    setup.log.delay_s = lambda: 3.0
-    in_flight = commit(setup, {("orders", 0): 5})
-    await asyncio.sleep(1)
-    setup.log.leader_epochs[0] = 1
-    assert (await in_flight).topics[0].partitions[0].error_code == NOT_COORDINATOR
-    assert setup.coordinator.partitions == [], "no epoch is continued"
-    setup.log.delay_s = lambda: 0.0
-    await setup.coordinator.load_partition(0, 1)
-    assert await committed(setup) == {("orders", 0): 5}
+    async def scenario(setup: Setup) -> None:
+        setup.log.delay_s = lambda: 3.0
+        in_flight = commit(setup, {("orders", 0): 5})
+        await asyncio.sleep(1)
+        setup.log.leader_epochs[0] = 1
+        assert (await in_flight).topics[0].partitions[0].error_code == NOT_COORDINATOR
+        await asyncio.sleep(5)
+        assert setup.coordinator.partitions == [], "no epoch is continued"
+        setup.log.delay_s = lambda: 0.0
+        await setup.coordinator.load_partition(0, 1)
+        assert await committed(setup) == {("orders", 0): 5}
+
+    in_virtual_time()(scenario)()
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 @in_virtual_time()
