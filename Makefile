@@ -41,13 +41,14 @@ check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist loadgroup tests/unit tests/contract
+	$(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
 
 # Each file in one of two processes, the long files first. More would want too much memory.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 	$(BIN)/pytest -q -n 2 -m histories --long tests/unit
+	$(BIN)/pytest -q -m java tests/unit tests/contract
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients

@@ -122,7 +122,9 @@ EACH_VARIANT = [
         variant,
         id=variant.name,
         # The processes of a run with several have an ensemble each; one is enough.
-        marks=[pytest.mark.xdist_group("zookeeper")] if variant.name == "zookeeper" else [],
+        marks=[pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
+        if variant.name == "zookeeper"
+        else [],
     )
     for variant in VARIANTS
 ]

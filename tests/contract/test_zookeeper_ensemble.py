@@ -22,7 +22,7 @@ from lakelog.metadata.store.zookeeper.session import (
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.zookeeper import SimulatedEnsemble
 
-pytestmark = pytest.mark.xdist_group("zookeeper")
+pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
 _NAMES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e")
 _STEPS = 150
 

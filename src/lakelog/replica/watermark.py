@@ -18,14 +18,24 @@ from collections.abc import Iterable
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.replica.followers import Followers
-from lakelog.replica.role import Role
+from lakelog.replica.role import NO_ROLE, Role
 from lakelog.storage.log import Log
 
 
 class HighWatermark:
     """The end of the committed records, exclusive."""
 
-    __slots__ = ("_followers", "_in_sync", "_is_leader", "_is_sole", "_log", "by_flush", "offset")
+    __slots__ = (
+        "_followers",
+        "_in_sync",
+        "_is_leader",
+        "_is_short",
+        "_is_sole",
+        "_log",
+        "_role",
+        "by_flush",
+        "offset",
+    )
 
     def __init__(self, log: Log, followers: Followers, known: int = 0) -> None:
         """`known` is the high watermark of the last checkpoint, which recovery may have cut off."""
@@ -34,7 +44,8 @@ class HighWatermark:
         self.offset = max(log.log_start_offset, min(known, log.log_end_offset))
         self.by_flush = False
         """Whether records are committed by a flush instead of their append."""
-        self._is_leader = self._is_sole = False
+        self._role = NO_ROLE
+        self._is_leader = self._is_short = self._is_sole = False
         self._in_sync: frozenset[int] = frozenset()
         """The followers that have to have a record before it is committed."""
         self.use_config()
@@ -42,12 +53,23 @@ class HighWatermark:
     def use_config(self) -> None:
         """Adopt the log's settings; the next `advance` commits records that need no flush now."""
         self.by_flush = self._log.config.durability == FSYNC
+        self._compare_isr()
 
     def use_role(self, role: Role, proposed: Iterable[int] = ()) -> None:
         """Adopt the role and a proposed ISR; the next `advance` commits accordingly."""
+        self._role = role
         self._is_leader = role.is_leader
         self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
-        self._is_sole = role.is_leader and not self._in_sync
+        self._compare_isr()
+
+    def _compare_isr(self) -> None:
+        """Commit nothing while the ISR is smaller than `min.insync.replicas` (KIP-966).
+
+        A later election among so few replicas could lose what they had committed alone.
+        """
+        role, replicas = self._role, 1 + len(self._role.followers)
+        self._is_short = len(role.isr) < min(self._log.config.min_insync_replicas, replicas)
+        self._is_sole = self._is_leader and not self._in_sync and not self._is_short
 
     @property
     def by_append(self) -> bool:
@@ -64,7 +86,7 @@ class HighWatermark:
         log = self._log
         end = log.flushes.recovery_point if self.by_flush else log.log_end_offset
         if not self._is_sole:
-            if not self._is_leader:
+            if not self._is_leader or self._is_short:
                 return False
             end = min(end, self._followers.end(self._in_sync))
         # After a change to `fsync` the recovery point may be below offsets that were served.

@@ -70,6 +70,26 @@ def test_with_other_replicas_only_the_checkpoint_is_known_to_be_committed(role: 
     assert (watermark.offset, watermark.written, watermark.by_append) == (2, 5, False)
 
 
+def test_nothing_is_committed_with_fewer_replicas_in_sync_than_configured() -> None:
+    """KIP-966."""
+    log = memory_store(LogConfig(min_insync_replicas=2)).create()
+    append(log, make_batch(5))
+    short = Role(3, 1, is_leader=True, isr=(1,), followers=(2, 3))
+    watermark = watermark_of(log, short)
+    assert not watermark.advance()
+    assert not watermark.by_append
+    log.config = LogConfig()
+    watermark.use_config()
+    assert watermark.advance()
+    assert watermark.offset == 5
+
+
+def test_a_topic_with_fewer_replicas_than_it_wants_in_sync_commits_with_all_of_them() -> None:
+    log = memory_store(LogConfig(min_insync_replicas=2)).create()
+    append(log, make_batch(5))
+    assert watermark_of(log).advance()
+
+
 def test_a_checkpoint_beyond_the_recovered_log_is_cut_with_it() -> None:
     log = memory_store().create()
     append(log, make_batch(5))

@@ -240,10 +240,8 @@ class ZooKeeperStore:
         """Runs until cancelled; a failed turn is repeated at the next one."""
         while True:
             self._wake.clear()
-            try:
+            with contextlib.suppress(MetadataError):
                 await self._call(self._turn)
-            except MetadataError as error:
-                _logger.debug("metadata watch: %s", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._wake.wait()
