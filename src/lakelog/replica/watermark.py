@@ -65,7 +65,7 @@ class HighWatermark:
     def _compare_isr(self) -> None:
         """Commit nothing while the ISR is smaller than `min.insync.replicas` (KIP-966).
 
-        A later election among so few replicas could lose what they had committed alone.
+        Too few replicas would have the records, and a later election could lose them.
         """
         role, replicas = self._role, 1 + len(self._role.followers)
         self._is_short = len(role.isr) < min(self._log.config.min_insync_replicas, replicas)
