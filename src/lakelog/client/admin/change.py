@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ConnectionLostError, OutcomeUnknownError
+from lakelog.client.errors import ConnectionLostError, OutcomeUnknownError, check
 from lakelog.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -22,3 +23,15 @@ def change(cluster: Cluster, request: Message, kind: type[R], what: str) -> R:
     except ConnectionLostError as error:
         text = f"{what} may or may not have been done: {error.message}"
         raise OutcomeUnknownError(error.code, text) from error
+
+
+def check_change(code: int, where: str, said: str | None) -> None:
+    """Raise `ClientError` unless `code`, the result of a change, is 0; arguments as for `check`.
+
+    Raises `OutcomeUnknownError` for REQUEST_TIMED_OUT: the broker may have made the change, or make
+    it later.
+    """
+    if code == ErrorCode.REQUEST_TIMED_OUT:
+        text = f"{where}: {said or 'the change may or may not have been made'}"
+        raise OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, text)
+    check(code, where, said)

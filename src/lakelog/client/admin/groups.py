@@ -10,7 +10,13 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.group_descriptions import Group, classic_group, consumer_group
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, commit_offsets, fetch_committed
-from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
+from lakelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    UnreachableError,
+    check,
+)
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -104,11 +110,21 @@ class Groups:
         return consumer_group(described)
 
     def delete(self, group: str) -> None:
-        """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP."""
+        """Delete a group and its offsets.
+
+        Raises GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP, and `OutcomeUnknownError` if the connection
+        broke before the response.
+        """
         request = DeleteGroupsRequest(groups_names=[group])
 
         def work() -> None:
-            response = self._cluster.ask_coordinator(group, request, DeleteGroupsResponse)
+            node = self._cluster.coordinator(group).node_id
+            try:
+                response = self._cluster.ask(node, request, DeleteGroupsResponse)
+            except ConnectionLostError as error:
+                # Not repeated: after a success, a second request would not find the group.
+                text = f"deleting group {group!r} may or may not have been done: {error.message}"
+                raise OutcomeUnknownError(error.code, text) from error
             (result,) = response.results
             check(result.error_code, f"group {group!r}", result.error_message)
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.admin.change import change
+from lakelog.client.admin.change import change, check_change
 from lakelog.client.admin.records import check_reached, delete_before
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import (
-    ClientError,
-    TopicNotFoundError,
-    check,
-)
+from lakelog.client.errors import ClientError, TopicNotFoundError
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import Topic
 from lakelog.protocol.create_partitions import (
@@ -39,7 +35,7 @@ class Topics:
     """`Admin.topics`.
 
     Methods that change topics raise `OutcomeUnknownError` if the connection broke before the
-    response: check the topic before a retry.
+    response, or if the broker does not know the outcome: check the topic before a retry.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -94,7 +90,7 @@ class Topics:
             for row in response.topics:
                 if exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
                     return False
-                check(row.error_code, f"topic {name!r}", row.error_message)
+                check_change(row.error_code, f"topic {name!r}", row.error_message)
             return True
 
         created = self._cluster.retrying(work)
@@ -117,7 +113,7 @@ class Topics:
             for row in response.responses:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicNotFoundError(name)
-                check(row.error_code, f"topic {name!r}", row.error_message)
+                check_change(row.error_code, f"topic {name!r}", row.error_message)
 
         self._cluster.retrying(work)
 
@@ -136,7 +132,7 @@ class Topics:
             for row in response.results:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicNotFoundError(name)
-                check(row.error_code, f"topic {name!r}", row.error_message)
+                check_change(row.error_code, f"topic {name!r}", row.error_message)
 
         self._cluster.retrying(work)
 

@@ -153,7 +153,7 @@ class PendingFetch:
                 self._failed = True
                 data = self._divergence(target, found)
             except KafkaError as error:
-                self._failed = True
+                self._failed = self._context.was_rejected = True
                 data = self._failure(target, error)
             bytes_left = self._bytes_max - size
             if bytes_left < 0:

@@ -174,7 +174,7 @@ def _produce(
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(rejected_result(entry.index, error))
-                failed = True
+                failed = context.was_rejected = True
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results

@@ -206,9 +206,9 @@ class Dispatcher:
             raise self._bug(route.api, connection, error) from error
         self._run(route, context, request, verdict)
         self._note(route, context, request, begin, size)
-        # A metered request is never learned, because each repetition must be charged, and a
-        # refused one must be refused each time.
-        if isinstance(verdict, Admitted) and route.learn is not None:
+        # A metered request is never learned, because each repetition must be charged. A request
+        # that the gate or its handler refused must be refused each time.
+        if route.learn is not None and isinstance(verdict, Admitted) and not context.was_rejected:
             self._learn(route.learn, context, request)
 
     def _route(self, key: int, version: int) -> Route:

@@ -1,9 +1,9 @@
 """The gate: decides whether a decoded request is handled, refused or closes its connection.
 
-`Dispatcher.on_request` is the only way in. A connection learns from an `Admitted` request, and
-answers repetitions of it without calling `admit` again, at the cost of one comparison. It drops the
-learned request when the gate's `generation` or its client's authentication changes. Its next
-request is then decoded and passes `admit`.
+`Dispatcher.on_request` is the only way in. A connection learns from an `Admitted` request of which
+its handler has rejected no part. It answers repetitions without calling `admit` again, at the cost
+of one comparison. It drops the learned request when the gate's `generation` or its client's
+authentication changes. Its next request is then decoded and passes `admit`.
 
 Code calls `revoke` in the same turn of the loop in which it changes the role of a partition (its
 leader, epoch, settings, online state), the broker's configuration, a quota or an authorization. A

@@ -7,7 +7,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.groups import Groups, Lag
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ClientError
+from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.offsets import EARLIEST, LATEST
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -134,3 +134,14 @@ def test_lag_is_never_negative() -> None:
     """The end was requested before the offset was committed."""
     assert Lag(5, 9).records == 4
     assert Lag(9, 5).records == 0
+
+
+def test_a_deletion_without_an_answer_is_not_repeated(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    """After a success, a second request would not find the group."""
+    gone = DeletableGroupResult(group_id="g", error_code=69)
+    broker.on(DeleteGroupsRequest, None, DeleteGroupsResponse(results=[gone]))
+    with pytest.raises(OutcomeUnknownError, match="deleting group 'g' may or may not"):
+        Groups(cluster).delete("g")
+    assert len(broker.asked(DeleteGroupsRequest)) == 1

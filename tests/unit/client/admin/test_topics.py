@@ -72,6 +72,25 @@ def test_a_creation_without_an_answer_is_not_repeated(
     assert len(broker.asked(CreateTopicsRequest)) == 1
 
 
+def test_a_change_whose_outcome_the_broker_does_not_know_is_not_repeated(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    """A second request would fail because of the first: the topic exists, or is gone."""
+    broker.on(CreateTopicsRequest, created(7, "its logs wait for space"), created(36))
+    gone = [DeletableTopicResult(name="orders", error_code=code) for code in (7, 3)]
+    broker.on(DeleteTopicsRequest, *(DeleteTopicsResponse(responses=[row]) for row in gone))
+    more = [CreatePartitionsTopicResult(name="orders", error_code=code) for code in (7, 37)]
+    broker.on(CreatePartitionsRequest, *(CreatePartitionsResponse(results=[row]) for row in more))
+    topics = Topics(cluster)
+    with pytest.raises(OutcomeUnknownError, match="topic 'orders': its logs wait for space"):
+        topics.create("orders", exist_ok=True)
+    with pytest.raises(OutcomeUnknownError, match="may or may not have been made"):
+        topics.delete("orders")
+    with pytest.raises(OutcomeUnknownError):
+        topics.create_partitions("orders", 9)
+    assert len(broker.requests) == 3
+
+
 def test_a_topic_that_does_not_exist_is_final(broker: ScriptedBroker, cluster: Cluster) -> None:
     """The code is retriable, but a retry would delete nothing either."""
     gone = DeletableTopicResult(name="orders", error_code=3)

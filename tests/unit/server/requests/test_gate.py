@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import lakelog.server
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
@@ -589,3 +589,28 @@ def _is_decoded(setup: GateSetup, frames: bytes) -> bool:
     with called() as names:
         setup.broker.ask(frames)
     return _DECODING in names
+
+
+@pytest.mark.parametrize("api", ["produce", "fetch"])
+def test_a_request_that_its_handler_rejects_is_not_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    """Otherwise its third repetition would skip a check that only the handler makes."""
+
+    def reject(*_: object, **__: object) -> None:
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    async def scenario(setup: GateSetup) -> None:
+        frames = setup.produce()
+        assert await setup.answered(frames)
+        if api == "fetch":
+            frames = setup.fetch()
+        check = {"produce": "handlers.produce.check_entry", "fetch": "fetches.pending.read_one"}
+        monkeypatch.setattr(f"lakelog.server.{check[api]}", reject)
+        setup.sampling.left = 1 << 30
+        before = setup.partition("plain").log.log_end_offset
+        answers = [await setup.answered(frames) for _ in range(4)]
+        assert len(set(answers)) == 1
+        assert setup.partition("plain").log.log_end_offset == before
+
+    run(tmp_path / "data", scenario)
