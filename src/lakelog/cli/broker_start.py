@@ -129,7 +129,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
     options = ServeOptions(
         data=data,
-        config=as_told(config, data, listen, node_id),
+        config=with_arguments(config, data, listen, node_id),
         listen=listen,
         advertise=advertised(arguments, config),
         node_id=node_id,
@@ -185,8 +185,8 @@ def load_config(arguments: BrokerArguments) -> BrokerConfig:
     values: dict[str, str] = {}
     if arguments.properties is not None:
         values.update(_read_properties(Path(arguments.properties)))
-    told = _settings(arguments)
-    values.update(told)
+    given = _settings(arguments)
+    values.update(given)
     try:
         config, warnings = BrokerConfig.from_mapping(values)
     except ConfigError as error:
@@ -195,15 +195,15 @@ def load_config(arguments: BrokerArguments) -> BrokerConfig:
         logging.getLogger(__name__).warning(
             "configuration: %s", warning, extra=event("config_ignored")
         )
-    return config.with_forced(told)
+    return config.with_forced(given)
 
 
 def _settings(arguments: BrokerArguments) -> dict[str, str]:
-    told: dict[str, str] = {}
+    given: dict[str, str] = {}
     for text in arguments.settings:
         key, value = parse_setting(text, "--set")
-        told[key] = value
-    return told
+        given[key] = value
+    return given
 
 
 def _read_properties(path: Path) -> dict[str, str]:
@@ -216,7 +216,7 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise CliError("LL0501", f"{path}: {error}") from error
 
 
-def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
+def with_arguments(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
     """Return the settings with the command line's values, so that descriptions show them."""
     values = {"log.dirs": str(data), "node.id": str(node_id)}
     if config.is_set("broker.id"):
@@ -278,12 +278,12 @@ def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tu
     If --listen replaces the listeners of the file, their advertised addresses are ignored. Raises
     `CliError` for an unknown listener.
     """
-    told: dict[str, tuple[str, int]] = {}
+    given: dict[str, tuple[str, int]] = {}
     listeners = _listener_names(arguments, config)
     hint = f"the listeners are: {', '.join(listeners)}"
     for end in config.advertised_listeners:
         if end.name in listeners:
-            told[end.name] = (end.host, end.port)
+            given[end.name] = (end.host, end.port)
         elif not arguments.listen:
             text = f"advertised.listeners names the unknown listener {end.name}"
             raise CliError("LL0501", text, hint)
@@ -293,8 +293,8 @@ def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tu
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
         if name.upper() not in listeners:
             raise CliError("LL0902", f"--advertise {text!r} names an unknown listener", hint)
-        told[name.upper()] = _address(address, "--advertise")
-    return told
+        given[name.upper()] = _address(address, "--advertise")
+    return given
 
 
 def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[str]:

@@ -114,9 +114,9 @@ async def _stop(server: Server, clock: SystemClock) -> None:
 async def _start(server: Server, stopping: asyncio.Event) -> bool:
     """Return False if the broker was stopped before it was ready."""
     starting = asyncio.ensure_future(server.start())
-    told = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    stop_requested = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
+    stop_requested.cancel()
     if not starting.done():
         starting.cancel()
     try:

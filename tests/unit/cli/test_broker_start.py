@@ -10,11 +10,11 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.cli.broker_start import (
     BrokerArguments,
     advertised,
-    as_told,
     listen_address,
     load_config,
     parse_plainly,
     run_broker,
+    with_arguments,
 )
 from lakelog.cli.commands import dev
 from lakelog.cli.failures import CliError
@@ -195,12 +195,12 @@ def test_the_command_line_advertises_before_the_file() -> None:
 
 def test_options_override_settings_of_the_file() -> None:
     config, _ = BrokerConfig.from_mapping({"log.dirs": "/a", "broker.id": "3"})
-    told = as_told(config, Path("/b"), "[::1]:0", 5)
-    assert (told.data_directory, told.node_id) == ("/b", 5)
-    (endpoint,) = told.listeners
+    given = with_arguments(config, Path("/b"), "[::1]:0", 5)
+    assert (given.data_directory, given.node_id) == ("/b", 5)
+    (endpoint,) = given.listeners
     assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", "::1", 0)
-    unheard = as_told(config, Path("/a"), "", 3)
-    assert unheard.static == {"log.dirs": "/a", "broker.id": "3", "node.id": "3"}
+    default = with_arguments(config, Path("/a"), "", 3)
+    assert default.static == {"log.dirs": "/a", "broker.id": "3", "node.id": "3"}
 
 
 def test_only_a_listener_can_be_advertised() -> None:

@@ -244,9 +244,9 @@ class Topics:
                 random=self._random,
                 validate_only=validate_only,
             )
-            return self._with_room(planned)
+            return self._if_limits_allow(planned)
 
-        return await self._take_back(await self._metadata.submit(plan))
+        return await self._remove_unmade(await self._metadata.submit(plan))
 
     async def add_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
@@ -261,11 +261,11 @@ class Topics:
                 fixed=INTERNAL_TOPICS,
                 validate_only=validate_only,
             )
-            return self._with_room(planned)
+            return self._if_limits_allow(planned)
 
-        return [self._if_made(result) for result in await self._metadata.submit(plan)]
+        return [self._result_if_made(result) for result in await self._metadata.submit(plan)]
 
-    def _with_room(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
+    def _if_limits_allow(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
         """Return the plan, or reject the topics that it would create."""
         try:
             made = sum(isinstance(record, PartitionRecord) for record in planned.records)
@@ -276,7 +276,7 @@ class Topics:
             return Plan((), refused)
         return planned
 
-    async def _take_back(self, results: list[TopicResult]) -> list[TopicResult]:
+    async def _remove_unmade(self, results: list[TopicResult]) -> list[TopicResult]:
         """Remove the topics whose logs could not be created."""
         waiting = [entry for entry in results if not entry.error and self._waits(entry.topic_id)]
         if not waiting:
@@ -287,11 +287,11 @@ class Topics:
                 lambda image: plan_delete_topics(image, gone), from_reserve=True
             )
         except KafkaError:
-            return [self._if_made(entry) for entry in results]
+            return [self._result_if_made(entry) for entry in results]
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no space for its logs")
         return [_refused(entry, error) if entry in waiting else entry for entry in results]
 
-    def _if_made(self, result: TopicResult) -> TopicResult:
+    def _result_if_made(self, result: TopicResult) -> TopicResult:
         if result.error or not self._waits(result.topic_id):
             return result
         reason = "it is created; its logs wait for space, and are created once there is some"

@@ -1,4 +1,4 @@
-"""Questions of the table engine to a cluster: topics, offsets, leader epochs, record batches.
+"""Requests of the table engine to a cluster: topics, offsets, leader epochs, record batches.
 
 This module translates the client's errors into `errors.py`.
 """

@@ -136,7 +136,7 @@ class Joins:
         groups: ClassicGroups,
         rebalancer: Rebalancer,
         pending: PendingMembers,
-        room: ShardLimits,
+        limits: ShardLimits,
         random: Random,
         again: Callable[[Now, Join], Decision],
     ) -> None:
@@ -144,7 +144,7 @@ class Joins:
         self._groups = groups
         self._rebalancer = rebalancer
         self._pending = pending
-        self._room = room
+        self._limits = limits
         self._random = random
         self._again = again
 
@@ -158,7 +158,7 @@ class Joins:
         if group is None and join.member_id:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self._pending.is_unjoined(group)
-        if is_new and not self._room.has_room_for_group(join.group_id):
+        if is_new and not self._limits.has_room_for_group(join.group_id):
             return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
         # `_decide` adds a new group to the shard only if it gets a member or a pending id.
         group = ClassicGroup(join.group_id) if group is None else group
@@ -210,7 +210,7 @@ class Joins:
             more -= protocols_bytes(member.protocols)
         elif group.account is None:
             more += group.memory
-        if not self._room.has_memory(join.group_id, more):
+        if not self._limits.has_memory(join.group_id, more):
             return _NO_MEMORY
         return ""
 

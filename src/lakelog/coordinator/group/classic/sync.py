@@ -20,9 +20,9 @@ from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 class Syncs:
     """Decisions about SyncGroup and Heartbeat requests."""
 
-    def __init__(self, rebalancer: Rebalancer, room: ShardLimits) -> None:
+    def __init__(self, rebalancer: Rebalancer, limits: ShardLimits) -> None:
         self._rebalancer = rebalancer
-        self._room = room
+        self._limits = limits
 
     def sync(
         self, now: Now, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply
@@ -60,7 +60,7 @@ class Syncs:
         }
         more = sum(map(len, assignments.values()))
         more -= sum(len(member.assignment) for member in group.members.values())
-        if not self._room.has_memory(group.group_id, more):
+        if not self._limits.has_memory(group.group_id, more):
             return self._refuse_assignment(now, group)
 
         # A member may have left or expired while the record was written: the generation that it
