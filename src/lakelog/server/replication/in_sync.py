@@ -62,6 +62,8 @@ class InSyncReplicas:
         self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
         self._guard = StallGuard(max(int(self._period_s * 1000), 1), lag_max_ms)
         self._led: dict[tuple[bytes, int], Partition] = {}
+        self._open: dict[Partition, PartitionImage] = {}
+        """The states for which an ISR was proposed, without a known fate."""
         self._timer: Timer | None = None
         self._asking: Any = None
 
@@ -71,6 +73,7 @@ class InSyncReplicas:
             self._led[partition.key] = partition
         else:
             self._led.pop(partition.key, None)
+            self._open.pop(partition, None)
 
     def start(self) -> None:
         """Check all ISRs regularly from now on."""
@@ -87,13 +90,34 @@ class InSyncReplicas:
         now_ms = int(self._clock.monotonic() * 1000)
         may_shrink = self._guard.may_shrink(now_ms)
         if self._asking is None:
+            self._close_decided()
             wanted = self._proposals(now_ms, may_shrink=may_shrink)
-            if wanted:
-                self._asking = self._tasks.spawn(self._ask(wanted), name="alter partitions")
+            # In this turn: later ones may commit records that a new member does not have.
+            known = self._propose(wanted)
+            if known:
+                asking = self._ask(known, wanted)
+                self._asking = self._tasks.spawn(asking, name="alter partitions")
         self.start()
 
+    def _close_decided(self) -> None:
+        """Count only the committed ISR of partitions whose state has changed since a proposal.
+
+        The controller has accepted the proposal, or will refuse it.
+        """
+        image = self._image()
+        for partition, proposed_for in list(self._open.items()):
+            state = _state(image, partition)
+            if state is not None and state.leader_epoch != proposed_for.leader_epoch:
+                del self._open[partition]  # `assume` has ended the proposal
+            elif state is not None and state.partition_epoch > proposed_for.partition_epoch:
+                self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        del self._open[partition]
+        partition.propose_isr(())
+
     def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
-        """Return the first partitions that need another ISR."""
+        """Return the first partitions that need another ISR, or the fate of a proposal."""
         epochs = {
             broker.broker_id: broker.epoch
             for broker in self._image().brokers.values()
@@ -102,42 +126,51 @@ class InSyncReplicas:
         found = (
             (partition, isr)
             for partition in self._led.values()
-            if partition.serves
-            and (
-                isr := wanted_isr(
-                    partition,
-                    self._node_id,
-                    epochs,
-                    now_ms,
-                    self._lag_max_ms,
-                    may_shrink=may_shrink,
+            if (
+                partition.serves
+                and (
+                    isr := wanted_isr(
+                        partition,
+                        self._node_id,
+                        epochs,
+                        now_ms,
+                        self._lag_max_ms,
+                        may_shrink=may_shrink,
+                    )
                 )
+                != partition.role.isr
             )
-            != partition.role.isr
+            or partition in self._open
         )
         return dict(islice(found, _PROPOSALS_MAX))
 
-    async def _ask(self, wanted: dict[Partition, tuple[int, ...]]) -> None:
+    def _propose(self, wanted: dict[Partition, tuple[int, ...]]) -> dict[Partition, PartitionImage]:
+        """Count the wanted members as in sync; return the states that they are proposed for."""
+        image = self._image()
+        known = {
+            partition: state
+            for partition in wanted
+            if (state := _state(image, partition)) is not None
+            and state.leader_epoch == partition.leader_epoch
+        }
+        for partition in known:
+            partition.propose_isr(wanted[partition])
+        self._open.update(known)
+        return known
+
+    async def _ask(
+        self, known: dict[Partition, PartitionImage], wanted: dict[Partition, tuple[int, ...]]
+    ) -> None:
         try:
-            image = self._image()
-            known = {
-                partition: (partition.leader_epoch, state)
-                for partition in wanted
-                if (state := _state(image, partition)) is not None
-                and state.leader_epoch == partition.leader_epoch
-            }
-            for partition in known:
-                partition.propose_isr(wanted[partition])
-            own = image.brokers[self._node_id]
             request = AlterPartitionRequest(
                 broker_id=self._node_id,
-                broker_epoch=own.epoch,
-                topics=_topics(known, wanted, image),
+                broker_epoch=self._image().brokers[self._node_id].epoch,
+                topics=_topics(known, wanted),
             )
             response = await self._alter(request)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
-            self._conclude(response, known, wanted)
+            self._conclude(response, known)
         except (KafkaError, MetadataError) as error:
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
         finally:
@@ -146,23 +179,22 @@ class InSyncReplicas:
     def _conclude(
         self,
         response: AlterPartitionResponse,
-        known: dict[Partition, tuple[int, PartitionImage]],
-        wanted: dict[Partition, tuple[int, ...]],
+        known: dict[Partition, PartitionImage],
     ) -> None:
         results = {
             (topic.topic_id, each.partition_index): each
             for topic in response.topics
             for each in topic.partitions
         }
-        for partition, (leader_epoch, state) in known.items():
+        for partition, state in known.items():
             result = results.get(partition.key)
             if result is None:
                 continue
             if result.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
                 _log_change(partition, state, result)
-            elif partition.leader_epoch == leader_epoch:
+            elif partition in self._open and partition.leader_epoch == state.leader_epoch:
                 # The controller has refused it for good: its answer is later than the proposal.
-                partition.propose_isr(())
+                self._close(partition)
 
 
 def _state(image: MetadataImage, partition: Partition) -> PartitionImage | None:
@@ -171,9 +203,7 @@ def _state(image: MetadataImage, partition: Partition) -> PartitionImage | None:
 
 
 def _topics(
-    known: dict[Partition, tuple[int, PartitionImage]],
-    wanted: dict[Partition, tuple[int, ...]],
-    image: MetadataImage,
+    known: dict[Partition, PartitionImage], wanted: dict[Partition, tuple[int, ...]]
 ) -> list[TopicData]:
     ordered = sorted(known, key=lambda partition: partition.key)
     return [
@@ -182,8 +212,8 @@ def _topics(
             partitions=[
                 PartitionData(
                     partition_index=partition.index,
-                    leader_epoch=known[partition][0],
-                    partition_epoch=known[partition][1].partition_epoch,
+                    leader_epoch=known[partition].leader_epoch,
+                    partition_epoch=known[partition].partition_epoch,
                     new_isr_with_epochs=[
                         BrokerState(broker_id=member, broker_epoch=_epoch(partition, member))
                         for member in wanted[partition]

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
+from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.replica.partition import Partition
 from memory_broker import MemoryBroker
+from storage_kit import NOW, make_batch
 
 LEADER, FOLLOWER, EPOCH = 1, 2, 4
 
@@ -63,10 +66,51 @@ def test_a_follower_joins_when_it_has_caught_up_and_leaves_when_it_stops(led: Le
 
 def test_a_refused_proposal_does_not_hold_the_watermark_back(led: Led) -> None:
     led.fetch(3)
-    led.world.partition("t").propose_isr((LEADER, FOLLOWER))
+    wanted: dict[Partition, tuple[int, ...]] = {led.world.partition("t"): (LEADER, FOLLOWER)}
+    in_sync = led.world._server._in_sync
+    known = in_sync._propose(wanted)
     led.submit(BrokerFenced(FOLLOWER, EPOCH))
     led.world.append("t")
-    wanted: dict[Partition, tuple[int, ...]] = {led.world.partition("t"): (LEADER, FOLLOWER)}
-    led.world.run(led.world._server._in_sync._ask(wanted))
+    led.world.run(in_sync._ask(known, wanted))
     assert led.state().isr == (LEADER,)
     assert led.world.partition("t").watermark.offset == 4
+
+
+def test_a_member_counts_from_the_turn_that_found_it_caught_up(led: Led) -> None:
+    led.fetch(3)
+    led.world._server._in_sync._turn()
+    led.world.partition("t").append(make_batch(1), NOW)
+    assert led.world.partition("t").watermark.offset == 3
+
+
+def test_a_proposal_without_an_answer_is_repeated(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(led.world._server._in_sync, "_alter", lost)
+        led.fetch(3)
+        led.world.pass_time(1)
+    led.submit(BrokerFenced(FOLLOWER, EPOCH))
+    led.world.append("t")
+    led.world.pass_time(2)
+    assert led.state().isr == (LEADER,)
+    assert led.world.partition("t").watermark.offset == 4
+
+
+def test_a_member_that_joined_and_was_fenced_at_once_does_not_count(led: Led) -> None:
+    led.fetch(3)
+    partition, old = led.world.partition("t"), led.state()
+    in_sync = led.world._server._in_sync
+    in_sync._propose({partition: (LEADER, FOLLOWER)})
+    joined = PartitionRecord(
+        led.topic_id,
+        *old._replace(isr=(LEADER, FOLLOWER), partition_epoch=old.partition_epoch + 1),
+    )
+    led.submit(joined, BrokerFenced(FOLLOWER, EPOCH))
+    led.world.append("t")
+    led.world.pass_time(1)
+    assert led.state().isr == (LEADER,)
+    assert partition.watermark.offset == 4
