@@ -2,6 +2,10 @@
 
 With `read_committed` the end is the last stable offset, and offsets at a time beyond it are not
 returned.
+
+A new leader may not know yet how far the records of earlier epochs were committed. Until its high
+watermark has reached the start of its epoch, it does not return an end that could be lower than one
+that clients have seen (KIP-207).
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ _SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 def handle(
@@ -66,7 +71,9 @@ def handle(
             results.append(result)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     response = ListOffsetsResponse(topics=topics)
-    return _search(broker, response, searches, committed) if searches else response
+    if not searches:
+        return response
+    return _search(broker, response, searches, committed, context.version)
 
 
 API = ServedApi(
@@ -87,12 +94,18 @@ class _Lookup(NamedTuple):
 
 
 async def _search(
-    broker: Broker, response: ListOffsetsResponse, searches: list[_Lookup], committed: bool
+    broker: Broker,
+    response: ListOffsetsResponse,
+    searches: list[_Lookup],
+    committed: bool,
+    version: int,
 ) -> ListOffsetsResponse:
     for partition, timestamp, result in searches:
         search = partition.at_time(None if timestamp == MAX_TIMESTAMP else timestamp)
         try:
             found = await broker.slow_batches.found(search)
+            if found is None:
+                _check_watermark(partition, version)
         except KafkaError as error:
             result.error_code = error.code
             continue
@@ -119,6 +132,7 @@ def _offset(
     if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(wanted, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if wanted == LATEST:
+        _check_watermark(partition, version)
         end = partition.last_stable_offset if committed else partition.watermark.offset
         return ListOffsetsPartitionResponse(offset=end, leader_epoch=partition.leader_epoch)
     if wanted in (EARLIEST, EARLIEST_LOCAL):
@@ -128,3 +142,12 @@ def _offset(
             offset=start, leader_epoch=log.leader_epochs.epoch_of(start)
         )
     return ListOffsetsPartitionResponse()
+
+
+def _check_watermark(partition: Partition, version: int) -> None:
+    """Raise OFFSET_NOT_AVAILABLE while the high watermark is below the start of the epoch."""
+    if partition.watermark.offset < partition.epoch_start:
+        is_known = version >= _OFFSET_NOT_AVAILABLE_SINCE
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        )

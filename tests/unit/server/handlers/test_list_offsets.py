@@ -19,7 +19,8 @@ from lakelog.server.handlers.list_offsets import (
     handle,
 )
 from memory_broker import MemoryBroker
-from storage_kit import append_in_transaction
+from replica_pair import EPOCH, FOLLOWER, LEADER, ReplicaPair
+from storage_kit import NOW, append_in_transaction, make_batch
 
 E = ErrorCode
 
@@ -129,3 +130,19 @@ def test_read_committed_ends_before_an_open_transaction(world: MemoryBroker) -> 
     assert ask(world).offset == 2
     assert ask(world, now).offset == 1
     assert ask(world, now, committed=True).offset == -1
+
+
+@pytest.mark.parametrize(("version", "code"), [(11, 78), (4, 5)])
+@pytest.mark.parametrize("timestamp", [LATEST, 0])
+def test_a_new_leader_returns_no_end_below_the_start_of_its_epoch(
+    world: MemoryBroker, timestamp: int, version: int, code: int
+) -> None:
+    pair = ReplicaPair(world)
+    pair.leader.append(make_batch(2), NOW)
+    pair.change((LEADER, FOLLOWER), epoch_rises=True)
+    asked = ask(world, timestamp, topic="t", version=version)
+    assert (asked.error_code, asked.offset) == (code, -1), "earlier epochs may have committed both"
+    assert ask(world, EARLIEST, topic="t").offset == 0
+    pair.leader.note_fetch(FOLLOWER, EPOCH, 2, 0)
+    found = ask(world, timestamp, topic="t", version=version)
+    assert (found.error_code, found.offset) == (E.NONE, 2 if timestamp == LATEST else 0)
