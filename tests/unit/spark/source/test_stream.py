@@ -1,0 +1,142 @@
+"""Offsets of a streaming query's micro-batches, as Spark asks for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from lakelog.client.offsets import OffsetAt
+from lakelog.spark.source import stream
+from lakelog.spark.source.readers import schema_of, stream_reader
+from lakelog.spark.source.stream import StreamReader
+from lakelog.tables.topic.errors import OptionError, TopicMissingError
+from lakelog.tables.topic.offsets import StreamOffset, TopicPartition
+from unit.spark.source.source_log import Log
+
+OPTIONS = {
+    "kafka.bootstrap.servers": "h:9092",
+    "subscribe": "t",
+    "startingOffsets": "earliest",
+}
+NO_LIMIT = ReadAllAvailable()
+Open = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log(t=[10, 2])
+
+
+@pytest.fixture
+def open_reader(log: Log, monkeypatch: pytest.MonkeyPatch) -> Open:
+    monkeypatch.setattr(stream, "open_client", lambda _: log)
+
+    def opened(**given: str) -> StreamReader:
+        values = {**OPTIONS, **given}
+        return stream_reader(values, schema_of(values))
+
+    return opened
+
+
+def offsets(value: dict[str, dict[str, int]]) -> dict[str, dict[int, int]]:
+    return StreamOffset.from_json(value).offsets
+
+
+def test_batches_join_at_the_offsets_of_the_checkpoint(log: Log, open_reader: Open) -> None:
+    reader = open_reader()
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, NO_LIMIT)
+    log.ends["t"] = [10, 6]
+    second = open_reader().latestOffset(first, NO_LIMIT)
+
+    assert offsets(start) == {"t": {0: 0, 1: 0}}
+    assert offsets(first) == {"t": {0: 10, 1: 2}}
+    (task,) = reader.partitions(first, second)
+    assert str(task.value) == "t-1 [2, 6)"
+
+
+def test_nothing_new_is_the_start_itself(open_reader: Open) -> None:
+    """Spark plans a batch for any offset that differs."""
+    reader = open_reader()
+    end = reader.latestOffset(reader.initialOffset(), NO_LIMIT)
+    assert reader.latestOffset(end, NO_LIMIT) == end
+
+
+def test_a_limit_takes_a_share_of_each_partition(open_reader: Open) -> None:
+    reader = open_reader(maxOffsetsPerTrigger="6")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(6)
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    assert offsets(end) == {"t": {0: 5, 1: 1}}
+    assert offsets(reader.reportLatestOffset() or {}) == {"t": {0: 10, 1: 2}}
+
+
+def test_available_now_ends_where_the_log_ended_at_its_start(log: Log, open_reader: Open) -> None:
+    reader = open_reader()
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    log.ends["t"] = [20, 20]
+    assert offsets(reader.latestOffset(start, NO_LIMIT)) == {"t": {0: 10, 1: 2}}
+
+
+def test_a_query_starts_with_all_of_its_topics(open_reader: Open) -> None:
+    with pytest.raises(TopicMissingError, match="topic 'misspelt' does not exist"):
+        open_reader(subscribe="t,misspelt").initialOffset()
+
+
+def test_a_topic_that_never_existed_fails_or_is_logged_once(
+    log: Log, open_reader: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = open_reader().initialOffset()
+    with pytest.raises(TopicMissingError, match="topic 'x' does not exist"):
+        open_reader(subscribe="t,x").latestOffset(start, NO_LIMIT)
+
+    reader = open_reader(subscribe="t,x", failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "lakelog.spark"):
+        for _ in range(2):
+            assert offsets(reader.latestOffset(start, NO_LIMIT)) == {"t": {0: 10, 1: 2}}
+    assert caplog.messages == ["topic 'x' does not exist; its records are not read"]
+
+
+class _DeletedMeanwhile(Log):
+    """A log whose topic is missing in the next `failures` questions for its offsets."""
+
+    failures = 0
+
+    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        if self.failures:
+            self.failures -= 1
+            raise TopicMissingError("topic 't' does not exist")
+        return super().places(wanted)
+
+
+@pytest.mark.parametrize(
+    ("failures", "accepts_losses", "fails"),
+    [(2, True, False), (3, True, True), (1, False, True)],
+)
+def test_a_topic_deleted_meanwhile_is_asked_for_again_if_losses_are_accepted(
+    monkeypatch: pytest.MonkeyPatch, failures: int, accepts_losses: bool, fails: bool
+) -> None:
+    log = _DeletedMeanwhile(t=[10])
+    monkeypatch.setattr(stream, "open_client", lambda _: log)
+    values = {**OPTIONS, "failOnDataLoss": str(not accepts_losses)}
+    reader = stream_reader(values, schema_of(values))
+    start = reader.initialOffset()
+    log.failures = failures
+    if fails:
+        with pytest.raises(OptionError, match="'t' does not exist"):
+            reader.latestOffset(start, NO_LIMIT)
+    else:
+        assert offsets(reader.latestOffset(start, NO_LIMIT)) == {"t": {0: 10}}
+
+
+def test_stop_closes_the_connections_that_were_opened(log: Log, open_reader: Open) -> None:
+    reader = open_reader()
+    reader.stop()
+    assert not log.is_closed
+    reader.initialOffset()
+    reader.stop()
+    assert log.is_closed
