@@ -32,15 +32,6 @@ def test_a_plain_serve_needs_no_parser() -> None:
     )
 
 
-def test_a_broker_for_development_may_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[BrokerArguments] = []
-    monkeypatch.setattr(dev, "run_broker", lambda arguments, ready: told.append(arguments))
-    dev.dev(http="127.0.0.1:9404")
-    dev.dev(port=0)
-    assert [each.http for each in told] == ["127.0.0.1:9404", None]
-    assert [each.listen for each in told] == ["127.0.0.1:9092", "127.0.0.1:0"]
-
-
 @pytest.mark.parametrize(
     "words", ["--help", "--data", "--data --set a=1", "--data a --data b", "x", "--dat a", "--set="]
 )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lakelog.cli.broker_start import BrokerArguments, parse_plainly
+from lakelog.cli.commands import serve
+
+_WORDS = (
+    "--data d --listen 127.0.0.1:0 --properties p --node-id 3 --metadata sqlite:m --http h:1"
+    " --advertise A=a:1 --advertise B=b:2 --set a=1 --set b=2 --insecure --log-format json -q"
+)
+
+
+def _parsed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> BrokerArguments:
+    """Return the arguments that the parser of all commands finds."""
+    found: list[BrokerArguments] = []
+    monkeypatch.setattr(serve, "run_broker", found.append)
+    serve.app(words, result_action="return_value")
+    (arguments,) = found
+    return arguments
+
+
+def test_each_option_reaches_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = BrokerArguments(
+        data="d",
+        listen="127.0.0.1:0",
+        properties="p",
+        node_id="3",
+        metadata="sqlite:m",
+        http="h:1",
+        advertise=("A=a:1", "B=b:2"),
+        settings=("a=1", "b=2"),
+        insecure=True,
+        log_format="json",
+        quiet=True,
+    )
+    assert _parsed(_WORDS.split(), monkeypatch) == expected
+
+
+@pytest.mark.parametrize("words", [_WORDS, "", "-v --set a=b=c --http=h:1", "-q"])
+def test_the_quick_parser_finds_the_same(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start without the parser's imports is faster, and must not be another broker."""
+    quick = parse_plainly(words.split())
+    assert quick is not None
+    by_default = dataclasses.replace(quick, log_format=quick.log_format or "auto")
+    assert _parsed(words.split(), monkeypatch) == by_default
