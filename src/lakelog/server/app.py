@@ -241,7 +241,7 @@ class Server:
         return Fetcher(
             node_id,
             leader_id,
-            lambda: self._peers.peers.get(leader_id),
+            lambda: self._peers.leaders.get(leader_id),
             lambda: self._metadata.image.brokers[node_id].epoch,
             self.broker.checks,
             environment.clock,

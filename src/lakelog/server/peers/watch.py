@@ -40,6 +40,12 @@ class PeerWatch:
 
     def __init__(self, node_id: int, listener_name: str, seams: PeerSeams) -> None:
         self.peers = Peers(node_id, listener_name, seams)
+        self.leaders = Peers(node_id, listener_name, seams)
+        """Connections for the fetches of followers alone.
+
+        The requests of a connection are carried out in turn, and some wait until the followers have
+        a record. A fetch behind such a request would never bring it.
+        """
         self._node_id = node_id
         self._seams = seams
         self._log = PeerLog(seams.clock)
@@ -64,6 +70,7 @@ class PeerWatch:
         if self._is_stopped:
             return
         self.peers.follow(image)
+        self.leaders.follow(image)
         if not self._is_started:
             return
         current = set(self.peers)
@@ -85,6 +92,7 @@ class PeerWatch:
         self._calls.clear()
         self._reach.clear()
         self.peers.close()
+        self.leaders.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""

@@ -17,6 +17,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord, ClusterRecord
+from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.watch import PeerWatch, Reach
 from lakelog.testing.simulation.engine.clock import SimulatedClock
@@ -146,6 +147,22 @@ def test_this_broker_is_called_once_at_its_advertised_addresses(run: Run) -> Non
         assert watched.events == ["advertised_address_unreachable"], "only of Y"
         assert len(watched.broker.asked) == 1
         assert watched.reach == {}
+        assert watched.process.sockets == []
+
+    run(scenario)
+
+
+def test_followers_fetch_over_connections_of_their_own(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(10.0)
+        leader = watched.watch.leaders.get(OTHER)
+        assert leader is not None, "a leader answers no fetch behind a request that waits for one"
+        await leader.request(DescribeClusterRequest(), timeout_s=1.0)
+        assert len(watched.broker.sockets) == 2
+        watched.watch.follow(ALONE)
+        await asyncio.sleep(1.0)
+        assert watched.watch.leaders.get(OTHER) is None
         assert watched.process.sockets == []
 
     run(scenario)
