@@ -54,6 +54,7 @@ MODES = {
 }
 STRICTER = {
     "advertised.listeners": LOOPBACK,
+    "broker.session.timeout.ms": "a session of no length has no meaning",
     "default.replication.factor": "Kafka fails later, when a topic is created",
     "group.consumer.assignors": "Java classes cannot run",
     "group.initial.rebalance.delay.ms": "a negative time has no meaning",
@@ -71,6 +72,7 @@ STRICTER = {
     "offset.metadata.max.bytes": "a negative size has no meaning",
     "queued.max.request.bytes": "the memory of requests is bounded",
     "replica.high.watermark.checkpoint.interval.ms": "a negative time has no meaning",
+    "replica.lag.time.max.ms": "a follower may not lag for no time",
 }
 LOOSER = {
     "controller.listener.names": "no effect",

@@ -30,6 +30,8 @@ API_MESSAGES = [
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 ]
+RENAMED = {"AlteredTopic": "TopicData", "AlteredPartition": "PartitionData"}
+"""Structs of a response that have the name of another struct of the request in Kafka's schema."""
 GROUP_RECORDS = [
     *(OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue),
     *(kind for pair in CONSUMER_GROUP_RECORDS.values() for kind in pair),
@@ -106,7 +108,8 @@ class Comparison:
     ) -> None:
         is_array = theirs["type"].startswith("[]")
         base = theirs["type"].removeprefix("[]")
-        assert (ours.type_name, ours.is_array) == (base, is_array), where
+        type_name = RENAMED.get(ours.type_name, ours.type_name)
+        assert (type_name, ours.is_array) == (base, is_array), where
         present = schema_range(theirs.get("versions", theirs.get("taggedVersions", "")), within)
         nullable = parse(theirs.get("nullableVersions", "none"))
         tagged = parse(theirs.get("taggedVersions", "none"))
@@ -119,7 +122,7 @@ class Comparison:
         assert ours.tag == theirs.get("tag"), where
         assert declared_default(ours) == schema_default(theirs, base), where
         if ours.struct is not None:
-            assert ours.struct.__name__ == base
+            assert ours.struct.__name__ == ours.type_name
             inner = theirs.get("fields") or self.common[base]["fields"]
             self.compare(ours.struct, inner, present)
 

@@ -17,7 +17,7 @@ from lakelog.wire.schema import (
 )
 
 
-class RegisteredListener(Struct):
+class Listener(Struct):
     """An address of the broker."""
 
     name: str = string()
@@ -26,7 +26,7 @@ class RegisteredListener(Struct):
     security_protocol: int = int16()
 
 
-class RegisteredFeature(Struct):
+class Feature(Struct):
     """The levels of a feature that the broker supports."""
 
     name: str = string()
@@ -43,8 +43,8 @@ class BrokerRegistrationRequest(Message, versions="0-4", flexible="0+"):
     broker_id: int = int32()
     cluster_id: str = string()
     incarnation_id: bytes = uuid()
-    listeners: list[RegisteredListener] = array(RegisteredListener)
-    features: list[RegisteredFeature] = array(RegisteredFeature)
+    listeners: list[Listener] = array(Listener)
+    features: list[Feature] = array(Feature)
     rack: str | None = string(nullable="0+")
     is_migrating_zk_broker: bool = boolean("1+")
     log_dirs: list[bytes] = array(uuid, "2+")

@@ -166,7 +166,7 @@ class Server:
             static_config=options.config,
             requests=RequestMetrics(clock),
             gate=Gate(AllowEveryone(), NoQuotas()),
-            advertised_apis=advertised_apis(),
+            advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
         self._settings = Settings(self.broker)
         self._dispatcher = self._make_dispatcher(connections)
@@ -264,7 +264,7 @@ class Server:
     def _make_dispatcher(self, connections: ConnectionRegistry) -> Dispatcher:
         broker, environment = self.broker, self._environment
         return Dispatcher(
-            routes(broker),
+            routes(broker, in_cluster=self._options.is_clustered),
             newer_api_versions(broker),
             connections,
             environment.tasks,

@@ -28,12 +28,16 @@ def served_apis() -> tuple[ServedApi[Any], ...]:
     return served
 
 
-def advertised_apis() -> list[ApiVersion]:
+def _apis(*, in_cluster: bool) -> list[ServedApi[Any]]:
+    return [each for each in served_apis() if in_cluster or not each.between_brokers]
+
+
+def advertised_apis(*, in_cluster: bool) -> list[ApiVersion]:
     """Return the served APIs as ApiVersions lists them."""
-    return [each.advertised_row for each in served_apis()]
+    return [each.advertised_row for each in _apis(in_cluster=in_cluster)]
 
 
-def routes(broker: Broker) -> dict[int, Route]:
+def routes(broker: Broker, *, in_cluster: bool) -> dict[int, Route]:
     """Return the routes to the handlers, by API key."""
     return {
         each.api.key: Route(
@@ -45,7 +49,7 @@ def routes(broker: Broker) -> dict[int, Route]:
             refuse=refuse if each.refuse is None else partial(each.refuse, broker),
             counts_errors=each.counts_errors,
         )
-        for each in served_apis()
+        for each in _apis(in_cluster=in_cluster)
     }
 
 

@@ -39,6 +39,8 @@ class ServedApi(Generic[R]):
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
         by_controller: another broker sends the request on to the controller (`forwarding`).
+        between_brokers: only the brokers of a cluster use the API. A broker alone does not serve
+            it: its clients could otherwise change the metadata.
         versions: the served versions, such as "0-4"; by default all that the protocol declares.
         advertised: the versions in ApiVersions; by default the served ones. A client must never
             be offered a newer version than the newest served one, because it would choose that.
@@ -53,6 +55,7 @@ class ServedApi(Generic[R]):
     refuse: Callable[[Broker, Context, R, ErrorCode], Any] | None = None
     counts_errors: bool = False
     by_controller: bool = False
+    between_brokers: bool = False
     versions: str | None = None
     advertised: str | None = None
 

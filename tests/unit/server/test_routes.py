@@ -36,7 +36,10 @@ def test_every_api_of_the_registry_has_one_handler() -> None:
 
 
 def test_apis_are_advertised_in_the_served_versions_except_produce() -> None:
-    ranges = {each.api_key: (each.min_version, each.max_version) for each in advertised_apis()}
+    ranges = {
+        each.api_key: (each.min_version, each.max_version)
+        for each in advertised_apis(in_cluster=True)
+    }
     declared = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
     assert ranges == declared | {0: (0, declared[0][1])}
 
@@ -76,3 +79,9 @@ def test_only_apis_that_copy_nothing_are_decoded_in_place_and_only_the_hot_ones_
     assert in_place == {"Produce", "Fetch", "ListOffsets"}
     learning = {each.api.name for each in served_apis() if each.learn is not None}
     assert learning == {"Produce", "Fetch"}
+
+
+def test_a_broker_alone_does_not_serve_the_apis_between_brokers() -> None:
+    """Any client could otherwise register brokers, and change the ISR of partitions."""
+    alone = {each.api_key for each in advertised_apis(in_cluster=False)}
+    assert set(APIS) - alone == {56, 62, 63, 67}

@@ -20,7 +20,7 @@ from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    RegisteredListener,
+    Listener,
 )
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
@@ -76,8 +76,7 @@ class Membership:
             cluster_id=self._metadata.image.cluster_id or "",
             incarnation_id=self._metadata.incarnation_id,
             listeners=[
-                RegisteredListener(name=each.name, host=each.host, port=each.port)
-                for each in endpoints
+                Listener(name=each.name, host=each.host, port=each.port) for each in endpoints
             ],
             rack=rack,
             previous_broker_epoch=-1 if has_lost else self.epoch,

@@ -17,4 +17,4 @@ async def handle(
     return await broker.controller.allocate_producer_ids(request)
 
 
-API = ServedApi(AllocateProducerIdsRequest, handle, done="Between brokers.")
+API = ServedApi(AllocateProducerIdsRequest, handle, done="Between brokers.", between_brokers=True)

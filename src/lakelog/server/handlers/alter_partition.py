@@ -19,4 +19,5 @@ API = ServedApi(
     handle,
     done="Between brokers: shrinks and expands the ISR.",
     missing="Leader recovery.",
+    between_brokers=True,
 )

@@ -22,4 +22,5 @@ API = ServedApi(
     handle,
     done="Between brokers.",
     missing="Fencing on request; offline and cordoned folders.",
+    between_brokers=True,
 )

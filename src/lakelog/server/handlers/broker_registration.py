@@ -18,5 +18,9 @@ async def handle(
 
 
 API = ServedApi(
-    BrokerRegistrationRequest, handle, done="Between brokers.", missing="Feature levels, folders."
+    BrokerRegistrationRequest,
+    handle,
+    done="Between brokers.",
+    missing="Feature levels, folders.",
+    between_brokers=True,
 )

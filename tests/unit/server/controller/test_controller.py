@@ -12,7 +12,7 @@ from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    RegisteredListener,
+    Listener,
 )
 from memory_broker import MemoryBroker
 
@@ -33,7 +33,7 @@ class Cluster:
             broker_id=OTHER,
             cluster_id=cluster_id or self.world.broker.cluster_id,
             incarnation_id=incarnation,
-            listeners=[RegisteredListener(name="PLAINTEXT", host="h", port=9093)],
+            listeners=[Listener(name="PLAINTEXT", host="h", port=9093)],
         )
         return self.world.run(self.controller.register(request))
 
