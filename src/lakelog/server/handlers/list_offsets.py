@@ -4,8 +4,8 @@ With `read_committed` the end is the last stable offset, and offsets at a time b
 returned.
 
 A new leader may not know yet how far the records of earlier epochs were committed. Until its high
-watermark has reached the start of its epoch, it does not return an end that could be lower than one
-that clients have seen (KIP-207).
+watermark has reached the start of its epoch, it returns no end: clients may have seen a higher
+offset (KIP-207).
 """
 
 from __future__ import annotations

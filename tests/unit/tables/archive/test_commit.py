@@ -7,14 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
-from pyiceberg.types import NestedField, StringType
 
 from lakelog.tables.archive import commit
 from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
@@ -27,10 +22,8 @@ from lakelog.tables.archive.progress import (
 from lakelog.tables.iceberg import expiry
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.iceberg.table import (
     SCHEMA,
-    admit_null_timestamps,
     ensure_table,
 )
 from lakelog.tables.iceberg.warehouse import open_warehouse
@@ -139,28 +132,6 @@ def test_racers_and_expiry_together_are_exact(
     assert len(outcomes) > 1, "no commit ever conflicted, so nothing was tested"
 
 
-def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
-    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "a.b"))
-    found: list[str] = []
-    workers = [
-        threading.Thread(
-            target=lambda: found.append(str(ensure_table(address).metadata.table_uuid))
-        )
-        for _ in range(3)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-    assert len(found) == 3
-    assert len(set(found)) == 1
-
-
-def test_the_columns_are_said_twice_alike() -> None:
-    assert schema_to_pyarrow(SCHEMA).equals(ARROW_SCHEMA, check_metadata=True)
-
-
 @pytest.fixture
 def foreign(tmp_path: Path) -> TableAddress:
     """Of a table that another program created, with PyIceberg's defaults."""
@@ -214,78 +185,6 @@ def test_a_property_that_always_goes_again_stops_the_commit(
 
     with pytest.raises(CommitFailedException, match="keeps removing properties"):
         commit_batch(address, write_batch(address, 0, 5))
-
-
-OTHER_KEY = NestedField(6, "key", StringType(), required=False)
-MORE = NestedField(9, "more", StringType(), required=False)
-
-
-@pytest.mark.parametrize(
-    ("columns", "what"),
-    [
-        (SCHEMA.fields[:5], "lacks the column 'key'"),
-        ((*SCHEMA.fields[:5], OTHER_KEY, *SCHEMA.fields[6:]), "lacks the column 'key'"),
-        ((*SCHEMA.fields[:7], MORE, SCHEMA.fields[7]), "lacks the column 'headers'"),
-    ],
-)
-def test_a_table_of_other_columns_is_refused(
-    tmp_path: Path, columns: tuple[NestedField, ...], what: str
-) -> None:
-    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "other"))
-    catalog = open_catalog(address.catalog)
-    catalog.create_namespace("lakelog")
-    catalog.create_table(address.identifier, Schema(*columns))
-
-    with pytest.raises(ValueError, match=what):
-        ensure_table(address)
-
-
-def test_columns_may_be_added_that_are_null_in_an_archive(address: TableAddress) -> None:
-    with address.load().update_schema() as update:
-        update.add_column("more", StringType())
-    ensure_table(address)
-    commit_batch(address, write_batch(address, 0, 5))
-    assert address.load().scan().to_arrow()["more"].null_count == 5
-
-    with address.load().update_schema(allow_incompatible_changes=True) as update:
-        update.add_column("needed", StringType(), required=True)
-    with pytest.raises(ValueError, match="has required columns"):
-        ensure_table(address)
-
-
-def test_timestamps_may_be_null_from_a_batch_on(address: TableAddress) -> None:
-    commit_batch(address, write_batch(address, 0, 2))
-    raw = admit_null_timestamps(address)
-    assert admit_null_timestamps(address) == raw
-    ensure_table(address)
-    batch = write_batch(address, 2, 3, 1)
-    path = batch.paths[0].removeprefix("file://")
-    rows = pq.ParquetFile(path).read().to_pylist()
-    written = [{**rows[0], "timestamp": None, "rawTimestamp": 2**62}]
-    pq.write_table(pa.Table.from_pylist(written, with_null_timestamps(raw)), path)
-    commit_batch(address, batch)
-    commit_batch(address, write_batch(address, 3, 4, 2))
-
-    found = {row["offset"]: row for row in address.load().scan().to_arrow().to_pylist()}
-
-    assert [found[at]["rawTimestamp"] for at in range(4)] == [None, None, 2**62, None]
-    assert [found[at]["timestamp"] is None for at in range(4)] == [False, False, True, False]
-
-
-def test_a_column_for_impossible_timestamps_may_be_taken(address: TableAddress) -> None:
-    with address.load().update_schema() as update:
-        update.add_column("rawTimestamp", StringType())
-
-    with pytest.raises(ValueError, match="of another type"):
-        admit_null_timestamps(address)
-
-
-def test_a_partitioned_table_is_refused(address: TableAddress) -> None:
-    with address.load().update_spec() as update:
-        update.add_identity("partition")
-
-    with pytest.raises(ValueError, match="partitioned"):
-        ensure_table(address)
 
 
 def test_a_table_that_was_created_again_is_not_written_from_the_middle(

@@ -82,11 +82,6 @@ def test_the_next_batch_is_checked_with_the_epochs_of_the_last() -> None:
         plan.batch_end(end, None)
 
 
-def test_a_job_survives_the_option_that_carries_it() -> None:
-    job = planner({0: 5, 1: 7}, Log({})).job
-    assert ArchiveJob.from_json(job.to_json()) == job
-
-
 def test_a_log_that_is_cut_and_grows_while_its_end_is_asked_for_has_no_batch() -> None:
     class Cut(Log):
         def latest_places(

@@ -1,19 +1,14 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakelog
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
@@ -25,7 +20,6 @@ from lakelog.tables.decoding.decode import (
     decode_columns,
 )
 from lakelog.tables.decoding.groups import column_types
-from lakelog.tables.decoding.loop import CORRUPT, scan
 
 pytestmark = [pytest.mark.xdist_group("compiler")]
 """In one process, which keeps the compiled loop."""
@@ -231,28 +225,6 @@ def test_both_ways_agree_on_hostile_bytes(
     assert found[0] == found[1]
 
 
-def test_the_loop_writes_only_where_it_may() -> None:
-    """Run without the compiler, where a position outside an array is an error."""
-    original = make([(5, b"key", b"value", [("h", b"x")]), (6, None, b"w" * 70, [])])[61:]
-    for position in range(len(original)):
-        for value in (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF):
-            data = bytearray(original)
-            data[position] = value
-            size = len(data)
-            ends, wide = np.zeros(3, np.int32), np.zeros(2, np.int64)
-            arrays = (wide, wide.copy(), ends, np.zeros(2, np.uint8), np.zeros(size, np.uint8))
-            more = (
-                ends.copy(),
-                np.zeros(2, np.uint8),
-                np.zeros(size, np.uint8),
-                wide.copy(),
-                wide.copy(),
-            )
-            frame = np.frombuffer(bytes(data), np.uint8)
-            state = scan(frame, 2, 1, 0, 0, 0, 9, *arrays, *more, 0)
-            assert state in (CORRUPT, 2)
-
-
 def test_a_compiler_that_fails_only_makes_it_slow(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,49 +276,3 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
     monkeypatch.setattr(decoding._PlainRows, "count", 10**6)
     assert decode_all(10) == 10
     assert asked == [True, True]
-
-
-_LOAD = """
-import sys
-from lakelog.tables.decoding.compiled import CompiledDecoder
-stats = CompiledDecoder()._scan.stats
-print(sum(stats.cache_misses.values()), stats.cache_path)
-"""
-
-
-def _link_all(source: Path, target: Path, *names: str) -> Path:
-    """Make `target` look like `source`, with links to all but the folders below each other.
-
-    Return the last of these folders, which is a real one and holds no `__pycache__`.
-    """
-    for name in names:
-        source, target = source / name, target / name
-        target.mkdir(parents=True)
-        for each in source.iterdir():
-            if each.name not in (*names, "__pycache__"):
-                target.joinpath(each.name).symlink_to(each)
-    return target
-
-
-def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Path) -> None:
-    """They use the user's cache if the package is read only. Of processes that start together, one
-    compiles and the others wait for its result."""
-    source = Path(lakelog.__file__).parent.parent
-    package = tmp_path / "package"
-    room = _link_all(source, package, "lakelog", "tables", "decoding")
-    (room / "__pycache__").touch()  # a file where the cache's folder would be: not even root can
-    environment = os.environ | {
-        "PYTHONPATH": str(package),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HOME": str(tmp_path),
-    }
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", _LOAD], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    said = [process.communicate()[0].split() for process in started]
-    assert sorted(number for number, _ in said) == ["0", "0", "1"]
-    assert all(path.startswith(str(tmp_path / "cache")) for _, path in said)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from lakelog.replica.fetch_session import FetchPlan, FetchTarget
+from lakelog.replica.partition import Partition
+from lakelog.server.broker import Broker
+from lakelog.server.fetches import pending
+from lakelog.server.fetches.pending import PendingFetch
+from lakelog.server.fetches.reading import read_one
+from lakelog.server.handlers.fetch import handle
+from lakelog.storage.preparation import NotReady
+from memory_broker import Asked, MemoryBroker
+
+
+def start(
+    world: MemoryBroker,
+    *indexes: int,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    wait_ms: int = 500,
+    version: int = 12,
+) -> Asked[Any]:
+    """Fetch partitions of `orders` from their starts."""
+    entries = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        for index in indexes
+    ]
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="orders", partitions=entries)],
+    )
+    return world.start(handle, request, version)
+
+
+def results(asked: Asked[Any]) -> list[PartitionData]:
+    return [each for topic in asked.response().responses for each in topic.partitions]
+
+
+class Job:
+    """A preparation of a log that ends with a given error of the device."""
+
+    path = Path("log")
+    start = 0
+
+    def __init__(self, failure: OSError | None = None) -> None:
+        self.failure = failure
+        self.key = id(self)
+        self.runs = 0
+        self.is_abandoned = False
+
+    def run(self) -> None:
+        self.runs += 1
+
+    def finish(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+
+
+@pytest.fixture
+def jobs(world: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """`orders` with a record in partition 0; partition 1 is never ready, for a new job each time.
+
+    The failure of the first job in the list is that of all.
+    """
+    world.create("orders", 2)
+    world.append("orders", 0)
+    made: list[Job] = [Job()]
+
+    def read(
+        broker: Broker, target: FetchTarget, left: int, **options: bool
+    ) -> tuple[Partition, Any, Sequence[Any]]:
+        if target.partition == 0:
+            return read_one(broker, target, left, **options)
+        made.append(Job(made[0].failure))
+        raise NotReady(made[-1])
+
+    monkeypatch.setattr(pending, "read_one", read)
+    return made
+
+
+def test_a_fetch_wakes_for_each_of_its_partitions_once(world: MemoryBroker) -> None:
+    world.create("orders", 2)
+    asked = start(world, 0)
+    targets = [
+        FetchTarget(topic, index, 0, 1, -1, -1)
+        for topic, index in [("orders", 1), ("orders", 0), ("orders", 1), ("gone", 0)]
+    ]
+    fetch = PendingFetch(
+        world.broker, asked.context, FetchRequest(), FetchPlan(targets, None, incremental=False)
+    )
+    assert fetch.keys() == [world.partition("orders", index).key for index in (1, 0)]
+
+
+def test_found_records_are_released_and_uncounted_while_a_fetch_waits(world: MemoryBroker) -> None:
+    """The range would keep the files of a deleted topic open."""
+    world.create("orders")
+    world.append("orders")
+    size = world.partition("orders").log.size
+    asked = start(world, 0, min_bytes=size + 1)
+    assert not asked.is_answered
+    assert world.partition("orders").fetched_bytes == 0
+    found = world.partition("orders").read(0, 1 << 20, min_one=True)
+    assert found is not None
+    assert found._handle.readers == 1, "no range but this one"
+    found.release()
+    assert len(results(asked)[0].records) == size
+    assert world.partition("orders").fetched_bytes == size
+
+
+def test_more_bytes_than_a_response_may_have_are_not_awaited(world: MemoryBroker) -> None:
+    world.create("orders")
+    world.append("orders", count=100)
+    assert start(world, 0, min_bytes=1 << 20, max_bytes=100, wait_ms=60_000).is_answered
+
+
+def test_a_fetch_of_a_lost_connection_leaves_the_purgatory(world: MemoryBroker) -> None:
+    world.create("orders")
+    asked = start(world, 0, wait_ms=60_000)
+    assert len(world.broker.purgatory) == 1
+    asked.context.connection.close()
+    assert len(world.broker.purgatory) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)]
+)
+def test_a_client_that_cannot_read_zstd_gets_an_error(
+    world: MemoryBroker, version: int, code: ErrorCode
+) -> None:
+    """KIP-110."""
+    world.create("orders", compression_type="zstd")
+    world.append("orders")
+    (found,) = results(start(world, 0, version=version))
+    assert (found.error_code, bool(found.records)) == (code, code is ErrorCode.NONE)
+
+
+def test_an_error_is_answered_at_once_with_the_records_of_others(world: MemoryBroker) -> None:
+    world.create("orders")
+    world.append("orders")
+    asked = start(world, 0, 7, min_bytes=1 << 20, wait_ms=60_000)
+    assert asked.is_answered
+    found, unknown = results(asked)
+    assert found.records
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    errors = world.broker.requests.errors
+    assert errors["Fetch", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] == 1
+
+
+def test_checks_of_one_partition_hold_up_the_others_for_two_rounds(
+    world: MemoryBroker, jobs: list[Job]
+) -> None:
+    """Jobs for many partitions may undo each other, and the fetch would never be answered."""
+    ready, unready = results(start(world, 0, 1))
+    assert ready.records
+    assert (unready.records, unready.error_code) == (b"", ErrorCode.NONE)
+    assert [(job.runs, job.is_abandoned) for job in jobs[1:]] == [
+        (1, False),
+        (1, False),
+        (0, True),
+    ]
+
+
+def test_a_failed_check_is_the_error_of_its_partition_alone(
+    world: MemoryBroker, jobs: list[Job]
+) -> None:
+    jobs[0].failure = OSError(5, "input/output error")
+    ready, failed = results(start(world, 0, 1))
+    assert ready.records and not ready.error_code
+    assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,80 @@
+"""The text of the demo's result."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from lakelog.spark.demo.proof import Found
+from lakelog.spark.demo.report import Ledger, Requests, print_ledgers, print_requests
+
+GOOD = Found({0: 1500, 1: 2}, {0: 500}, {0: "a", 1: "b"})
+PRODUCED = {0: 2000, 1: 2}
+
+
+def text_of_ledgers(*readers: Found) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=120)
+    named = {f"reader {number}": found for number, found in enumerate(readers)}
+    print_ledgers(console, [Ledger("t", PRODUCED, {0: "a", 1: "b"}, named)])
+    return output.getvalue()
+
+
+def text_of_requests(requests: Requests) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=120)
+    print_requests(console, requests)
+    return output.getvalue()
+
+
+def test_each_partition_has_the_sums_of_both_readers() -> None:
+    text = text_of_ledgers(GOOD, GOOD)
+    assert text.count("1,500 + 500") == 2
+    assert "2 + 0" in text
+    assert text.count("yes") == 2
+    assert "NO" not in text
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Found({0: 1500, 1: 2}, {0: 499}, GOOD.digests),
+        Found({0: 1500, 1: 2}, {0: 500}, {0: "a", 1: "other"}),
+        Found({0: 1500}, {0: 500}, GOOD.digests),
+    ],
+)
+def test_a_partition_that_one_reader_counts_differently_is_marked(bad: Found) -> None:
+    text = text_of_ledgers(GOOD, bad)
+    assert (text.count("yes"), text.count("NO")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("malformed", "repeated", "line"),
+    [
+        (1, 2, "1,234 requests parsed, 1 malformed line kept raw, 2 repeated lines kept"),
+        (0, 1, "1,234 requests parsed, 0 malformed lines kept raw, 1 repeated line kept"),
+    ],
+)
+def test_counts_have_their_plural(malformed: int, repeated: int, line: str) -> None:
+    assert line in text_of_requests(Requests(1234, malformed, repeated, [], {}))
+
+
+def test_a_path_is_printed_as_it_is() -> None:
+    """Paths come from clients: brackets must not become markup or end the report."""
+    text = text_of_requests(Requests(1, 0, 0, [("/a[red]b[/nonsense]", 1)], {}))
+    assert "/a[red]b[/nonsense]" in text
+
+
+def test_errors_are_bars_by_hour_in_proportion_to_the_worst_hour() -> None:
+    day = datetime(2015, 5, 17, tzinfo=UTC)
+    errors = {day.replace(hour=3): 80, day.replace(hour=4): 40, day.replace(hour=5): 1}
+    text = text_of_requests(Requests(1, 0, 0, [], errors))
+    assert "2015-05-17 │    █▄▁" in text
+    assert "121" in text
+
+
+def test_a_log_without_errors_has_no_bars() -> None:
+    assert "█" not in text_of_requests(Requests(1, 0, 0, [], {}))

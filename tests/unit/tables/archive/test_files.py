@@ -1,0 +1,125 @@
+"""Data files that one task writes from ranges of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakelog.client.isolation import Batch
+from lakelog.records.batch import read_header
+from lakelog.records.builder import BatchBuilder
+from lakelog.tables.archive import files
+from lakelog.tables.archive.files import Written, write_ranges
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+from lakelog.tables.topic.errors import BadRecordError, DataLossError
+from lakelog.tables.topic.offsets import TopicPartition
+from lakelog.tables.topic.ranges import OffsetRange
+from unit.tables.archive_log import Log
+
+ENDS = {0: 9, 1: 6}
+IMPOSSIBLE_MS = 2**62
+
+
+class _Records(Log):
+    """A log of batches of three records. The record at offset n has the value n."""
+
+    def __init__(self, starts: dict[int, int] | None = None, timestamp: int = 1000) -> None:
+        super().__init__(ENDS, starts)
+        self._timestamp = timestamp
+
+    def __enter__(self) -> _Records:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.log_end(partitions)
+
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        for base in range(wanted.start // 3 * 3, wanted.end, 3):
+            builder = BatchBuilder()
+            for offset in range(base, base + 3):
+                builder.append(self._timestamp, None, b"%d" % offset)
+            batch = builder.build(base_offset=base)
+            yield read_header(batch), memoryview(batch)
+
+
+def write(
+    path: Path,
+    log: Log,
+    *ranges: tuple[int, int, int],
+    skip_lost: bool = False,
+    raw_timestamp_id: int = 0,
+) -> Written:
+    """Write ranges of (partition, start, end)."""
+    schema = with_null_timestamps(raw_timestamp_id) if raw_timestamp_id else ARROW_SCHEMA
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "TopicClient", lambda *_, **__: log)
+        wanted = [OffsetRange("t", *numbers, topic_id="id") for numbers in ranges]
+        return write_ranges("b:1", wanted, schema, path.as_uri(), {}, skip_lost=skip_lost)
+
+
+def rows(path: Path) -> list[tuple[int, int, bytes]]:
+    found = pq.ParquetFile(path).read().to_pylist()
+    return [(row["partition"], row["offset"], row["value"]) for row in found]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "1.parquet"
+
+
+def test_a_file_has_exactly_the_offsets_of_its_ranges(path: Path) -> None:
+    written = write(path, _Records(), (0, 1, 5), (1, 4, 6))
+
+    assert written == Written(path.as_uri(), 6, [])
+    expected = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 4), (1, 5)]
+    assert rows(path) == [(partition, at, b"%d" % at) for partition, at in expected]
+    assert pq.read_schema(path).equals(ARROW_SCHEMA, check_metadata=True)
+
+
+def test_ranges_without_records_leave_no_file(path: Path) -> None:
+    assert write(path, _Records(), (0, 4, 4)) == Written(None, 0, [])
+    assert not path.exists()
+
+
+def test_a_loss_fails_the_task_and_removes_its_file(path: Path) -> None:
+    with pytest.raises(DataLossError, match=r"t-1 \[0, 2\): retention or.*--skip-lost"):
+        write(path, _Records({1: 2}), (0, 0, 3), (1, 0, 6))
+    assert not path.exists()
+
+
+def test_a_skipped_loss_is_reported_with_the_file(path: Path) -> None:
+    written = write(path, _Records({1: 2}), (1, 0, 6), skip_lost=True)
+    assert [str(lost) for lost in written.skipped] == ["t-1 [0, 2)"]
+    assert [offset for _, offset, _ in rows(path)] == [2, 3, 4, 5]
+
+
+def test_an_impossible_timestamp_fails_the_task_unless_it_may_be_null(path: Path) -> None:
+    log = _Records(timestamp=IMPOSSIBLE_MS)
+    with pytest.raises(BadRecordError, match=r"t-0@0: .*Repeat with --null-timestamps"):
+        write(path, log, (0, 0, 1))
+    assert not path.exists()
+
+    write(path, log, (0, 0, 1), raw_timestamp_id=12)
+    (row,) = pq.ParquetFile(path).read().to_pylist()
+    assert (row["timestamp"], row["rawTimestamp"]) == (None, IMPOSSIBLE_MS)
+
+
+def test_a_large_range_is_written_in_groups_that_bound_the_memory(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 1)
+    write(path, _Records(), (0, 0, 9), (1, 0, 3))
+    assert pq.ParquetFile(path).num_row_groups == 2
+    assert len(rows(path)) == 12
+
+
+def test_a_file_of_another_task_is_not_overwritten(path: Path) -> None:
+    write(path, _Records(), (0, 0, 3))
+    with pytest.raises(FileExistsError):
+        write(path, _Records(), (0, 3, 6))

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lakelog.tables.iceberg.data_file import LocalFile, RemoteFile, data_file
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The paths that were synced, with their sizes at that time."""
+    found: list[tuple[str, int]] = []
+    real = os.fsync
+
+    def note(descriptor: int) -> None:
+        found.append(
+            (str(Path(f"/proc/self/fd/{descriptor}").readlink()), os.fstat(descriptor).st_size)
+        )
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return found
+
+
+def test_a_file_is_durable_before_the_folder_that_names_it(
+    tmp_path: Path, synced: list[tuple[str, int]]
+) -> None:
+    path = tmp_path / "new folder" / "a.parquet"
+    with data_file(path.as_uri(), {}).writing() as file:
+        file.write(b"rows")
+    assert path.read_bytes() == b"rows"
+    assert synced[0] == (str(path), 4)
+    assert [where for where, _ in synced] == [str(path), str(path.parent)]
+
+
+def test_the_location_is_a_uri_with_escapes(tmp_path: Path) -> None:
+    path = tmp_path / "50% off #1.parquet"
+    with data_file(path.as_uri(), {}).writing():
+        pass
+    assert path.exists()
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"rows")
+    with pytest.raises(FileExistsError), LocalFile(path.as_uri()).writing():
+        pass
+    assert path.read_bytes() == b"rows"
+
+
+def test_a_file_is_not_synced_after_an_error(tmp_path: Path, synced: list[tuple[str, int]]) -> None:
+    with pytest.raises(KeyError), LocalFile((tmp_path / "a").as_uri()).writing():
+        raise KeyError
+    assert synced == []
+
+
+def test_removal_accepts_a_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.touch()
+    file = data_file(path.as_uri(), {})
+    for _ in range(2):
+        file.remove()
+    assert not path.exists()
+
+
+def test_a_file_in_a_store_is_written_and_removed_through_its_io(tmp_path: Path) -> None:
+    """With the local files of PyIceberg in the place of a store."""
+    path = tmp_path / "a"
+    file = RemoteFile(path.as_uri(), {})
+    with file.writing() as output:
+        output.write(b"rows")
+    assert path.read_bytes() == b"rows"
+    for _ in range(2):
+        file.remove()
+    assert not path.exists()
+
+
+def test_only_local_schemes_are_files_of_this_host() -> None:
+    assert isinstance(data_file("file:///a/b", {}), LocalFile)
+    assert isinstance(data_file("s3://lake/b", {}), RemoteFile)
