@@ -59,6 +59,9 @@ def test_a_count_of_headers_that_cannot_fit_is_damaged_before_they_are_read() ->
     """Each header has at least two bytes, so a count costs no more time than its bytes."""
     assert headers_end(b"\x02\x00\x01", 0, 3) == 3
     assert headers_end(b"\x04\x00\x01", 0, 3) == CORRUPT
+    with pytest.raises(IndexError):
+        headers_end(b"\x04", 0, 5)  # has room for two headers, so the loop reads the first
+    assert headers_end(b"\x06", 0, 5) == CORRUPT
     assert headers_end(b"\x01", 0, 1) == CORRUPT
 
 

@@ -114,6 +114,21 @@ def test_a_setting_that_stayed() -> None:
         assert not world.findings.violations
 
 
+def test_a_lost_change_makes_an_acknowledged_setting_unsure() -> None:
+    with scripted_world() as world:
+        client = Trimmer(world.context, "trimmer", [PLACE])
+        client._made = {"flush.ms": "500"}
+        world.answer(
+            client,
+            (IncrementalAlterConfigsRequest, None),
+            (DescribeConfigsRequest, described(flush_ms="60000")),
+        )
+        for _ in range(50):  # each changes one of five settings
+            world.play(client._configure("topic"))
+        world.play(client._describe("topic"))
+        assert not world.findings.violations
+
+
 @pytest.mark.parametrize("may_be_deleted", [False, True])
 def test_a_topic_exists_until_it_is_deleted(may_be_deleted: bool) -> None:
     with scripted_world() as world:
