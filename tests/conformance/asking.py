@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from client_apis import CLIENT_APIS
 from conformance.case import Case, World, outcome
 from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.protocol.registry import APIS
 from wire_client import TIMEOUT_S, WireClient
 
 CLOSED, SILENT = "closed", "no answer"
@@ -22,12 +22,12 @@ def advertised(bootstrap: str) -> Ranges:
     with WireClient(bootstrap) as client:
         response = client.call(ApiVersionsRequest(), 0)
     found = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-    return {api.name: found[key] for key, api in APIS.items() if key in found}
+    return {api.name: found[key] for key, api in CLIENT_APIS.items() if key in found}
 
 
 def common(ours: Ranges, theirs: Ranges) -> Ranges:
     """Versions that both advertise and that can be encoded."""
-    implemented = {api.name: (api.min_version, api.max_version) for api in APIS.values()}
+    implemented = {api.name: (api.min_version, api.max_version) for api in CLIENT_APIS.values()}
     return {
         name: (
             max(implemented[name][0], ours[name][0], theirs[name][0]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from client_apis import CLIENT_APIS
 from conformance import (
     asking,
     config_cases,
@@ -22,7 +23,6 @@ from conformance.case import Case
 from conformance.pair import Pair
 from conformance.world import build_world
 from lakelog.protocol.registry import APIS
-from lakelog.server.routes import served_apis
 from wire_client import WireClient
 
 pytestmark = pytest.mark.java
@@ -35,7 +35,7 @@ MODULES = (
     consumer_group_cases,
     transaction_cases,
 )
-_SERVED = {each.api.name for each in served_apis() if not each.between_brokers}
+_SERVED = {api.name for api in CLIENT_APIS.values()}
 """Kafka serves the APIs between brokers on listeners of controllers alone."""
 CASES = [
     case

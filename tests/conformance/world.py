@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from broker_process import eventually
+from client_apis import CLIENT_APIS
 from conformance.case import World, made
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
@@ -16,7 +17,6 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from lakelog.protocol.registry import APIS
 from lakelog.protocol.sync_group import SyncGroupRequest
 from wire_client import (
     WireClient,
@@ -27,7 +27,7 @@ from wire_client import (
     topic_id_of,
 )
 
-SERVED = {api.name for api in APIS.values()}
+SERVED = {api.name for api in CLIENT_APIS.values()}
 SESSION_MS = 300_000
 _CONSUMER = "AAAAAAAAAAAAAAAAAAAAAQ"
 _NOT_READY = {

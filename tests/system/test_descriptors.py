@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from broker_process import BrokerProcess, eventually
+from client_apis import CLIENT_APIS
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.produce import ProduceRequest
-from lakelog.protocol.registry import APIS
 from wire_client import WireClient, batch_of, create_topic, fetch, host_and_port, produce
 
 PARTITIONS = 40
@@ -130,7 +130,7 @@ def test_the_first_request_of_an_api_opens_no_file(broker: SmallBroker) -> None:
     with WireClient(broker.bootstrap) as client:
         client.call(ApiVersionsRequest(), 0)  # now the connection is accepted
         with broker.without_descriptors():
-            for api in APIS.values():
+            for api in CLIENT_APIS.values():
                 request: Any = api.request()
                 if isinstance(request, ProduceRequest):
                     request.acks = -1

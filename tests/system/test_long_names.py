@@ -9,16 +9,16 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from client_apis import CLIENT_APIS
 from lakelog.protocol.api import Api
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from lakelog.protocol.registry import APIS
 from lakelog.wire.shapes import Field
 from wire_client import WireClient, batch_of, fetch, produce
 
 LONGEST = 32_767
 _PRODUCE = 0
-_ANSWERED = [api for api in APIS.values() if api.key != _PRODUCE]
+_ANSWERED = [api for api in CLIENT_APIS.values() if api.key != _PRODUCE]
 
 
 def _message(kind: Any, version: int, text: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker_process import eventually
+from client_apis import CLIENT_APIS
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -20,7 +21,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode
 from wire_client import (
     WireClient,
@@ -46,14 +46,14 @@ def test_api_versions(wire: WireClient, version: int) -> None:
     ranges = _ranges(response)
     # Produce 0 to 2 are advertised for old librdkafka (KAFKA-18659), and not served.
     assert ranges[0] == (0, 13)
-    for api in APIS.values():
+    for api in CLIENT_APIS.values():
         assert api.key == 0 or ranges[api.key][0] == api.min_version
 
 
 @pytest.mark.usefixtures("lakelog_only")
 def test_the_advertised_ranges_are_those_implemented(wire: WireClient) -> None:
     ranges = _ranges(wire.call(ApiVersionsRequest(), 0))
-    expected = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+    expected = {api.key: (api.min_version, api.max_version) for api in CLIENT_APIS.values()}
     assert ranges == expected | {0: (0, 13)}
 
 
@@ -237,6 +237,6 @@ def test_produce_0_to_2_close_the_connection(bootstrap: str) -> None:
 def test_every_api_answers_its_lowest_version(wire: WireClient) -> None:
     """An empty request of each API is answered or refused, but its connection stays."""
     for key in (8, 9, 12, 13, 15, 16, 19, 20, 32, 35, 37, 44, 60):
-        api = APIS[key]
+        api = CLIENT_APIS[key]
         assert wire.call(api.request(), api.min_version) is not None, api
     assert api_for(ApiVersionsRequest).key == 18
