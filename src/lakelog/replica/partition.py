@@ -427,7 +427,7 @@ class Partition:
         if end < log.log_start_offset:
             self.restart_at(end_offset, leader_epoch)
             return
-        self._cut("truncated", max(end, 0), partial(log.truncate_to, end))
+        self._cut("truncated", partial(log.truncate_to, end))
 
     def restart_at(self, offset: int, leader_epoch: int) -> None:
         """Delete all records and begin at `offset`, the start of the leader's log.
@@ -435,9 +435,9 @@ class Partition:
         An answer to an earlier `leader_epoch` is ignored. Raises `KafkaError` if the log fails.
         """
         if leader_epoch == self.leader_epoch and not self.role.is_leader:
-            self._cut("restarted", offset, partial(self.log.restart_at, offset))
+            self._cut("restarted", partial(self.log.restart_at, offset))
 
-    def _cut(self, verb: str, offset: int, cut: Callable[[], object]) -> None:
+    def _cut(self, verb: str, cut: Callable[[], object]) -> None:
         log, committed = self.log, self.watermark.offset
         before = log.log_end_offset
         self._availability.check()

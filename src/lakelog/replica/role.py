@@ -39,11 +39,6 @@ class Role(NamedTuple):
             tuple(followers) if leads else (),
         )
 
-    @property
-    def is_sole(self) -> bool:
-        """Whether this broker leads and no other replica is in sync."""
-        return self.is_leader and len(self.isr) == 1
-
 
 NO_ROLE = Role(leader_epoch=-1, leader_id=-1, is_leader=False, isr=())
 """The role before the first one is known."""

@@ -18,7 +18,6 @@ IMAGE = PartitionImage(
 def test_one_replica_leads(node_id: int, leads: bool) -> None:
     role = Role.in_image(IMAGE, node_id)
     assert role == Role(7, 3, leads, (1, 3), followers=(1, 2) if leads else ())
-    assert not role.is_sole
 
 
 def test_without_a_leader_no_replica_leads() -> None:
