@@ -21,8 +21,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
-from lakelog.server import app
-from lakelog.server.controller import controller
+from lakelog.server.controller import control_plane, controller
 from lakelog.server.coordinators import local
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -144,7 +143,7 @@ def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(metadata_image._APPLY, ForgottenEpochs, apply)
     monkeypatch.setattr(LogDirectory, "has_lost", property(note))
-    monkeypatch.setattr(app, "plan_forget_epochs", trusting)
+    monkeypatch.setattr(control_plane, "plan_forget_epochs", trusting)
 
 
 @bug(

@@ -131,7 +131,7 @@ def run(
 
 def watch_of(host: BrokerHost) -> PeerWatch:
     assert host.server is not None
-    return host.server._peers
+    return host.server._control.peers
 
 
 async def becomes(host: BrokerHost, reach: Reach) -> None:

@@ -70,6 +70,13 @@ class ServeOptions:
         """Whether other brokers may share the metadata store."""
         return self.metadata is not None
 
+    @property
+    def listeners(self) -> list[tuple[str, str, int]]:
+        """The (name, host, port) to bind. Raises `StartError` if `listen` is malformed."""
+        if not self.listen:
+            return [(end.name, end.host, end.port) for end in self.config.listeners]
+        return [("PLAINTEXT", *parse_address(self.listen))]
+
 
 def is_every_interface(host: str) -> bool:
     """Return whether a listener on `host` accepts connections at every address of this machine."""

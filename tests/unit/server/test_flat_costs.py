@@ -66,11 +66,11 @@ def test_a_read_costs_the_same_in_a_log_of_many_segments(tmp_path: Path) -> None
         for topic in ("warm", "short", "long"):
             await broker.create_topic(topic)
             small = LogConfig(segment_bytes=4 * len(RECORD))
-            broker.server._partitions.leader(topic, 0).use_config(small)
+            broker.server._replicas.partitions.leader(topic, 0).use_config(small)
             for _ in range(4 * (SEGMENTS if topic == "long" else 4)):
                 broker.connect()
                 broker.ask(request_frame(produce_request(topic, RECORD, acks=1), 9))
-            for segment in broker.server._partitions.leader(topic, 0).log.segments[:-1]:
+            for segment in broker.server._replicas.partitions.leader(topic, 0).log.segments[:-1]:
                 segment.unload()
         found = {}
         for topic in ("warm", "short", "long"):

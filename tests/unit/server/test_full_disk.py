@@ -100,7 +100,7 @@ def test_a_start_on_a_full_disk_needs_the_reserve(reserve: int) -> None:
         disk = MemoryDisk(ManualClock(), capacity=64 << 20)
         first = broker_on(disk, reserve)
         await first.start()
-        first.server._reserve.renew()
+        first.server._folder.reserve.renew()
         await fill(first, disk)
         disk.kill()
         first.tasks.close()
@@ -133,7 +133,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def look_again(broker: SocketlessBroker) -> None:
     """Finds that the disk is not full any more."""
-    shortages = broker.server._shortages
+    shortages = broker.server._folder.shortages
     shortages._probe()
     shortages._on_probed(None)
     assert shortages.reasons == {}
@@ -200,12 +200,12 @@ def test_what_frees_space_is_done_on_a_full_disk_and_stays_done(operation: str, 
         disk = MemoryDisk(ManualClock(), capacity=64 << 20)
         first = broker_on(disk, 1 << 20)
         await first.start()
-        first.server._reserve.renew()
+        first.server._folder.reserve.renew()
         await fill(first, disk)
-        first.server._shortages.stop()
+        first.server._folder.shortages.stop()
         await do(first)
         assert is_done(first)
-        assert first.server._reserve.is_spent
+        assert first.server._folder.reserve.is_spent
         assert disk.capacity is not None
         assert disk.used < disk.capacity - 100_000
         with pytest.raises(KafkaError, match="is full"):
@@ -215,7 +215,7 @@ def test_what_frees_space_is_done_on_a_full_disk_and_stays_done(operation: str, 
         second = broker_on(left, 1 << 20)
         await second.start()
         assert is_done(second)
-        assert second.server._reserve.is_spent
+        assert second.server._folder.reserve.is_spent
         second.server._maintenance._purge()
         for _ in range(2):
             second.server._maintenance._retain()
@@ -235,14 +235,14 @@ def test_the_only_segment_of_a_log_can_go() -> None:
         disk = MemoryDisk(ManualClock(), capacity=64 << 20)
         broker = broker_on(disk, 1 << 20)
         await broker.start()
-        broker.server._reserve.renew()
+        broker.server._folder.reserve.renew()
         partition = await create(broker, segment_bytes=1 << 20)
         partition.append(make_batch(1, size=10_000), NOW)
         partition.delete_records(1)
         disk.fail("name", errno.ENOSPC, suffix="0001.log")
         broker.server._maintenance._retain()
         await until(lambda: partition.log.size == 0)
-        assert broker.server._reserve.is_spent
+        assert broker.server._folder.reserve.is_spent
         assert partition.is_online
         await broker.stop()
 

@@ -403,9 +403,9 @@ def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path
         await gated.start()
         assert not await gated.broker.server.broker.topics.ensure(["others"])
         gated.client().produce()
-        gated.broker.server._directory.close(clean=False)
-        gated.broker.server._acceptors.clear()
-        await gated.broker.server._metadata.close()
+        gated.broker.server._folder.directory.close(clean=False)
+        gated.broker.server._listeners._acceptors.clear()
+        await gated.broker.server._control.metadata.close()
         gated.broker.tasks.close()
 
         again = GatedBroker(tmp_path / "data")

@@ -71,7 +71,7 @@ class Node:
         self.broker.connect()
 
     async def _submit(self, plan: Callable[[MetadataImage], Plan[None]]) -> None:
-        await self.broker.server._metadata.submit(plan)
+        await self.broker.server._control.metadata.submit(plan)
 
     async def change(
         self,
@@ -206,7 +206,7 @@ def test_a_follower_rejects_requests_for_the_leader(run: Callable[..., None]) ->
 def test_a_partition_of_other_brokers_is_not_unknown(run: Callable[..., None]) -> None:
     async def scenario(node: Node) -> None:
         await node.change(OTHER, (OTHER,), replicas=(OTHER,))
-        node.broker.server._partitions.remove(node.partition)
+        node.broker.server._replicas.partitions.remove(node.partition)
         result = node.produce()
         assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert result.current_leader.leader_id == OTHER

@@ -11,7 +11,7 @@ OWN = 1
 
 def test_a_broker_registers_is_unfenced_and_leaves() -> None:
     with MemoryBroker() as world:
-        membership, metadata = world._server._membership, world.broker.metadata
+        membership, metadata = world._server._control.membership, world.broker.metadata
         before = membership.epoch
         metadata.incarnation_id = b"n" * 16
         endpoint = Endpoint("PLAINTEXT", "h", 9092)
@@ -28,7 +28,7 @@ def test_a_broker_registers_is_unfenced_and_leaves() -> None:
 
 def test_a_broker_that_was_fenced_by_mistake_comes_back() -> None:
     with MemoryBroker() as world:
-        membership, metadata = world._server._membership, world.broker.metadata
+        membership, metadata = world._server._control.membership, world.broker.metadata
         membership.serve()
         world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
         world.pass_time(0.01)
@@ -37,5 +37,5 @@ def test_a_broker_that_was_fenced_by_mistake_comes_back() -> None:
 
 def test_blocks_of_producer_ids_are_this_brokers_own() -> None:
     with MemoryBroker() as world:
-        reserve = world._server._membership.reserve_producer_ids
+        reserve = world._server._control.membership.reserve_producer_ids
         assert not set(world.run(reserve())) & set(world.run(reserve()))

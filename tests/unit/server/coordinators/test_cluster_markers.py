@@ -140,7 +140,7 @@ def test_a_marker_is_repeated_until_its_leader_has_it(
 ) -> None:
     world = coordinators
     other: Any = OtherBroker(E.UNKNOWN_TOPIC_OR_PARTITION)
-    monkeypatch.setattr(world._server._peers.peers, "get", lambda node_id: other)
+    monkeypatch.setattr(world._server._control.peers.peers, "get", lambda node_id: other)
     world.change_leader("orders", OTHER, (OTHER,))
     producer = init_producer(world)
     add_partition(world, producer)
@@ -166,7 +166,7 @@ def test_a_transaction_of_a_deleted_topic_is_complete(
 ) -> None:
     world = coordinators
     other: Any = OtherBroker(E.UNKNOWN_TOPIC_OR_PARTITION)
-    monkeypatch.setattr(world._server._peers.peers, "get", lambda node_id: other)
+    monkeypatch.setattr(world._server._control.peers.peers, "get", lambda node_id: other)
     world.change_leader("orders", OTHER, (OTHER,))
     producer = init_producer(world)
     add_partition(world, producer)

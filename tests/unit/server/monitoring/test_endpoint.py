@@ -61,7 +61,7 @@ def test_a_broker_is_ready_between_its_start_and_its_stop(
 ) -> None:
     async def scenario(tasks: AsyncioTasks) -> None:
         server = _server(tmp_path / "data", tasks, "127.0.0.1:0")
-        recovery = Gate(server._replicas, "load")
+        recovery = Gate(server._replicas.logs, "load")
         end = Gate(server._maintenance, "stop")
         starting = asyncio.ensure_future(server.start())
         await recovery.reached.wait()

@@ -29,7 +29,7 @@ class Led:
         state = PartitionRecord(self.topic_id, 0, (LEADER, FOLLOWER), (LEADER,), LEADER, 1, 1)
         self.submit(follower, state)
         world.append("t", count=3)
-        world._server._in_sync.start()
+        world._server._replicas.in_sync.start()
 
     def submit(self, *records: BrokerRecord | BrokerFenced | PartitionRecord) -> None:
         def plan(image: MetadataImage) -> Plan[None]:
@@ -67,7 +67,7 @@ def test_a_follower_joins_when_it_has_caught_up_and_leaves_when_it_stops(led: Le
 def test_a_refused_proposal_does_not_hold_the_watermark_back(led: Led) -> None:
     led.fetch(3)
     wanted: dict[Partition, tuple[int, ...]] = {led.world.partition("t"): (LEADER, FOLLOWER)}
-    in_sync = led.world._server._in_sync
+    in_sync = led.world._server._replicas.in_sync
     known = in_sync._propose(wanted)
     led.submit(BrokerFenced(FOLLOWER, EPOCH))
     led.world.append("t")
@@ -78,7 +78,7 @@ def test_a_refused_proposal_does_not_hold_the_watermark_back(led: Led) -> None:
 
 def test_a_member_counts_from_the_turn_that_found_it_caught_up(led: Led) -> None:
     led.fetch(3)
-    led.world._server._in_sync._turn()
+    led.world._server._replicas.in_sync._turn()
     led.world.partition("t").append(make_batch(1), NOW)
     assert led.world.partition("t").watermark.offset == 3
 
@@ -90,7 +90,7 @@ def test_a_proposal_without_an_answer_is_repeated(
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(led.world._server._in_sync, "_alter", lost)
+        patched.setattr(led.world._server._replicas.in_sync, "_alter", lost)
         led.fetch(3)
         led.world.pass_time(1)
     led.submit(BrokerFenced(FOLLOWER, EPOCH))
@@ -103,7 +103,7 @@ def test_a_proposal_without_an_answer_is_repeated(
 def test_a_member_that_joined_and_was_fenced_at_once_does_not_count(led: Led) -> None:
     led.fetch(3)
     partition, old = led.world.partition("t"), led.state()
-    in_sync = led.world._server._in_sync
+    in_sync = led.world._server._replicas.in_sync
     in_sync._propose({partition: (LEADER, FOLLOWER)})
     joined = PartitionRecord(
         led.topic_id,

@@ -1,0 +1,140 @@
+"""The control plane of a broker: the metadata log, the controller, and this broker's place in both.
+
+A single broker is its own controller and needs no others. In a cluster the brokers share a store:
+the broker follows its log, registers with the controller of the moment, and reaches the others over
+`peers`.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.uuids import encode_uuid, random_uuid
+from lakelog.metadata.controller.brokers import (
+    plan_cluster_id,
+    plan_forget_epochs,
+    plan_register_broker,
+)
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.replica.role import Role
+from lakelog.server.controller.controller import Controller
+from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.membership import Membership
+from lakelog.server.environment import Environment
+from lakelog.server.options import ServeOptions
+from lakelog.server.peers.peer import Peer, PeerSeams
+from lakelog.server.peers.watch import PeerWatch
+from lakelog.server.upkeep.shortages import Shortages
+
+
+class ControlPlane:
+    """From `open` to `close`.
+
+    Args:
+        shortages: of the data folder, in which the embedded store is.
+    """
+
+    def __init__(
+        self, options: ServeOptions, environment: Environment, shortages: Shortages
+    ) -> None:
+        node_id, tasks, random = options.node_id, environment.tasks, environment.random
+        self._options = options
+        self._random = random
+        self.metadata = MetadataLog(
+            environment.metadata, tasks, random, broker_id=node_id, space=shortages
+        )
+        self.peers = PeerWatch(
+            node_id,
+            options.listeners[0][0],
+            PeerSeams(node_id, environment.net, tasks, environment.clock, random),
+        )
+        self.link = ControllerLink(node_id, self.metadata, self.peer, environment.clock, tasks)
+        self.controller = Controller(
+            node_id,
+            self.metadata,
+            tasks,
+            prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
+        )
+        self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image of the metadata log."""
+        return self.metadata.image
+
+    def peer(self, node_id: int) -> Peer | None:
+        """Return the connection to a broker, also before this one follows the metadata."""
+        self.peers.follow(self.metadata.image)
+        return self.peers.peers.get(node_id)
+
+    def role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
+        """Return this broker's role in a partition that other brokers hold, None for any other."""
+        found = self.image.topic(topic) if isinstance(topic, str) else self.image.topic_by_id(topic)
+        partition = found.partition(index) if found is not None else None
+        if partition is None or self._options.node_id in partition.replicas:
+            return None
+        return Role.in_image(partition, self._options.node_id)
+
+    async def join_store(self, *, create: bool) -> str | None:
+        """Open a metadata store that brokers share; return its cluster id, None in a new store.
+
+        It is opened before the data folder, because a new folder joins the store's cluster.
+        create: see `MetadataLog.open`. Raises `MetadataError`.
+        """
+        await self.metadata.open(create=create)
+        while self.image.cluster_id is None and not self.link.is_here:
+            await self.link.pause()  # until the controller has chosen the id
+            await self.metadata.refresh()
+        return self.image.cluster_id
+
+    async def choose_cluster_id(self, known: str | None) -> str:
+        """Return the cluster id: of the store, else `known` to the data folder, else a new one.
+
+        Raises `KafkaError` (INCONSISTENT_CLUSTER_ID) if store and folder disagree.
+        """
+        fresh = encode_uuid(random_uuid(self._random))
+        return await self.metadata.submit(
+            lambda image: plan_cluster_id(image, known, fresh), from_reserve=True
+        )
+
+    async def register(
+        self, bound: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, has_lost: bool
+    ) -> None:
+        """Record this start of the broker, which raises its leader epochs. Raises `KafkaError`.
+
+        In a cluster every listener needs an address that others can use. A single broker records
+        only the advertised ones: its clients use the address that they have connected to.
+
+        has_lost: whether records that the former process wrote may be missing.
+        """
+        given = self._options.config.get("broker.rack")
+        rack = given if isinstance(given, str) else None
+        if self._options.is_clustered:
+            await self.membership.register(bound, rack, has_lost=has_lost)
+            return
+        node_id, incarnation_id = self._options.node_id, self.metadata.incarnation_id
+        await self.metadata.submit(
+            lambda image: plan_register_broker(
+                image, node_id, incarnation_id, endpoints=advertised, rack=rack
+            ),
+            from_reserve=True,
+        )
+
+    async def forget_epochs(self) -> None:
+        """Record that producer epochs assigned so far may be missing from the recovered logs."""
+        await self.metadata.submit(plan_forget_epochs, from_reserve=True)
+
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Follow a change of the registered brokers."""
+        if new.brokers is not old.brokers:
+            self.peers.follow(new)
+            self.membership.follow(new)
+
+    def stop(self) -> None:
+        """Stop acting as the controller and calling other brokers; the log stays open."""
+        self.controller.stop()
+        self.peers.stop()
+
+    async def close(self) -> None:
+        """Close the metadata log, see `MetadataLog.close`."""
+        await self.metadata.close()

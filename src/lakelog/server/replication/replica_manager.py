@@ -1,0 +1,126 @@
+"""The replicas that this broker holds: their logs, their roles, and the copying between brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import Record
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.replica.purgatory import Purgatory
+from lakelog.server.cluster.replicas import DeletedTopics, Replicas
+from lakelog.server.controller.control_plane import ControlPlane
+from lakelog.server.data_folder import DataFolder
+from lakelog.server.environment import Environment
+from lakelog.server.options import ServeOptions
+from lakelog.server.replication.fetcher import Fetcher
+from lakelog.server.replication.in_sync import InSyncReplicas
+from lakelog.server.replication.replication import Replication
+from lakelog.server.upkeep.stored_checks import StoredChecks
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEvents:
+    """The parts of the broker that replicas call.
+
+    config: returns the broker's configuration in force.
+    flush_soon: called with a partition that has records to flush, see `Partition`.
+    checkpointed: waits until the checkpoint files are up to date.
+    role_changed: called with each new partition, and when the role of one changes or ends.
+    revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
+    """
+
+    config: Callable[[], BrokerConfig]
+    flush_soon: Callable[[Partition], object]
+    checkpointed: Callable[[], Awaitable[bool]]
+    role_changed: Callable[[Partition], object]
+    revoke: Callable[[], object]
+
+
+class ReplicaManager:
+    """The partitions of this broker; `logs` keeps them equal to the metadata image."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        environment: Environment,
+        folder: DataFolder,
+        control: ControlPlane,
+        purgatory: Purgatory,
+        checks: StoredChecks,
+        events: ReplicaEvents,
+    ) -> None:
+        clock, tasks = environment.clock, environment.tasks
+        self._options = options
+        self._environment = environment
+        self._control = control
+        self._purgatory = purgatory
+        self._checks = checks
+        self._role_changed = events.role_changed
+        self.partitions = Partitions(control.role_elsewhere)
+        self._copying = Replication(self._make_fetcher)
+        self.in_sync = InSyncReplicas(
+            options.node_id,
+            lambda: control.image,
+            lambda request: control.link.carry_out(
+                request, lambda: control.controller.alter_partition(request)
+            ),
+            options.config.get_int("replica.lag.time.max.ms"),
+            clock,
+            tasks,
+        )
+        self.logs = Replicas(
+            options.node_id,
+            folder.directory,
+            self.partitions,
+            events.config,
+            events.flush_soon,
+            lambda partition: purgatory.check(partition.key),
+            self._on_role_changed,
+            clock,
+            tasks,
+            events.checkpointed,
+            folder.shortages.note,
+            events.revoke,
+        )
+
+    def _make_fetcher(self, leader_id: int) -> Fetcher:
+        node_id, control = self._options.node_id, self._control
+        return Fetcher(
+            node_id,
+            leader_id,
+            lambda: control.peers.leaders.get(leader_id),
+            lambda: control.image.brokers[node_id].epoch,
+            self._checks,
+            self._environment.clock,
+            self._environment.tasks,
+        )
+
+    def _on_role_changed(self, partition: Partition) -> None:
+        self._copying.note_role(partition)
+        self.in_sync.note_role(partition)
+        self._role_changed(partition)
+
+    def serve(self) -> None:
+        """Change the ISR of led partitions from now on, in a cluster."""
+        if self._options.is_clustered:
+            self.in_sync.start()
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
+        """See `Replicas.follow`; fetches that wait on a deleted topic get an error."""
+        gone = await self.logs.follow(old, new, records)
+        for _, topic_id in gone:
+            topic = old.topic_by_id(topic_id)
+            for index in sorted(topic.partitions) if topic is not None else ():
+                self._purgatory.check((topic_id, index))
+        return gone
+
+    def stop_copying(self) -> None:
+        """Change no ISR and copy nothing from now on; partitions keep their roles."""
+        self.in_sync.stop()
+        self._copying.stop()

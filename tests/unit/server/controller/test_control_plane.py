@@ -1,0 +1,48 @@
+"""A broker's place in its cluster: the cluster id, its registration, and roles elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord
+from memory_broker import MemoryBroker
+
+OWN = 1
+
+
+def test_the_id_of_a_cluster_is_chosen_once() -> None:
+    with MemoryBroker() as world:
+        control, known = world._server._control, world.broker.cluster_id
+        assert known
+        assert world.run(control.choose_cluster_id(None)) == known
+        assert world.run(control.choose_cluster_id(known)) == known
+        with pytest.raises(KafkaError, match="INCONSISTENT_CLUSTER_ID"):
+            world.run(control.choose_cluster_id("another"))
+
+
+def test_a_single_broker_registers_only_advertised_addresses() -> None:
+    with MemoryBroker() as world:
+        bound = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+        control = world._server._control
+        control.metadata.incarnation_id, before = b"n" * 16, control.membership.epoch
+        world.run(control.register(bound, (), has_lost=False))
+        own = world.broker.image.brokers[OWN]
+        assert (own.endpoints, own.is_fenced) == ((), False)
+        assert own.epoch > before
+
+
+def test_a_role_elsewhere_is_that_in_a_partition_without_a_replica_here() -> None:
+    with MemoryBroker() as world:
+        topic_id = world.create("orders", 2)
+        control = world._server._control
+        elsewhere = PartitionRecord(topic_id, 1, (7,), (7,), 7, 3, 1)
+        world.run(world.broker.metadata.submit(lambda image: Plan((elsewhere,), None)))
+        assert control.role_elsewhere("orders", 0) is None
+        assert control.role_elsewhere("orders", 9) is None
+        assert control.role_elsewhere("missing", 0) is None
+        role = control.role_elsewhere(topic_id, 1)
+        assert role is not None and not role.is_leader
+        assert role == control.role_elsewhere("orders", 1)
