@@ -19,6 +19,7 @@ from lakelog.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
+from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -237,6 +238,16 @@ CLUSTER = [
     ),
     Case("ListConfigResources", "all", lambda w: ListConfigResourcesRequest()),
     Case("DescribeCluster", "brokers", lambda w: DescribeClusterRequest()),
+    Case(
+        "UnregisterBroker",
+        "of an unknown broker",
+        lambda w: UnregisterBrokerRequest(broker_id=w.node + 1),
+    ),
+    Case(
+        "UnregisterBroker",
+        "of a negative id",
+        lambda w: UnregisterBrokerRequest(broker_id=-1),
+    ),
     Case(
         "DescribeCluster",
         "controllers of a broker",

@@ -31,6 +31,7 @@ from lakelog.metadata.records import (
     BrokerFenced,
     BrokerRecord,
     BrokerUnfenced,
+    BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
@@ -108,6 +109,8 @@ class MetadataImage(NamedTuple):
     partition_count: int = 0
     forgotten_epochs_end: int = 0
     """Producer ids below it may have been used with epochs that no log contains any more."""
+    unregistered: HashTrieMap[int, int] = HashTrieMap()
+    """The last epochs of unregistered brokers, by id. Replicas may still be assigned to them."""
 
     @property
     def topics(self) -> Iterable[TopicImage]:
@@ -116,8 +119,8 @@ class MetadataImage(NamedTuple):
 
     @property
     def fenced(self) -> frozenset[int]:
-        """Node ids of the fenced brokers."""
-        return frozenset(node_id for node_id, each in self.brokers.items() if each.is_fenced)
+        """Node ids of the brokers that must not lead: fenced ones and unregistered ones."""
+        return _unable(self.brokers, self.unregistered)
 
     def topic(self, name: str) -> TopicImage | None:
         """Return a topic by its name, or `None`."""
@@ -172,6 +175,7 @@ class MetadataImage(NamedTuple):
             for _, b in sorted(self.brokers.items())
             if b.is_fenced
         ]
+        records += [BrokerUnregistered(*each) for each in sorted(self.unregistered.items())]
         if self.next_producer_id:
             records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
         if self.forgotten_epochs_end:
@@ -205,6 +209,7 @@ class _Draft:
         self.producer_id_owner = image.producer_id_owner
         self.partition_count = image.partition_count
         self.forgotten_epochs_end = image.forgotten_epochs_end
+        self.unregistered = image.unregistered
 
     def finish(self, end: int) -> MetadataImage:
         return MetadataImage(
@@ -219,6 +224,7 @@ class _Draft:
             self.producer_id_owner,
             self.partition_count,
             self.forgotten_epochs_end,
+            self.unregistered,
         )
 
     def existing(self, topic_id: bytes) -> TopicImage:
@@ -235,8 +241,10 @@ def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
 def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
     known = draft.brokers.get(record.broker_id)
     broker = BrokerImage(*record, is_fenced=known is not None and known.is_fenced)
-    assert known is None or record.epoch > known.epoch, "a broker's epoch rises at each start"
+    last = draft.unregistered.get(record.broker_id, 0) if known is None else known.epoch
+    assert record.epoch > last, "a broker's epoch rises at each start"
     draft.brokers = draft.brokers.insert(record.broker_id, broker)
+    draft.unregistered = draft.unregistered.discard(record.broker_id)
     fenced = _fenced(draft)
 
     def restarted(_: TopicImage, partition: PartitionImage) -> PartitionImage:
@@ -269,6 +277,15 @@ def _apply_unfenced(draft: _Draft, record: BrokerUnfenced) -> None:
     _change_partitions(draft, returned)
 
 
+def _apply_unregistered(draft: _Draft, record: BrokerUnregistered) -> None:
+    """Remove a fenced broker, which leads nothing. A snapshot names brokers removed before it."""
+    known = draft.brokers.get(record.broker_id)
+    if known is not None and (known.epoch != record.epoch or not known.is_fenced):
+        raise MetadataCorrupt(f"broker {record.broker_id} is unregistered but not fenced")
+    draft.brokers = draft.brokers.discard(record.broker_id)
+    draft.unregistered = draft.unregistered.insert(record.broker_id, record.epoch)
+
+
 def _set_fenced(draft: _Draft, record: BrokerFenced | BrokerUnfenced, *, is_fenced: bool) -> None:
     broker = draft.brokers.get(record.broker_id)
     if broker is None or broker.epoch != record.epoch:
@@ -277,7 +294,13 @@ def _set_fenced(draft: _Draft, record: BrokerFenced | BrokerUnfenced, *, is_fenc
 
 
 def _fenced(draft: _Draft) -> frozenset[int]:
-    return frozenset(node_id for node_id, broker in draft.brokers.items() if broker.is_fenced)
+    return _unable(draft.brokers, draft.unregistered)
+
+
+def _unable(brokers: Mapping[int, BrokerImage], unregistered: Mapping[int, int]) -> frozenset[int]:
+    return frozenset(node_id for node_id, each in brokers.items() if each.is_fenced).union(
+        unregistered
+    )
 
 
 def _elected(
@@ -390,6 +413,7 @@ _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     BrokerRecord: _apply_broker,
     BrokerFenced: _apply_fenced,
     BrokerUnfenced: _apply_unfenced,
+    BrokerUnregistered: _apply_unregistered,
     TopicRecord: _apply_topic,
     TopicRemoved: _apply_topic_removed,
     ConfigRecord: _apply_config,

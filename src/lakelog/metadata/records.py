@@ -68,6 +68,16 @@ class BrokerUnfenced(NamedTuple):
     epoch: int
 
 
+class BrokerUnregistered(NamedTuple):
+    """A fenced broker will not return; its replicas stay assigned to it, and offline.
+
+    `epoch` is that of its last registration. A later registration of the id has a higher one.
+    """
+
+    broker_id: int
+    epoch: int
+
+
 class TopicRecord(NamedTuple):
     """A new topic, still without partitions."""
 
@@ -129,6 +139,7 @@ Record = (
     | BrokerRecord
     | BrokerFenced
     | BrokerUnfenced
+    | BrokerUnregistered
     | TopicRecord
     | PartitionRecord
     | TopicRemoved
@@ -194,6 +205,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(BrokerRecord, "broker", _INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT),
     _form(BrokerFenced, "broker-fenced", _INT, _INT),
     _form(BrokerUnfenced, "broker-unfenced", _INT, _INT),
+    _form(BrokerUnregistered, "broker-unregistered", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),
     _form(PartitionRecord, "partition", _UUID, _INT, _INTS, _INTS, _INT, _INT, _INT),
     _form(TopicRemoved, "topic-removed", _UUID),

@@ -42,7 +42,6 @@ ABSENT_APIS = (
     AbsentApi(57, "UpdateFeatures", "feature levels are fixed"),
     AbsentApi(58, "Envelope", _QUORUM),
     AbsentApi(59, "FetchSnapshot", _QUORUM),
-    AbsentApi(64, "UnregisterBroker", _QUORUM),
     AbsentApi(70, "ControllerRegistration", _QUORUM),
     AbsentApi(71, "GetTelemetrySubscriptions", _TELEMETRY),
     AbsentApi(72, "PushTelemetry", _TELEMETRY),

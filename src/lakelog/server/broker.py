@@ -5,7 +5,7 @@ It decides nothing and does no I/O; `app` builds it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Node:
     host: str
     port: int
     rack: str | None = None
+    is_fenced: bool = False
 
 
 @dataclass(slots=True)
@@ -113,13 +114,19 @@ class Broker:
 
     def nodes_for(self, connection: Connection) -> list[Node]:
         """Return every unfenced broker that has an address; this one as `self_for` does."""
-        nodes = [self.self_for(connection)]
+        others = self._others_for(connection, is_fenced=False)
+        return [self.self_for(connection), *others]
+
+    def fenced_nodes_for(self, connection: Connection) -> list[Node]:
+        """Return the other brokers that are registered and fenced, if they have an address."""
+        return list(self._others_for(connection, is_fenced=True))
+
+    def _others_for(self, connection: Connection, *, is_fenced: bool) -> Iterator[Node]:
         for broker in self.image.brokers.values():
             endpoint = broker.endpoint(connection.session.listener_name)
-            is_other = broker.broker_id != self.node_id and not broker.is_fenced
-            if is_other and endpoint is not None:
-                nodes.append(Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
-        return nodes
+            is_wanted = broker.broker_id != self.node_id and broker.is_fenced == is_fenced
+            if is_wanted and endpoint is not None:
+                yield Node(broker.broker_id, *endpoint[1:3], broker.rack, is_fenced)
 
     def node_for(self, connection: Connection, node_id: int) -> Node | None:
         """Return one broker, or None if it is unknown or has no address."""

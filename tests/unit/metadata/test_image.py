@@ -10,7 +10,10 @@ from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
+    BrokerFenced,
     BrokerRecord,
+    BrokerUnfenced,
+    BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
@@ -173,3 +176,61 @@ def test_one_by_one_is_the_same_as_together(steps: list[Record]) -> None:
     for record in steps:
         image = image.apply(record)
     assert image == start.apply_all(steps, start.end)
+
+
+def _with_unregistered(unclean: str) -> MetadataImage:
+    """Two brokers; broker 2 alone was in sync with the only partition, and was unregistered."""
+    return _image(
+        [
+            *(BrokerRecord(n, bytes([n]) * 16, 4, (), None) for n in (1, 2)),
+            TopicRecord("t", A),
+            PartitionRecord(A, 0, (2, 1), (2,), 2, 0, 0),
+            ConfigRecord(ResourceType.TOPIC, "t", "unclean.leader.election.enable", unclean),
+            BrokerFenced(1, 4),
+            BrokerFenced(2, 4),
+            BrokerUnregistered(2, 4),
+        ]
+    )
+
+
+def test_an_unregistered_broker_keeps_its_replicas_and_leads_nothing() -> None:
+    image = _with_unregistered("false").apply(BrokerUnfenced(1, 4))
+    topic = image.topic_by_id(A)
+    assert topic is not None
+    partition = topic.partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 1), (2,), -1)
+    assert image.fenced == {2}
+
+
+def test_an_unclean_election_passes_over_an_unregistered_broker() -> None:
+    topic = _with_unregistered("true").apply(BrokerUnfenced(1, 4)).topic_by_id(A)
+    assert topic is not None
+    assert topic.partitions[0].leader == 1
+
+
+def test_a_returning_broker_leads_partitions_that_no_other_replica_can() -> None:
+    image = _with_unregistered("false").apply_all(
+        [
+            BrokerRecord(2, b"n" * 16, 5, (), None),
+            BrokerFenced(2, 5),
+            BrokerUnfenced(2, 5),
+        ],
+        2,
+    )
+    topic = image.topic_by_id(A)
+    assert topic is not None
+    assert topic.partitions[0].leader == 2
+    assert not image.unregistered
+
+
+def test_a_snapshot_keeps_the_epochs_of_unregistered_brokers() -> None:
+    image = _with_unregistered("false")
+    assert MetadataImage().apply_all(image.to_records(), 1) == image
+    with pytest.raises(AssertionError, match="epoch rises"):
+        image.apply(BrokerRecord(2, b"n" * 16, 4, (), None))
+
+
+def test_a_log_that_unregisters_a_broker_in_service_is_damaged() -> None:
+    image = _image([BrokerRecord(1, A, 1, (), None)])
+    with pytest.raises(MetadataCorrupt, match="not fenced"):
+        image.apply(BrokerUnregistered(1, 1))

@@ -6,6 +6,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
 from lakelog.metadata.records import (
     BrokerRecord,
+    BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
@@ -28,6 +29,7 @@ GOLDEN: list[tuple[Record, bytes]] = [
         BrokerRecord(1, ID, 3, (Endpoint("PLAINTEXT", "::1", 9092),), None),
         b'["broker",0,1,"AAECAwQFBgcICQoLDA0ODw",3,[["PLAINTEXT","::1",9092]],null]\n',
     ),
+    (BrokerUnregistered(3, 5), b'["broker-unregistered",0,3,5]\n'),
     (TopicRecord("a.b", ID), b'["topic",0,"a.b","AAECAwQFBgcICQoLDA0ODw"]\n'),
     (
         PartitionRecord(ID, 7, (1, 2), (2,), 2, 5, 6),

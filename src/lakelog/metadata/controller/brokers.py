@@ -12,6 +12,7 @@ from lakelog.metadata.records import (
     BrokerFenced,
     BrokerRecord,
     BrokerUnfenced,
+    BrokerUnregistered,
     ClusterRecord,
     ForgottenEpochs,
     ProducerIdBlock,
@@ -56,7 +57,8 @@ def plan_register_broker(
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
     was_fenced = known is not None and known.is_fenced
-    epoch = 1 if known is None else known.epoch + 1
+    last = image.unregistered.get(broker_id, 0) if known is None else known.epoch
+    epoch = last + 1
     records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
     if starts_fenced and known is not None and not was_fenced:
         records.insert(0, BrokerFenced(broker_id, known.epoch))
@@ -87,6 +89,29 @@ def plan_unfence(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]
     known = check_broker_epoch(image, broker_id, epoch)
     records = (BrokerUnfenced(broker_id, epoch),) if known.is_fenced else ()
     return Plan(records, None)
+
+
+def plan_unregister(image: MetadataImage, broker_id: int, ended_epoch: int | None) -> Plan[None]:
+    """Remove a broker that will not return; its replicas stay assigned to it, and offline.
+
+    ended_epoch: the epoch of a registration whose process is known to have ended, if any. A process
+    that has started since has a higher one.
+
+    Raises BROKER_ID_NOT_REGISTERED for an unknown broker, and INVALID_REQUEST for a broker
+    that may be running: without a registration it could neither lead nor be fenced.
+    """
+    known = image.brokers.get(broker_id)
+    if known is None:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered"
+        )
+    if not known.is_fenced or known.epoch != ended_epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is running, or died less than a session timeout ago; only a "
+            "stopped broker can be unregistered",
+        )
+    return Plan((BrokerUnregistered(broker_id, known.epoch),), None)
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:

@@ -21,6 +21,7 @@ from lakelog.metadata.controller.brokers import (
     plan_producer_ids,
     plan_register_broker,
     plan_unfence,
+    plan_unregister,
 )
 from lakelog.metadata.controller.in_sync import (
     AlteredIsr,
@@ -130,6 +131,25 @@ class Controller:
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
         return AlterPartitionResponse(topics=_altered(results))
+
+    async def unregister(self, broker_id: int) -> None:
+        """Remove the registration of a broker that will not return.
+
+        Raises `KafkaError` as `plan_unregister` and `MetadataLog.submit`.
+        """
+        # Read before the live processes: a process that starts in between has a higher epoch.
+        known = self._metadata.image.brokers.get(broker_id)
+        try:
+            live = await self._metadata.live_brokers()
+        except MetadataError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        ended = known.epoch if known is not None and broker_id not in live else None
+        await self._metadata.submit(lambda image: plan_unregister(image, broker_id, ended))
+        logger.info(
+            "Unregistered broker %d",
+            broker_id,
+            extra=event("broker_unregistered", broker=broker_id),
+        )
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch

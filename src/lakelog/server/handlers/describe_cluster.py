@@ -20,7 +20,7 @@ _OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 def handle(
     broker: Broker, context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Return the cluster id and the brokers at the addresses of the client's listener.
+    """Return the cluster id, the controller and the brokers at addresses of the client's listener.
 
     The response has MISMATCHED_ENDPOINT_TYPE for controllers (KIP-919), which this address does not
     serve, and UNSUPPORTED_ENDPOINT_TYPE for unknown types.
@@ -29,14 +29,21 @@ def handle(
         return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
     if request.endpoint_type != _BROKERS:
         return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
+    nodes = broker.nodes_for(context.connection)
+    if request.include_fenced_brokers:
+        nodes += broker.fenced_nodes_for(context.connection)
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+                broker_id=node.node_id,
+                host=node.host,
+                port=node.port,
+                rack=node.rack,
+                is_fenced=node.is_fenced,
             )
-            for node in broker.nodes_for(context.connection)
+            for node in nodes
         ],
     )
     if request.include_cluster_authorized_operations:
@@ -47,8 +54,8 @@ def handle(
 API = ServedApi(
     DescribeClusterRequest,
     handle,
-    done="Brokers.",
-    missing="Controllers: the broker itself is the controller.",
+    done="Brokers, fenced ones on request (KIP-1073).",
+    missing="Controllers: one of the brokers is the controller.",
 )
 
 

@@ -8,9 +8,16 @@ from lakelog.metadata.controller.brokers import (
     plan_forget_epochs,
     plan_producer_ids,
     plan_register_broker,
+    plan_unregister,
 )
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import ClusterRecord, ForgottenEpochs, ProducerIdBlock
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerUnregistered,
+    ClusterRecord,
+    ForgottenEpochs,
+    ProducerIdBlock,
+)
 
 
 def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImage) -> None:
@@ -77,3 +84,39 @@ def test_the_last_block_of_producer_ids_is_handed_out(image: MetadataImage) -> N
     assert plan.result == range(last - 1000, last)
     with pytest.raises(KafkaError, match="all producer ids are allocated"):
         plan_producer_ids(image.apply_all(plan.records, 2), 1)
+
+
+def test_a_fenced_broker_whose_process_has_ended_is_unregistered(image: MetadataImage) -> None:
+    image = image.apply(BrokerFenced(3, 1))
+    plan = plan_unregister(image, 3, 1)
+    assert plan.records == (BrokerUnregistered(3, 1),)
+    image = image.apply_all(plan.records, 2)
+    assert sorted(image.brokers) == [1, 2]
+    with pytest.raises(KafkaError) as caught:
+        plan_unregister(image, 3, 1)
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.parametrize("ended_epoch", [None, 1])
+def test_a_broker_that_may_be_running_is_not_unregistered(
+    image: MetadataImage, ended_epoch: int | None
+) -> None:
+    unfenced = image
+    restarted = image.apply_all(
+        plan_register_broker(image, 3, b"n" * 16, starts_fenced=True).records, 2
+    )
+    for present in (unfenced, restarted):
+        with pytest.raises(KafkaError, match="running") as caught:
+            plan_unregister(present, 3, ended_epoch)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_returning_broker_has_a_higher_epoch_than_before_its_removal(
+    image: MetadataImage,
+) -> None:
+    image = image.apply(BrokerFenced(3, 1)).apply(BrokerUnregistered(3, 1))
+    plan = plan_register_broker(image, 3, b"n" * 16, starts_fenced=True)
+    assert plan.result == 2
+    image = image.apply_all(plan.records, 2)
+    assert image.brokers[3].is_fenced
+    assert not image.unregistered

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.broker_registration import (
@@ -114,3 +114,24 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
     cluster.world.pass_time(0.01)
     assert [*fenced, cluster.is_fenced] == [False, True]
     cluster.world.metadata._brokers.pop(OTHER)
+
+
+def test_only_a_broker_whose_process_has_ended_is_unregistered(cluster: Cluster) -> None:
+    def unregister() -> int:
+        try:
+            cluster.world.run(cluster.controller.unregister(OTHER))
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    epoch = cluster.register().broker_epoch
+    cluster.world.metadata._brokers[OTHER] = b"a" * 16
+    assert unregister() == ErrorCode.INVALID_REQUEST, "it is starting"
+    cluster.beat(epoch)
+    cluster.world.metadata._brokers.pop(OTHER)
+    assert unregister() == ErrorCode.INVALID_REQUEST, "it has just died, and is not fenced yet"
+    cluster.beat(epoch, stop=True)
+    assert unregister() == ErrorCode.NONE
+    assert OTHER not in cluster.world.broker.image.brokers
+    assert unregister() == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert cluster.register(b"b" * 16).broker_epoch == epoch + 1

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerFenced
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.server.handlers.describe_cluster import handle
 from memory_broker import LOCAL, MemoryBroker
@@ -20,6 +22,21 @@ def test_the_broker_is_the_controller(world: MemoryBroker) -> None:
 def test_operations_come_on_request(world: MemoryBroker) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert world.ask(handle, request, 0).cluster_authorized_operations > 0
+
+
+def test_fenced_brokers_come_on_request(world: MemoryBroker) -> None:
+    world.register(2, "h", 9093)
+    world.register(3, "h", 9094)
+    fence = BrokerFenced(3, 1)
+    world.run(world.broker.metadata.submit(lambda image: Plan((fence,), None)))
+
+    def brokers(version: int, *, fenced: bool) -> list[tuple[int, bool]]:
+        request = DescribeClusterRequest(include_fenced_brokers=fenced)
+        response = world.ask(handle, request, version)
+        return sorted((each.broker_id, each.is_fenced) for each in response.brokers)
+
+    assert brokers(2, fenced=False) == brokers(1, fenced=False) == [(1, False), (2, False)]
+    assert brokers(2, fenced=True) == [(1, False), (2, False), (3, True)]
 
 
 @pytest.mark.parametrize(
