@@ -351,6 +351,16 @@ class Tasks(Protocol):
         ...
 
 
+async def pause(tasks: Tasks, delay_s: float) -> None:
+    """Wait for `delay_s` seconds. A cancelled call leaves no timer."""
+    over = tasks.future()
+    timer = tasks.call_later(delay_s, over.set_result, None)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 class Turns(Protocol):
     """The turns of the event loop, which several kinds of work share (`runtime.turns`)."""
 

@@ -20,7 +20,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
-from lakelog.runtime.api import Tasks
+from lakelog.runtime.api import Tasks, pause
 
 logger = logging.getLogger(__name__)
 
@@ -160,11 +160,11 @@ class MarkerDriver:
                 return
             left = job.unmarked()
             if left:
-                await self._sleep(pause_s)
+                await pause(self._tasks, pause_s)
                 pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
                 left = job.unmarked()
         while job.is_wanted() and not await job.completed():
-            await self._sleep(pause_s)
+            await pause(self._tasks, pause_s)
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
         """Write markers once; return false if another coordinator has taken over."""
@@ -196,11 +196,6 @@ class MarkerDriver:
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
         return True
-
-    async def _sleep(self, pause_s: float) -> None:
-        turn = self._tasks.future()
-        self._tasks.call_later(pause_s, turn.set_result, None)
-        await turn
 
 
 class _Job(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.peers.errors import PeerError, PeerUnsupportedError
 from lakelog.server.peers.peer import Peer
 from lakelog.server.requests.error_codes import codes_in
@@ -104,12 +104,7 @@ class ControllerLink:
 
     async def pause(self) -> None:
         """Wait before another attempt."""
-        over = self._tasks.future()
-        timer = self._tasks.call_later(_PAUSE_S, over.set_result, None)
-        try:
-            await over
-        finally:
-            timer.cancel()
+        await pause(self._tasks, _PAUSE_S)
 
 
 def _may_pass(error: KafkaError) -> bool:

@@ -17,7 +17,7 @@ from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.coordinator.transaction.hanging import OpenTransaction, find_hanging
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Tasks
+from lakelog.runtime.api import Tasks, pause
 from lakelog.server.coordinators.markers import LocalMarkers
 
 logger = logging.getLogger(__name__)
@@ -110,9 +110,7 @@ async def _end(
             )
         if not code.retriable:
             return
-        pause = tasks.future()
-        tasks.call_later(_RETRY_S, pause.set_result, None)
-        await pause
+        await pause(tasks, _RETRY_S)
         next_marker = again()
         if next_marker is None:
             return

@@ -13,6 +13,7 @@ from typing import Any
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.runtime.api import pause
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
@@ -107,15 +108,7 @@ class PeerWatch:
             except PeerError as failure:
                 error = failure
             self._note(peer, error)
-            await self._pause(PERIOD_S if error is None else RETRY_S)
-
-    async def _pause(self, delay_s: float) -> None:
-        over = self._seams.tasks.future()
-        timer = self._seams.tasks.call_later(delay_s, over.set_result, None)
-        try:
-            await over
-        finally:
-            timer.cancel()
+            await pause(self._seams.tasks, PERIOD_S if error is None else RETRY_S)
 
     def _note(self, peer: Peer, error: PeerError | None) -> None:
         reach = _reach(error)
