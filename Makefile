@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance bench clean
+.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance torture bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -63,6 +63,10 @@ fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections 
 endurance: setup java ## One broker killed again and again under clients (ROUNDS=20 SEED=1)
 	$(BIN)/pytest -q -s tests/endurance --endurance-rounds=$(or $(ROUNDS),20) \
 	  --endurance-seed=$(or $(SEED),1)
+
+torture: setup java ## A cluster under kills, pauses and cuts (STORE=zookeeper TIME=480 SEED=1)
+	PYTHONPATH=tests $(BIN)/python -m torture --store $(or $(STORE),zookeeper) \
+	  --seconds $(or $(TIME),480) --seed $(or $(SEED),1)
 
 sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation \

@@ -49,8 +49,13 @@ class BrokerProcess:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         arguments: tuple[str, ...] = (),
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
     ) -> None:
+        """Describe a broker that listens on `host`; its command follows `prefix`."""
         self.data = data
+        self.host = host
+        self.prefix = prefix
         self.port = port
         self.settings = {**QUICK_GROUPS, **(settings or {})}
         self.arguments = arguments
@@ -73,11 +78,11 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+        return self.host, self.port
 
     @property
     def pid(self) -> int:
@@ -86,8 +91,9 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         options = [part for item in self.settings.items() for part in ("--set", "=".join(item))]
-        listen = f"127.0.0.1:{self.port}"
+        listen = f"{self.host}:{self.port}"
         return [
+            *self.prefix,
             *(LAKELOG, "serve", "--data", str(self.data), "--listen", listen),
             *options,
             *self.arguments,
@@ -124,7 +130,10 @@ class BrokerProcess:
 
     def start(self) -> Self:
         """Starts and waits for the ready line."""
-        self.launch()
+        return self.launch().await_ready()
+
+    def await_ready(self) -> Self:
+        """Wait for the ready line of a launched process."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while (match := _READY.search(self.log())) is None:
             assert self._process is not None
@@ -136,6 +145,10 @@ class BrokerProcess:
             time.sleep(0.01)
         self.port = int(match[2])
         return self
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended by itself since its start."""
+        return self._process is not None and self._process.poll() is not None
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """The exit status, once the process has ended by itself."""

@@ -12,6 +12,7 @@ from broker_process import BrokerProcess
 from file_oracle import check_data_folder
 
 _LONGEST = (
+    "test_short_run.py",
     "test_archive_kills.py",
     "test_error_codes.py",
     "test_demo.py",
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--corruption-seed", type=int, default=1, help="seed of the corruptions")
     parser.addoption("--endurance-rounds", type=int, default=3, help="kills of one broker")
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
+    parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
         "--long", action="store_true", help="more random histories, and a stop at every step of one"
     )

@@ -1,7 +1,7 @@
 """A real ZooKeeper ensemble on loopback, from the jars that PySpark contains.
 
 Servers are started, killed and restarted by their numbers, 1 to 3. A tick is short, so that
-sessions may be, too.
+sessions may be, too. Each server may have an address of its own, and a command that runs it there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 _START_TIMEOUT_S = 120.0
 _TICK_MS = 200
@@ -28,7 +29,7 @@ initLimit=50
 syncLimit=25
 dataDir={folder}
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={address}
 admin.enableServer=false
 maxClientCnxns=0
 """
@@ -41,28 +42,36 @@ _JVM = (
 )
 
 
+class Home(NamedTuple):
+    """The address of a server, and the command that runs another one there."""
+
+    address: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+
+
 class ZooKeeperEnsemble:
     """A context manager: all servers run inside, and are ended on leaving."""
 
-    def __init__(self, folder: Path, servers: int = 3) -> None:
+    def __init__(self, folder: Path, homes: Sequence[Home] = (Home(),) * 3) -> None:
         self._folder = folder
-        self._numbers = range(1, servers + 1)
-        ports = iter(_free_ports(3 * servers))
-        self._ports = {number: next(ports) for number in self._numbers}
+        self._homes = dict(enumerate(homes, 1))
+        ports = iter(_free_ports(3 * len(homes)))
+        self._ports = {number: next(ports) for number in self._homes}
         self._quorum = [
-            f"server.{number}=127.0.0.1:{next(ports)}:{next(ports)}" for number in self._numbers
+            f"server.{number}={home.address}:{next(ports)}:{next(ports)}"
+            for number, home in self._homes.items()
         ]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def servers(self) -> tuple[str, ...]:
-        return tuple(f"127.0.0.1:{port}" for port in self._ports.values())
+        return tuple(f"{self._homes[at].address}:{port}" for at, port in self._ports.items())
 
     def __enter__(self) -> Self:
         atexit.register(self.end)
-        for number in self._numbers:
+        for number in self._homes:
             self.start(number)
-        for number in self._numbers:
+        for number in self._homes:
             self.wait_for(number)
         return self
 
@@ -73,13 +82,16 @@ class ZooKeeperEnsemble:
         folder = self._folder / str(number)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "myid").write_text(str(number))
-        settings = _SETTINGS.format(tick_ms=_TICK_MS, folder=folder, port=self._ports[number])
+        home = self._homes[number]
+        settings = _SETTINGS.format(
+            tick_ms=_TICK_MS, folder=folder, address=home.address, port=self._ports[number]
+        )
         config = folder / "zoo.cfg"
         config.write_text(settings + "\n".join(self._quorum) + "\n")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with (folder / "out.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
-                [*_JVM, "-cp", _class_path(), main, str(config)],
+                [*home.prefix, *_JVM, "-cp", _class_path(), main, str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -112,7 +124,8 @@ class ZooKeeperEnsemble:
 
     def _serves(self, number: int) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._ports[number]), 5) as connection:
+            address = self._homes[number].address, self._ports[number]
+            with socket.create_connection(address, 5) as connection:
                 connection.sendall(b"srvr")
                 answer = b""
                 while part := connection.recv(4096):

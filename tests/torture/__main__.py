@@ -1,0 +1,53 @@
+"""Clients of a cluster under faults, judged by Jepsen's rules for Kafka.
+
+Three brokers, each on a host of its own in a network namespace, are killed, paused and cut off,
+and so are the servers of their ZooKeeper ensemble. A line is printed after each healing, and a
+summary at the end. The history of a failed run remains. Runs of one seed have the same faults, as
+far as leaders and times are the same. It needs root or unprivileged user namespaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from torture.hosts import enter_own_network
+from torture.run import Run, summary
+from torture.servers import EMBEDDED, ZOOKEEPER
+
+
+def main() -> int:
+    """Return 0 if there was no anomaly. Otherwise the folder of the run remains."""
+    parser = argparse.ArgumentParser(prog="torture", description=__doc__)
+    parser.add_argument("--store", choices=(EMBEDDED, ZOOKEEPER), default=ZOOKEEPER)
+    parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--folder", type=Path, default=Path("build/torture"))
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.inside:
+        arguments = [*sys.argv[1:], "--seed", str(options.seed)]
+        enter_own_network([sys.executable, "-m", "torture", *arguments, "--inside"])
+    folder = options.folder.absolute() / f"{options.store}-{options.seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"store {options.store}, seed {options.seed}, folder {folder}", flush=True)
+    run = Run(folder, options.store, options.seconds, options.seed)
+    failure = ""
+    try:
+        history = run.run()
+    except AssertionError as error:
+        failure, history = str(error), run.history()
+    anomalies = run.judge(history)
+    print("\n".join(summary(history, anomalies)))
+    if failure or anomalies:
+        print(f"{failure}\nThe history is in {folder}/history.jsonl, the logs beside it.")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,33 @@
+"""The checker: a history of clients goes in, broken promises come out.
+
+The rules are those of Jepsen's tests of Kafka, written from its description, and availability. The
+checker knows nothing of brokers, only the responses to clients.
+"""
+
+from __future__ import annotations
+
+from torture.anomalies import Anomaly, Kind
+from torture.history import History
+from torture.offsets import check_offsets
+from torture.places import Places
+from torture.progress import check_progress
+from torture.reading import check_reading
+from torture.transactions import check_transactions
+
+
+def check(history: History, deadline_s: float) -> list[Anomaly]:
+    """Return all anomalies of a history.
+
+    Args:
+        history: all operations of a run.
+        deadline_s: seconds after a healing in which each role has to succeed.
+    """
+    places = Places(history)
+    return [
+        *(Anomaly(Kind.ERROR, text) for text in history.errors),
+        *places.check(),
+        *check_reading(history, places),
+        *check_transactions(history),
+        *check_offsets(history),
+        *check_progress(history, deadline_s),
+    ]

@@ -1,0 +1,79 @@
+"""The client processes of a run: started, stopped, killed and replaced."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_TESTS = Path(__file__).parents[1]
+_STOP_S = 240.0
+_LARGEST_PORTION = 2000
+STEADY = ("numbers.0", "numbers.1", "numbers.2", "watch.0", "watch.1", "readers.0")
+MORTAL = ("ledger.0", "ledger.1", "transform.0", "transform.1", "readers.1")
+"""A fault kills one of them at times."""
+
+
+class Crew:
+    """Client programs by name, `<role>.<number>`, each with a journal, and their output."""
+
+    def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
+        self.journals = folder / "journals"
+        self.journals.mkdir()
+        self._printed = folder / "clients.stderr"
+        self._bootstrap = bootstrap
+        self._seed = seed
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._lives = 0
+
+    def start(self, name: str) -> None:
+        """Start a client. A name may be started again, as another life."""
+        self._lives += 1
+        journal = self.journals / f"{name}.{self._lives}.jsonl"
+        arguments = name, str(self._lives), self._bootstrap, str(journal), str(self._seed)
+        with self._printed.open("ab") as printed:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-m", "torture.client_process", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=printed,
+                env=os.environ | {"PYTHONPATH": str(_TESTS)},
+            )
+
+    def kill_one(self, rng: random.Random) -> str:
+        """Kill a mortal client; return its name."""
+        name = rng.choice(MORTAL)
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        return name
+
+    def stop(self, *roles: str) -> None:
+        """Stop all clients of these roles after they have completed their requests."""
+        names = [name for name in self._running if name.partition(".")[0] in roles]
+        for name in names:
+            self._running[name].send_signal(signal.SIGTERM)
+        for name in names:
+            status = self._running.pop(name).wait(_STOP_S)
+            if status != 0:
+                raise AssertionError(f"{name} ended with {status}: {self.printed()}")
+
+    def end(self) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+        self._running.clear()
+
+    def check(self) -> None:
+        """Check that no client has ended by itself."""
+        ended = {name: p.poll() for name, p in self._running.items() if p.poll() is not None}
+        if ended:
+            raise AssertionError(f"{ended}: {self.printed()}")
+
+    def printed(self) -> str:
+        if not self._printed.exists():
+            return ""
+        return self._printed.read_text(errors="replace")[-_LARGEST_PORTION:]

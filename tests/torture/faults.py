@@ -1,0 +1,193 @@
+"""The faults: each begins, and ends when it is healed.
+
+Faults of the network cut both ways or one way. A broker that is cut off hears neither brokers nor
+the store nor clients.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+
+from torture.crew import Crew
+from torture.hosts import CLIENTS, Cut, Hosts
+from torture.servers import (
+    BROKERS,
+    NUMBERS,
+    PARTITIONS,
+    SERVERS,
+    Servers,
+    host_of_broker,
+    host_of_server,
+)
+
+
+class Fault(NamedTuple):
+    """A fault that has begun: its description, the call that ends it, and one that then waits."""
+
+    text: str
+    heal: Callable[[], object]
+    wait: Callable[[], object] = lambda: None
+
+
+class Faults:
+    """All kinds of faults of a cluster, drawn from a shuffled deck: each kind is as frequent."""
+
+    def __init__(self, servers: Servers, hosts: Hosts, crew: Crew, rng: random.Random) -> None:
+        self._servers = servers
+        self._hosts = hosts
+        self._crew = crew
+        self._rng = rng
+        self._deck: list[Callable[[], Fault]] = []
+
+    def begin(self) -> Fault:
+        """Begin the next fault."""
+        if not self._deck:
+            kinds = [*self._of_brokers(), *self._of_clients()]
+            if self._servers.ensemble is not None:
+                kinds += self._of_store()
+            self._deck = self._rng.sample(kinds, len(kinds))
+        return self._deck.pop()()
+
+    def _of_brokers(self) -> list[Callable[[], Fault]]:
+        others = [*map(host_of_broker, BROKERS)]
+        everybody = [*others, CLIENTS]
+        if self._servers.ensemble is not None:
+            everybody += map(host_of_server, SERVERS)
+        return [
+            lambda: self._kill([self._leader()]),
+            lambda: self._kill([self._controller()]),
+            lambda: self._kill(self._rng.sample(BROKERS, 2)),
+            lambda: self._kill(list(BROKERS)),
+            lambda: self._stop(self._leader()),
+            lambda: self._pause([self._leader()]),
+            lambda: self._pause([self._controller()]),
+            lambda: self._pause(self._rng.sample(BROKERS, 2)),
+            lambda: self._cut_broker(self._leader(), everybody),
+            lambda: self._cut_broker(self._controller(), everybody),
+            lambda: self._cut_broker(self._leader(), others),
+            lambda: self._cut_broker(self._leader(), others, out=False),
+            lambda: self._cut_broker(self._leader(), others, into=False),
+            lambda: self._cut_broker(self._any(), others, out=False),
+            lambda: self._cut_broker(self._any(), others, into=False),
+            lambda: self._cut_broker(self._leader(), [CLIENTS]),
+        ]
+
+    def _of_store(self) -> list[Callable[[], Fault]]:
+        servers = [*map(host_of_server, SERVERS)]
+        return [
+            self._kill_server,
+            lambda: self._pause_servers(1),
+            lambda: self._pause_servers(2),
+            self._cut_server,
+            lambda: self._cut_broker(self._leader(), servers),
+            lambda: self._cut_broker(self._controller(), servers),
+            lambda: self._cut_broker(self._controller(), servers, out=False),
+            lambda: self._cut_broker(self._controller(), servers, into=False),
+        ]
+
+    def _of_clients(self) -> list[Callable[[], Fault]]:
+        return [self._kill_client]
+
+    def _any(self) -> int:
+        return self._rng.choice(BROKERS)
+
+    def _leader(self) -> int:
+        """Return the leader of some partition, or any broker when no broker answers."""
+        index = self._rng.randrange(PARTITIONS)
+        try:
+            leader = self._servers.metadata().topics[NUMBERS].partitions[index].leader
+        except (KafkaException, KeyError):
+            return self._any()
+        return leader if leader in BROKERS else self._any()
+
+    def _controller(self) -> int:
+        try:
+            found = self._servers.metadata().controller_id
+        except KafkaException:
+            return self._any()
+        return found if found in BROKERS else self._any()
+
+    def _kill(self, numbers: list[int]) -> Fault:
+        for number in numbers:
+            self._servers.brokers[number].kill()
+
+        def heal() -> None:
+            for number in numbers:
+                self._servers.brokers[number].launch()
+
+        def wait() -> None:
+            for number in numbers:
+                self._servers.brokers[number].await_ready()
+
+        return Fault(f"kill {_brokers(numbers)}", heal, wait)
+
+    def _stop(self, number: int) -> Fault:
+        broker = self._servers.brokers[number]
+        broker.stop()
+        text = f"stop {_brokers([number])} in order"
+        return Fault(text, broker.launch, broker.await_ready)
+
+    def _pause(self, numbers: list[int]) -> Fault:
+        for number in numbers:
+            self._servers.signal(number, signal.SIGSTOP)
+
+        def heal() -> None:
+            for number in numbers:
+                self._servers.signal(number, signal.SIGCONT)
+
+        return Fault(f"pause {_brokers(numbers)}", heal)
+
+    def _cut_broker(
+        self, number: int, others: Iterable[str], *, out: bool = True, into: bool = True
+    ) -> Fault:
+        host = host_of_broker(number)
+        names = [name for name in others if name != host]
+        way = "-x-" if out and into else "-x>" if out else "<x-"
+        return self._cut(host, names, out, into, f"cut {host} {way} {', '.join(names)}")
+
+    def _cut(self, host: str, names: list[str], out: bool, into: bool, text: str) -> Fault:
+        cuts = [Cut(host, name) for name in names if out]
+        cuts += [Cut(name, host) for name in names if into]
+        self._hosts.cut(cuts)
+        return Fault(text, lambda: self._hosts.heal(cuts))
+
+    def _kill_server(self) -> Fault:
+        ensemble, number = self._servers.ensemble, self._rng.choice(SERVERS)
+        assert ensemble is not None
+        ensemble.kill(number)
+        return Fault(
+            f"kill ZooKeeper {number}",
+            lambda: ensemble.start(number),
+            lambda: ensemble.wait_for(number),
+        )
+
+    def _pause_servers(self, count: int) -> Fault:
+        ensemble, numbers = self._servers.ensemble, self._rng.sample(SERVERS, count)
+        assert ensemble is not None
+        for number in numbers:
+            ensemble.pause(number)
+
+        def heal() -> None:
+            for number in numbers:
+                ensemble.resume(number)
+
+        return Fault(f"pause ZooKeeper {' and '.join(map(str, numbers))}", heal)
+
+    def _cut_server(self) -> Fault:
+        host = host_of_server(self._rng.choice(SERVERS))
+        names = [*map(host_of_server, SERVERS), *map(host_of_broker, BROKERS)]
+        others = [name for name in names if name != host]
+        return self._cut(host, others, True, True, f"cut {host} off all others")
+
+    def _kill_client(self) -> Fault:
+        name = self._crew.kill_one(self._rng)
+        return Fault(f"kill client {name}", lambda: self._crew.start(name))
+
+
+def _brokers(numbers: list[int]) -> str:
+    return f"broker{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, sorted(numbers)))}"
