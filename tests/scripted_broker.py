@@ -77,7 +77,7 @@ class ScriptedBroker:
         self.versions: dict[int, tuple[int, int]] = {}
         self.requests: list[Message] = []
         self._answers: dict[type[Message], list[Answer]] = {
-            ApiVersionsRequest: [self._api_versions],
+            ApiVersionsRequest: [self.api_versions],
             MetadataRequest: [self.metadata],
             FindCoordinatorRequest: [self._coordinator],
         }
@@ -148,7 +148,8 @@ class ScriptedBroker:
         ]
         return MetadataResponseTopic(name=name, topic_id=topic_id(name), partitions=partitions)
 
-    def _api_versions(self, _: ApiVersionsRequest) -> ApiVersionsResponse:
+    def api_versions(self, _: ApiVersionsRequest) -> ApiVersionsResponse:
+        """Return the ranges of all APIs, of which `versions` replaces some."""
         ranges = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
         rows = [
             ApiVersion(api_key=key, min_version=low, max_version=high)

@@ -127,14 +127,15 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     from lakelog.server.serving import serve
 
     data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
+    config = with_arguments(config, data, listen, node_id, metadata=arguments.metadata)
     options = ServeOptions(
         data=data,
-        config=with_arguments(config, data, listen, node_id),
+        config=config,
         listen=listen,
         advertise=advertised(arguments, config),
         node_id=node_id,
         http=_http_address(arguments),
-        metadata=_metadata_place(arguments),
+        metadata=_metadata_place(config, arguments),
         ready=ready or _nothing_to_add,
     )
     try:
@@ -216,13 +217,17 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise CliError("LL0501", f"{path}: {error}") from error
 
 
-def with_arguments(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
+def with_arguments(
+    config: BrokerConfig, data: Path, listen: str, node_id: int, *, metadata: str | None = None
+) -> BrokerConfig:
     """Return the settings with the command line's values, so that descriptions show them."""
     values = {"log.dirs": str(data), "node.id": str(node_id)}
     if config.is_set("broker.id"):
         values["broker.id"] = str(node_id)
     if listen:
         values["listeners"] = f"PLAINTEXT://{listen}"
+    if metadata is not None:
+        values["lakelog.metadata.store"] = metadata
     return config.with_static(values)
 
 
@@ -311,26 +316,31 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _metadata_place(arguments: BrokerArguments) -> Path | EnsembleAddress | None:
+def _metadata_place(
+    config: BrokerConfig, arguments: BrokerArguments
+) -> Path | EnsembleAddress | None:
     """Return the place of a metadata store that brokers share, or None for the broker's own."""
     from lakelog.metadata.store.zookeeper.address import SCHEME, parse_address
 
-    text = arguments.metadata
+    text = config.get("lakelog.metadata.store")
     if text is None:
         return None
+    assert isinstance(text, str)
+    of_file = arguments.metadata is None
+    code, option = ("LL0501", "lakelog.metadata.store") if of_file else ("LL0902", "--metadata")
     if text.startswith(SCHEME):
         try:
             return parse_address(text)
         except ValueError as error:
-            raise CliError("LL0902", f"--metadata: {error}") from error
+            raise CliError(code, f"{option}: {error}") from error
     kind, colon, path = text.partition(":")
     if kind != "sqlite" or not colon or not path:
-        raise CliError("LL0902", f"--metadata {text} is not sqlite:PATH or zookeeper://...")
+        raise CliError(code, f"{option} {text} is not sqlite:PATH or zookeeper://...")
     file = Path(path).absolute()
     if file.is_dir():
-        raise CliError("LL0902", f"--metadata {text}: {file} is a folder, not a file")
+        raise CliError(code, f"{option} {text}: {file} is a folder, not a file")
     if not file.parent.is_dir():
-        raise CliError("LL0902", f"--metadata {text}: there is no folder {file.parent}")
+        raise CliError(code, f"{option} {text}: there is no folder {file.parent}")
     return file
 
 

@@ -229,6 +229,22 @@ _ENTRIES = (
         "and logs that.",
     ),
     Entry(
+        "LL0307",
+        "broker not registered",
+        ExitCode.NOT_FOUND,
+        "No broker of this id is registered in the cluster. `lakelog cluster brokers` shows the "
+        "registered brokers.",
+        (ErrorCode.BROKER_ID_NOT_REGISTERED,),
+    ),
+    Entry(
+        "LL0308",
+        "broker may be running",
+        ExitCode.CONFLICT,
+        "Only a broker that has stopped can be unregistered: without a registration a running one "
+        "could neither lead partitions nor be fenced. Stop it, and wait until the controller has "
+        "fenced it (broker.session.timeout.ms); `lakelog cluster brokers` shows its state.",
+    ),
+    Entry(
         "LL0401",
         "permission denied",
         ExitCode.DENIED,

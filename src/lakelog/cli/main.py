@@ -30,6 +30,7 @@ COMMANDS = {
     "group": "List, describe, reset and delete consumer groups.",
     "txn": "List, describe and abort transactions.",
     "config": "Show, change and explain settings of topics and brokers.",
+    "cluster": "Describe brokers and their health; remove brokers.",
     "table": "Archive topics into Iceberg tables.",
     "debug": "Show the requests that a broker handles.",
     "explain": "Explain an error code.",

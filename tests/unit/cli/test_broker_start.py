@@ -63,6 +63,12 @@ def test_unknown_keys_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -
         (BrokerArguments(data="d", metadata="zookeeper://a:1"), "LL0902", "no valid chroot"),
         (BrokerArguments(data="d", metadata="zookeeper://a:x/y"), "LL0902", "'a:x'"),
         (BrokerArguments(data="d", metadata="etcd://a"), "LL0902", "zookeeper://"),
+        (BrokerArguments(data="d", metadata=""), "LL0902", "--metadata"),
+        (
+            BrokerArguments(data="d", settings=("lakelog.metadata.store=etcd://a",)),
+            "LL0501",
+            "lakelog.metadata.store etcd://a is not",
+        ),
         (
             BrokerArguments(data="d", settings=("listeners=PLAINTEXT://:9092",)),
             "LL0402",

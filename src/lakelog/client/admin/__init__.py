@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakelog.client.admin.api import Admin, LogDir
+    from lakelog.client.admin.brokers import ClusterDescription, RegisteredBroker
     from lakelog.client.admin.configs import (
         ConfigEntry,
         ConfigSource,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActiveProducer",
     "Admin",
+    "ClusterDescription",
     "ConfigEntry",
     "ConfigSource",
     "ConfigSynonym",
@@ -32,6 +34,7 @@ __all__ = [
     "GroupMember",
     "Lag",
     "LogDir",
+    "RegisteredBroker",
     "ResourceType",
     "Transaction",
     "TransactionListing",
@@ -39,6 +42,7 @@ __all__ = [
 
 _HOMES = {
     "api": ("Admin", "LogDir"),
+    "brokers": ("ClusterDescription", "RegisteredBroker"),
     "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
     "group_descriptions": ("Group", "GroupMember"),
     "groups": ("GroupListing", "Lag"),

@@ -1,4 +1,4 @@
-"""The administrator: topics, groups, transactions, configurations, offsets and the brokers' disks.
+"""The administrator: brokers, topics, groups, transactions, configurations, offsets, disks.
 
 ```python
 with Admin("localhost:9092") as admin:
@@ -22,6 +22,7 @@ from lakelog.client.view import ClusterView
 from lakelog.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 if TYPE_CHECKING:
+    from lakelog.client.admin.brokers import Brokers
     from lakelog.client.admin.configs import Configs
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
@@ -69,6 +70,13 @@ class Admin(Closeable):
         from lakelog.client.admin.topics import Topics
 
         return Topics(self._cluster)
+
+    @cached_property
+    def brokers(self) -> Brokers:
+        """Operations on brokers."""
+        from lakelog.client.admin.brokers import Brokers
+
+        return Brokers(self._cluster)
 
     @cached_property
     def configs(self) -> Configs:

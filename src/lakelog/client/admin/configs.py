@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from lakelog.base.config.key import ConfigType
+from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ConnectionLostError, UnreachableError, check
 from lakelog.protocol.describe_configs import (
@@ -24,6 +25,8 @@ from lakelog.protocol.incremental_alter_configs import (
 
 _SET = 0
 _DELETE = 1
+_RESOURCES_MAX = 1000
+"""In one request."""
 
 
 class ResourceType(IntEnum):
@@ -118,6 +121,30 @@ class Configs:
             check(result.error_code, f"{kind.name.lower()} {name!r}", result.error_message)
         rows = [row for result in response.results for row in result.configs]
         return {row.name: _entry(row) for row in sorted(rows, key=lambda row: row.name)}
+
+    def values(self, kind: ResourceType, names: Sequence[str], key: str) -> dict[str, str | None]:
+        """Return the effective value of one key of each resource, without unknown topics.
+
+        Raises `ClientError`.
+        """
+        found: dict[str, str | None] = {}
+        for first in range(0, len(names), _RESOURCES_MAX):
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=kind, resource_name=name, configuration_keys=[key]
+                    )
+                    for name in names[first : first + _RESOURCES_MAX]
+                ]
+            )
+            response = self._cluster.ask_any(request, DescribeConfigsResponse)
+            for result in response.results:
+                if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    where = f"{kind.name.lower()} {result.resource_name!r}"
+                    check(result.error_code, where, result.error_message)
+                for row in result.configs:
+                    found[result.resource_name] = row.value
+        return found
 
     def alter(
         self,

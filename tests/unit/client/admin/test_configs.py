@@ -89,3 +89,18 @@ def test_an_invalid_value_is_reported_in_the_words_of_the_broker(
     broker.on(IncrementalAlterConfigsRequest, altered(40, "retention.ms=x: not a number"))
     with pytest.raises(ClientError, match=r"INVALID_CONFIG: retention\.ms=x: not a number"):
         Configs(cluster).alter(ResourceType.TOPIC, "orders", {"retention.ms": "x"})
+
+
+def test_one_key_of_many_topics_is_requested_at_once(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    row = DescribeConfigsResourceResult(name="min.insync.replicas", value="2")
+    results = [
+        DescribeConfigsResult(resource_type=2, resource_name="orders", configs=[row]),
+        DescribeConfigsResult(resource_type=2, resource_name="gone", error_code=3),
+    ]
+    broker.on(DescribeConfigsRequest, DescribeConfigsResponse(results=results))
+    found = Configs(cluster).values(ResourceType.TOPIC, ["orders", "gone"], "min.insync.replicas")
+    assert found == {"orders": "2"}
+    (request,) = broker.asked(DescribeConfigsRequest)
+    assert [each.configuration_keys for each in request.resources] == [["min.insync.replicas"]] * 2

@@ -15,6 +15,16 @@ OWN_KEYS = (
         UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(
+        "lakelog.metadata.store",
+        ConfigType.STRING,
+        None,
+        "The metadata store that several brokers share: sqlite:PATH or "
+        "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT, as in `lakelog serve --metadata`. Without a "
+        "value, a file in the data folder, for this broker alone.",
+        None,
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.disk.reserve.bytes",
         ConfigType.LONG,
         "8388608",

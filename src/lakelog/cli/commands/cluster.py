@@ -1,0 +1,173 @@
+"""`lakelog cluster`: describes the brokers of a cluster and its health, and removes brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.asking import confirm
+from lakelog.cli.connecting import open_admin
+from lakelog.cli.exit_code import ExitCode
+from lakelog.cli.failures import CliError
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    NO_CONSENT,
+    Consent,
+    Output,
+    Session,
+    noun,
+)
+from lakelog.cli.partition_health import examine, health_document
+from lakelog.cli.render import Document, Listing, note, show
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin, ClusterDescription
+    from lakelog.client.view import Topic
+
+app = noun("cluster", "Describe brokers and the health of their partitions; remove brokers.")
+
+_BROKER_COLUMNS = ("id", "address", "rack", "state", "is_controller", "leaders", "replicas")
+_STORE_KEY = "lakelog.metadata.store"
+_MIN_ISR = "min.insync.replicas"
+
+
+@app.command
+def info(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+    """Show the cluster: id, controller, metadata store, numbers, features."""
+    with open_admin(session) as admin:
+        cluster, topics = _cluster(admin)
+        document = info_document(cluster, topics, _metadata_store(admin), admin.brokers.features())
+    show(document, output.format)
+
+
+@app.command
+def brokers(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+    """List the brokers, with the numbers of partitions that they lead and hold.
+
+    A broker is online; fenced, because it stopped, died or is starting; or unregistered, although
+    replicas are assigned to it. Kafka before 4.0 does not list fenced brokers: they appear as
+    unregistered.
+    """
+    with open_admin(session) as admin:
+        listing = broker_listing(*_cluster(admin))
+    show(listing, output.format)
+
+
+@app.command
+def health(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> int:
+    """Show partitions and brokers that need attention; exit with 1 if there are any.
+
+    Partitions are offline (no leader), under-min-isr (fewer replicas in sync than
+    min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
+    Brokers are fenced or unregistered.
+    """
+    from lakelog.client.admin import ResourceType
+
+    with open_admin(session) as admin:
+        cluster, topics = _cluster(admin)
+        names = [topic.name for topic in topics]
+        values = admin.configs.values(ResourceType.TOPIC, names, _MIN_ISR)
+    minima = {name: int(value) for name, value in values.items() if value is not None}
+    document = health_document(examine(topics, minima), _states(cluster, topics))
+    show(document, output.format)
+    return ExitCode.OK if document.data["is_healthy"] else ExitCode.FAILURE
+
+
+@app.command
+def unregister(
+    broker_id: int, /, *, session: Session = DEFAULT_SESSION, consent: Consent = NO_CONSENT
+) -> None:
+    """Remove the registration of a stopped broker that will not return.
+
+    Its replicas stay assigned to it and are offline. A broker with this id can join again.
+
+    Parameters
+    ----------
+    broker_id
+        Id of the broker.
+    """
+    confirm(f"unregister broker {broker_id}", yes=consent.yes)
+    with open_admin(session) as admin:
+        try:
+            admin.brokers.unregister(broker_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_REQUEST:
+                raise
+            raise CliError("LL0308", error.message, "stop the broker first") from error
+    note(f"Unregistered broker {broker_id}", quiet=session.quiet)
+
+
+def _cluster(admin: Admin) -> tuple[ClusterDescription, list[Topic]]:
+    return admin.brokers.describe(), admin.topics.list(internal=True)
+
+
+def _metadata_store(admin: Admin) -> str | None:
+    """Return kind and place of the metadata store; None for a broker of another project."""
+    from lakelog.client.admin import ResourceType
+
+    node = str(next(iter(admin.describe_cluster().brokers)))
+    entry = admin.configs.describe(ResourceType.BROKER, node, keys=[_STORE_KEY]).get(_STORE_KEY)
+    return None if entry is None else entry.value or "data folder"
+
+
+def info_document(
+    cluster: ClusterDescription,
+    topics: Sequence[Topic],
+    metadata_store: str | None,
+    features: Mapping[str, int],
+) -> Document:
+    """Return the description of the cluster. `features` are levels by name."""
+    addresses = _addresses(cluster)
+    has_controller = cluster.controller_id in addresses
+    facts = {
+        "cluster_id": cluster.cluster_id,
+        "controller": cluster.controller_id if has_controller else None,
+        "controller_address": addresses.get(cluster.controller_id),
+        "metadata_store": metadata_store,
+        "brokers": len(cluster.brokers),
+        "fenced_brokers": sum(broker.is_fenced for broker in cluster.brokers),
+        "topics": sum(not topic.is_internal for topic in topics),
+        "partitions": sum(len(topic.partitions) for topic in topics),
+    }
+    shown = {**facts, "features": [f"{name}={level}" for name, level in features.items()]}
+    return Document({**facts, "features": dict(features)}, shown)
+
+
+def broker_listing(cluster: ClusterDescription, topics: Sequence[Topic]) -> Listing:
+    """Return one row per registered broker, and per other broker that replicas are assigned to."""
+    partitions = [row for topic in topics for row in topic.partitions]
+    leaders = Counter(row.leader for row in partitions)
+    replicas = Counter(node_id for row in partitions for node_id in row.replicas)
+    addresses = _addresses(cluster)
+    racks = {broker.node_id: broker.rack for broker in cluster.brokers}
+    rows = [
+        {
+            "id": node_id,
+            "address": addresses.get(node_id),
+            "rack": racks.get(node_id),
+            "state": state,
+            "is_controller": node_id == cluster.controller_id,
+            "leaders": leaders[node_id],
+            "replicas": replicas[node_id],
+        }
+        for node_id, state in _states(cluster, topics).items()
+    ]
+    return Listing(rows, _BROKER_COLUMNS)
+
+
+def _states(cluster: ClusterDescription, topics: Sequence[Topic]) -> dict[int, str]:
+    """Return the state of each broker, by id in ascending order."""
+    assigned = {node_id for topic in topics for row in topic.partitions for node_id in row.replicas}
+    states = dict.fromkeys(assigned, "unregistered") | {
+        broker.node_id: "fenced" if broker.is_fenced else "online" for broker in cluster.brokers
+    }
+    return dict(sorted(states.items()))
+
+
+def _addresses(cluster: ClusterDescription) -> dict[int, str]:
+    from lakelog.client.address import shown
+
+    return {broker.node_id: shown((broker.host, broker.port)) for broker in cluster.brokers}

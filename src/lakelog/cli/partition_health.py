@@ -1,0 +1,90 @@
+"""Which partitions lack a leader or replicas in sync, for `lakelog cluster health`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakelog.cli.render import Document, Listing
+
+if TYPE_CHECKING:
+    from lakelog.client.view import Partition, Topic
+
+OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED = "offline", "under-min-isr", "under-replicated"
+_PROBLEMS = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
+"""The gravest first."""
+_COLUMNS = ("topic", "partition", "problem", "leader", "replicas", "isr", "min_isr")
+
+
+@dataclass(frozen=True, slots=True)
+class Ailing:
+    """A partition that needs attention. `problem` is its gravest one."""
+
+    topic: str
+    partition: Partition
+    problem: str
+    min_isr: int
+
+
+def examine(topics: Iterable[Topic], minima: Mapping[str, int]) -> list[Ailing]:
+    """Return the partitions that need attention, the gravest problems first.
+
+    minima: min.insync.replicas by topic; 1 for other topics.
+    """
+    found = []
+    for topic in topics:
+        min_isr = minima.get(topic.name, 1)
+        for partition in topic.partitions:
+            problem = _problem(partition, min_isr)
+            if problem is not None:
+                found.append(Ailing(topic.name, partition, problem, min_isr))
+    return sorted(
+        found,
+        key=lambda each: (_PROBLEMS.index(each.problem), each.topic, each.partition.partition),
+    )
+
+
+def _problem(partition: Partition, min_isr: int) -> str | None:
+    if partition.leader < 0:
+        return OFFLINE
+    # As in Kafka, a partition never needs more replicas in sync than it has.
+    if len(partition.isr) < min(min_isr, len(partition.replicas)):
+        return UNDER_MIN_ISR
+    return UNDER_REPLICATED if len(partition.isr) < len(partition.replicas) else None
+
+
+def health_document(ailing: Sequence[Ailing], states: Mapping[int, str]) -> Document:
+    """Return the health of the cluster.
+
+    states: the state of each broker, by id.
+    """
+    facts = {
+        "is_healthy": not ailing and all(state == "online" for state in states.values()),
+        **{
+            f"{problem.replace('-', '_')}_partitions": sum(
+                each.problem == problem for each in ailing
+            )
+            for problem in _PROBLEMS
+        },
+        "fenced_brokers": _in_state(states, "fenced"),
+        "unregistered_brokers": _in_state(states, "unregistered"),
+    }
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition.partition,
+            "problem": each.problem,
+            "leader": each.partition.leader if each.partition.leader >= 0 else None,
+            "replicas": list(each.partition.replicas),
+            "isr": list(each.partition.isr),
+            "min_isr": each.min_isr,
+        }
+        for each in ailing
+    ]
+    parts = [Listing(rows, _COLUMNS)] if rows else []
+    return Document({**facts, "partitions": rows}, facts, parts)
+
+
+def _in_state(states: Mapping[int, str], wanted: str) -> list[int]:
+    return [node_id for node_id, state in states.items() if state == wanted]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from lakelog.cli.commands.cluster import broker_listing, info_document
+from lakelog.client.admin import ClusterDescription, RegisteredBroker
+from lakelog.client.view import Partition, Topic
+
+CLUSTER = ClusterDescription(
+    "MkU3OEVBNTcwNTJENDM2Qg",
+    2,
+    (
+        RegisteredBroker(1, "h1", 9092, "r1", False),
+        RegisteredBroker(2, "::1", 9092, None, False),
+        RegisteredBroker(3, "h3", 9092, None, True),
+    ),
+)
+TOPICS = [
+    Topic("t", bytes(16), (Partition(0, 1, 0, (1, 2), (1, 2)), Partition(1, 1, 0, (1, 9), (1,)))),
+    Topic("__consumer_offsets", bytes(16), (Partition(0, 2, 0, (2,), (2,)),), is_internal=True),
+]
+
+
+def test_brokers_have_their_state_and_the_numbers_of_their_partitions() -> None:
+    rows = broker_listing(CLUSTER, TOPICS).rows
+    assert [(row["id"], row["state"], row["leaders"], row["replicas"]) for row in rows] == [
+        (1, "online", 2, 2),
+        (2, "online", 1, 2),
+        (3, "fenced", 0, 0),
+        (9, "unregistered", 0, 1),
+    ]
+    assert [row["address"] for row in rows] == ["h1:9092", "[::1]:9092", "h3:9092", None]
+    assert [row["id"] for row in rows if row["is_controller"]] == [2]
+
+
+def test_the_description_names_the_controller_and_counts() -> None:
+    document = info_document(CLUSTER, TOPICS, "sqlite:/m.db", {"group.version": 1})
+    assert document.data == {
+        "cluster_id": "MkU3OEVBNTcwNTJENDM2Qg",
+        "controller": 2,
+        "controller_address": "[::1]:9092",
+        "metadata_store": "sqlite:/m.db",
+        "brokers": 3,
+        "fenced_brokers": 1,
+        "topics": 1,
+        "partitions": 3,
+        "features": {"group.version": 1},
+    }
+    assert document.facts["features"] == ["group.version=1"]
+
+
+def test_a_cluster_without_a_controller_has_none() -> None:
+    headless = ClusterDescription("c", -1, CLUSTER.brokers)
+    data = info_document(headless, [], None, {}).data
+    assert (data["controller"], data["controller_address"]) == (None, None)

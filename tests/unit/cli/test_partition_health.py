@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from lakelog.cli.partition_health import examine, health_document
+from lakelog.client.view import Partition, Topic
+
+
+def topic(name: str, *partitions: Partition) -> Topic:
+    return Topic(name, bytes(16), partitions)
+
+
+def test_the_gravest_problem_of_each_partition_is_named_first() -> None:
+    orders = topic(
+        "orders",
+        Partition(0, 1, 4, (1, 2, 3), (1, 2, 3)),
+        Partition(1, 1, 4, (1, 2, 3), (1, 2)),
+        Partition(2, 1, 4, (1, 2, 3), (1,)),
+        Partition(3, -1, 4, (1, 2, 3), (2,)),
+    )
+    events = topic("events", Partition(0, -1, 4, (3,), (3,)))
+    found = examine([orders, events], {"orders": 2})
+    assert [(each.topic, each.partition.partition, each.problem) for each in found] == [
+        ("events", 0, "offline"),
+        ("orders", 3, "offline"),
+        ("orders", 2, "under-min-isr"),
+        ("orders", 1, "under-replicated"),
+    ]
+
+
+def test_a_topic_with_fewer_replicas_than_the_minimum_is_healthy() -> None:
+    single = topic("single", Partition(0, 1, 4, (1,), (1,)))
+    assert examine([single], {"single": 2}) == []
+
+
+def test_a_broker_that_does_not_serve_makes_the_cluster_unhealthy() -> None:
+    assert health_document([], {1: "online"}).data["is_healthy"] is True
+    data = health_document([], {1: "online", 2: "fenced", 3: "unregistered"}).data
+    assert data["is_healthy"] is False
+    assert (data["fenced_brokers"], data["unregistered_brokers"]) == ([2], [3])
+
+
+def test_each_problem_is_counted_and_listed() -> None:
+    ailing = examine([topic("t", Partition(0, -1, 4, (1, 2), (2,)))], {})
+    data = health_document(ailing, {1: "online", 2: "online"}).data
+    assert data["is_healthy"] is False
+    assert (data["offline_partitions"], data["under_replicated_partitions"]) == (1, 0)
+    (row,) = data["partitions"]
+    assert (row["leader"], row["replicas"], row["isr"], row["min_isr"]) == (None, [1, 2], [2], 1)
