@@ -87,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             fill(log, 60, leader_epoch=1)
     fill_transactions(logs["topic", 6], 40)
     store.config = LogConfig(segment_bytes=4000, index_interval_bytes=300, retention_bytes=9000)
-    logs["topic", 1].config = store.config
+    logs["topic", 1].use_config(store.config)
     logs["topic", 1].delete_old_segments(NOW)
     logs["topic", 2].truncate_to(logs["topic", 2].log_end_offset // 2)
     logs["topic", 3].advance_log_start(logs["topic", 3].log_end_offset - 3)

@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
+from lakelog.replica.watermark import HighWatermark
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage import retention
 from lakelog.storage.compaction import clean, records
@@ -57,13 +58,14 @@ def _acknowledged_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("the high watermark runs ahead of the end", Law.ORDER, "plain")
 def _watermark_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    follow = Partition._follow_append
+    advance = HighWatermark.advance
 
-    def ahead(self: Partition) -> None:
-        follow(self)
-        self.watermark.offset += 1
+    def ahead(self: HighWatermark) -> bool:
+        rose = advance(self)
+        self.offset += rose
+        return rose
 
-    monkeypatch.setattr(Partition, "_follow_append", ahead)
+    monkeypatch.setattr(HighWatermark, "advance", ahead)
 
 
 @bug(

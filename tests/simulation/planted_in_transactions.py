@@ -193,10 +193,10 @@ def _older_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
         known = table.entries.get(producer_id)
         return known is not None and epoch < known.epoch
 
-    def admit_all(self: ProducerStateTable, header: Any, *rest: Any) -> Any:
-        if is_old(self, header.producer_id, header.producer_epoch):
+    def admit_all(self: ProducerStateTable, fields: Any, *rest: Any) -> Any:
+        if is_old(self, *fields[9:11]):
             return None
-        return admit(self, header, *rest)
+        return admit(self, fields, *rest)
 
     def verify_newer(
         self: Partition, producer_id: int, epoch: int, *rest: Any, **named: Any

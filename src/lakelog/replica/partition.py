@@ -143,7 +143,7 @@ class Partition:
 
     def use_config(self, config: LogConfig) -> None:
         """Adopt new settings; records that need no flush under these are committed."""
-        self.log.config = config
+        self.log.use_config(config)
         self.watermark.use_config()
         self.note_flush()
 
@@ -170,21 +170,26 @@ class Partition:
         now_ms: int,
         *,
         origin: Origin = "client",
+        acks_all: bool = False,
         verification: Verification | None = None,
         sampled: bool = False,
     ) -> AppendResult:
         """Append one record batch; overwrite its offset and leader epoch in place.
 
         now_ms: milliseconds since the epoch.
+        acks_all: whether to append only while `min.insync.replicas` are in sync.
         verification: of `start_verification`, for a transactional batch whose producer has no
             transaction in this partition yet.
         sampled: whether the records are verified in addition to the header.
 
-        Raises `KafkaError` for a batch that Apache Kafka rejects too, `SlowBatchError` if the check
+        Raises `KafkaError` (NOT_ENOUGH_REPLICAS) for too few replicas in sync with `acks_all`,
+        otherwise for a batch that Apache Kafka rejects too; `SlowBatchError` if the check
         would block the loop, and `NotReady`, with nothing done, if a thread must first load the
         indexes of the active segment.
         """
         self.check_leader()
+        if acks_all:
+            self.check_min_insync()
         log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
@@ -203,12 +208,20 @@ class Partition:
             )
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
-        assert result.base_offset <= result.last_offset < log.log_end_offset
-        self._follow_append()
+        end = log.log_end_offset
+        assert result.base_offset <= result.last_offset < end
+        if (
+            self.watermark.by_flush
+            or end - log.flushes.recovery_point >= config.flush_messages
+            or log.segments.active is not self.written.segment
+        ):
+            self._follow_append()
+        else:
+            self.watermark.advance()
         return result
 
     def _follow_append(self) -> None:
-        """Commit the appended batch, or schedule the flush that commits it.
+        """Commit the appended batch, or schedule the flush that commits it or a closed segment.
 
         Raises `KafkaError` (KAFKA_STORAGE_ERROR, or `OutOfRoomError`'s code) if the flush for
         `flush.messages` fails. The batch is in the log then. If the partition is still online, the
@@ -294,10 +307,12 @@ class Partition:
     ) -> int:
         """Append a marker, which ends the producer's transaction, if any; return its offset.
 
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, and
-        TRANSACTION_COORDINATOR_FENCED for an older coordinator; `NotReady` as `append`.
+        Raises `KafkaError`: NOT_ENOUGH_REPLICAS unless `min.insync.replicas` are in sync,
+        INVALID_PRODUCER_EPOCH for an older epoch, and TRANSACTION_COORDINATOR_FENCED for an older
+        coordinator; `NotReady` as `append`.
         """
         self.check_leader()
+        self.check_min_insync()
         before = self.written.all_bytes
         try:
             self._gate.check()

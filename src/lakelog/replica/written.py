@@ -11,12 +11,13 @@ from lakelog.storage.log import Log
 class Written:
     """The counts of one log."""
 
-    __slots__ = ("_log", "_markers", "_markers_bytes", "_rolled_bytes", "_segment", "_start_offset")
+    __slots__ = ("_log", "_markers", "_markers_bytes", "_rolled_bytes", "_start_offset", "segment")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._start_offset = log.log_end_offset
-        self._segment = log.segments.active
+        self.segment = log.segments.active
+        """The active segment at the last `note_roll`."""
         self._rolled_bytes = -log.segments.active.size
         self._markers = self._markers_bytes = 0
 
@@ -34,15 +35,15 @@ class Written:
     def all_bytes(self) -> int:
         """Stored size of all batches, with transaction markers."""
         active = self._log.segments.active
-        newer = active.size if active is not self._segment else 0
-        return self._rolled_bytes + self._segment.size + newer
+        newer = active.size if active is not self.segment else 0
+        return self._rolled_bytes + self.segment.size + newer
 
     def note_roll(self) -> bool:
         """Return whether a segment was closed since the last call."""
-        if self._log.segments.active is self._segment:
+        if self._log.segments.active is self.segment:
             return False
-        self._rolled_bytes += self._segment.size
-        self._segment = self._log.segments.active
+        self._rolled_bytes += self.segment.size
+        self.segment = self._log.segments.active
         return True
 
     def note_marker(self, size: int) -> None:

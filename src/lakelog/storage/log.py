@@ -56,7 +56,7 @@ from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run, takes_runs
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.storage.validation.batches import Origin, check_first, check_incoming
+from lakelog.storage.validation.batches import Origin, check_incoming
 from lakelog.storage.validation.fetched import read_fetched
 
 T = TypeVar("T")
@@ -77,9 +77,9 @@ class Log:
     """The log of one partition: appends, reads, flushes, retention and truncation."""
 
     __slots__ = (
-        "_config",
         "_random_below",
         "before_truncate",
+        "config",
         "flushes",
         "leader_epochs",
         "log_end_offset",
@@ -112,7 +112,8 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self._config = config
+        self.config = config
+        """The topic's settings, which `use_config` replaces."""
         self.takes_runs = takes_runs(config)
         """Whether `append_run` may be tried; see `run.takes_runs`."""
         self.segments = segments
@@ -129,17 +130,9 @@ class Log:
         """Called during `truncate_to`: the recovery point is lower, and nothing is removed yet."""
         self._random_below = random_below
 
-    @property
-    def config(self) -> LogConfig:
-        """The topic's settings. They may be replaced at any time.
-
-        Settings of indexes apply from the next segment on.
-        """
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
+    def use_config(self, config: LogConfig) -> None:
+        """Adopt the topic's settings; index settings apply from the next segment on."""
+        self.config = config
         self.takes_runs = takes_runs(config)
         # Computed from the old `segment.ms`; `is_due` computes it again.
         self.segments.active.roll_after = -1
@@ -214,40 +207,49 @@ class Log:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
         After an `OSError` the log is as before and the batch may be retried.
         """
-        config = self._config
-        fields = check_incoming(batch, config, now_ms, origin, sampled=sampled)
+        config, producers = self.config, self.producers
+        fields = check_incoming(batch, config, now_ms, origin, producers.entries, sampled=sampled)
         entry, header, append_time, timestamp = None, None, -1, fields[8]
         if fields[9] >= 0:
-            entry = self.producers.expecting(fields)
+            entry = producers.expecting(fields)
             if entry is None:
-                header = BatchHeader(*fields)
-                if not sampled and origin == "client" and fields[9] not in self.producers.entries:
-                    check_first(batch, header, config, now_ms)
                 # Before anything is written: a retry must get the offsets of its first attempt.
-                duplicate = self.producers.admit(header, origin, verification)
+                duplicate = producers.admit(fields, origin, verification)
                 if duplicate is not None:
                     return self._repeated(duplicate)
+                header = BatchHeader(*fields)
         if config.message_timestamp_type != "CreateTime":
             append_time = timestamp = now_ms
             header = header or BatchHeader(*fields)
             set_append_time(batch, 0, header, now_ms)
-        base = self.log_end_offset
+        base, segment, size = self.log_end_offset, self.segments.active, len(batch)
         last = base + fields[6]
         patch_offset_and_epoch(batch, 0, base, leader_epoch)
         try:
-            self._write(batch, base, last, timestamp, leader_epoch, now_ms)
+            if (
+                timestamp >= segment.roll_after
+                or segment.full
+                or segment.size + size > config.segment_bytes
+                or last - segment.base_offset > RELATIVE_OFFSET_MAX
+            ) and self._must_roll(segment, size, last, timestamp, now_ms):
+                segment = self.roll(now_ms)
+            if leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(leader_epoch, base)
+            position = segment.size
+            segment.append(batch, last, timestamp)
         except OSError as error:
             # A retry of the same buffer must be as valid as the first attempt.
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.flushes.broken |= not is_shortage(error)
             raise
         # All state moves after the write, so that a failed append leaves no trace.
-        self.log_end_offset = self.producers.end_offset = last + 1
+        self.segments.known.note(base, (segment, position, size))
+        self.log_end_offset = producers.end_offset = last + 1
         if entry is not None:
             entry.add(fields[11], fields[6], last, timestamp)
         elif fields[9] >= 0:
             assert header is not None
-            self.producers.update(header, base)
+            producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
 
     def append_run(
@@ -269,7 +271,7 @@ class Log:
         if len(batches) > 1:  # one batch fits unless `full`
             batches = batches[: segment.index_entries_left]
         headers, offsets, producer = place_run(
-            batches, self._config, segment, end, self.producers, leader_epoch, now_ms
+            batches, self.config, segment, end, self.producers, leader_epoch, now_ms
         )
         if not headers:
             return []
@@ -352,7 +354,7 @@ class Log:
             if marker is not None:
                 self._write_marker(batch, header, marker, base, header.partition_leader_epoch)
             else:
-                self._write_unchanged(batch, header)
+                self._write(batch, header, base, header.partition_leader_epoch)
                 if header.producer_id >= 0 and not header.is_control:
                     self.producers.update(header, base)
         except OSError as error:
@@ -361,18 +363,10 @@ class Log:
         self.log_end_offset = self.producers.end_offset = last + 1
         return last
 
-    def _write_unchanged(self, batch: memoryview, header: BatchHeader) -> None:
-        segment, base = self.segments.active, header.base_offset
-        if header.partition_leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(header.partition_leader_epoch, base)
-        position = segment.size
-        segment.append(batch, header.last_offset, header.max_timestamp)
-        self.segments.known.note(base, (segment, position, len(batch)))
-
     def _must_roll_for(self, header: BatchHeader, now_ms: int) -> bool:
         """Return whether a fetched batch needs another segment; a segment may be one batch."""
         segment = self.segments.active
-        if header.size > self._config.segment_bytes:
+        if header.size > self.config.segment_bytes:
             return segment.size > 0
         return self._must_roll(
             segment, header.size, header.last_offset, header.max_timestamp, now_ms
@@ -395,41 +389,28 @@ class Log:
         if aborted is not None:
             segment.write_aborted(aborted)
         try:
-            now_ms = header.max_timestamp
-            self._write(batch, offset, offset, now_ms, leader_epoch, now_ms)
+            self._write(batch, header, offset, leader_epoch)
         except OSError:
             with suppress(OSError):
                 # If this fails too, the index stays torn, and the next entry truncates it first.
                 segment.cut_aborted()
             raise
-        by_flush = self._config.durability == FSYNC
+        by_flush = self.config.durability == FSYNC
         self.producers.end_transaction(header, marker, uncommitted_at=offset if by_flush else -1)
         if aborted is not None:
             segment.keep_aborted(aborted)
             self.segments.has_aborted = True
 
     def _write(
-        self,
-        batch: bytearray | memoryview,
-        base: int,
-        last: int,
-        timestamp: int,
-        leader_epoch: int,
-        now_ms: int,
+        self, batch: bytearray | memoryview, header: BatchHeader, base: int, leader_epoch: int
     ) -> None:
-        segment, config, size = self.segments.active, self._config, len(batch)
-        if (
-            timestamp >= segment.roll_after
-            or segment.full
-            or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > RELATIVE_OFFSET_MAX
-        ) and self._must_roll(segment, size, last, timestamp, now_ms):
-            segment = self.roll(now_ms)
+        """Write a batch for which the caller has rolled the log if that was due."""
+        segment = self.segments.active
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
-        segment.append(batch, last, timestamp)
-        self.segments.known.note(base, (segment, position, size))
+        segment.append(batch, base + header.last_offset_delta, header.max_timestamp)
+        self.segments.known.note(base, (segment, position, len(batch)))
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"
@@ -440,7 +421,7 @@ class Log:
     def _must_roll(
         self, segment: Segment, size: int, last: int, timestamp: int, now_ms: int
     ) -> bool:
-        config = self._config
+        config = self.config
         if size > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -459,7 +440,7 @@ class Log:
         Return the active segment: the new one, or the old one if it is empty. Raises `CorruptLog`
         or `OSError`; the old segment then stays active, unless the log is `broken`.
         """
-        segments, config, base = self.segments, self._config, self.log_end_offset
+        segments, config, base = self.segments, self.config, self.log_end_offset
         old = segments.active
         if old.size == 0 and old.base_offset == base:
             return old
@@ -613,7 +594,7 @@ class Log:
         committed = self.log_end_offset if high_watermark is None else high_watermark
         ask = wait_for if may_wait else _ask_once
         start, end = self.log_start_offset, self.log_end_offset
-        count = ask(partial(count_deletable, segments, self._config, now_ms, start, end, committed))
+        count = ask(partial(count_deletable, segments, self.config, now_ms, start, end, committed))
         if not count:
             return 0
         if count == len(segments):
@@ -625,7 +606,7 @@ class Log:
         self.advance_log_start(start)
         self.snapshots.remove_before(start)
         for _ in range(count):
-            segments.delete_first(now_ms + self._config.file_delete_delay_ms)
+            segments.delete_first(now_ms + self.config.file_delete_delay_ms)
         assert segments[0].base_offset <= self.log_start_offset <= self.log_end_offset
         return count
 
@@ -677,7 +658,7 @@ class Log:
         if keep:
             segments.cut(keep, end)
         else:
-            segments.restart_at(end, self._config)
+            segments.restart_at(end, self.config)
         self.log_end_offset = end
         assert segments.active.next_offset == end
         self.leader_epochs.truncate_from_end(end)
@@ -694,7 +675,7 @@ class Log:
         if self.flushes.truncate_to(0) and self.before_truncate is not None:
             self.before_truncate()
         self.segments.generation += 1
-        self.segments.restart_at(offset, self._config)
+        self.segments.restart_at(offset, self.config)
         self.log_start_offset = self.log_end_offset = offset
         self.leader_epochs.truncate_from_end(0)
         self.snapshots.remove_beyond(-1)

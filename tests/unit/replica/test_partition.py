@@ -219,7 +219,11 @@ def test_a_failed_device_takes_the_partition_offline_for_good() -> None:
 def test_more_in_sync_replicas_than_there_are_refuse_acks_all() -> None:
     partition = open_partition(min_insync_replicas=2)
     with pytest.raises(KafkaError) as error:
-        partition.check_min_insync()
+        partition.append(make_batch(), NOW, acks_all=True)
+    assert code_of(error) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.append(make_batch(), NOW).base_offset == 0
+    with pytest.raises(KafkaError) as error:
+        partition.append_marker(7, 0, True, 0, NOW, transaction_version=0)
     assert code_of(error) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 

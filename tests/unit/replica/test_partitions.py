@@ -70,7 +70,7 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_old_one() -> None:
 def test_a_partition_that_is_gone_is_not_flushed_by_age() -> None:
     topics = Topics()
     partition = topics.create("orders", OLD, 0)
-    partition.log.config = LogConfig(flush_ms=1000)
+    partition.log.use_config(LogConfig(flush_ms=1000))
     topics.partitions.note_config(partition)
     assert list(topics.partitions.flushed_by_age) == [partition]
     topics.delete(partition)

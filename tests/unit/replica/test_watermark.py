@@ -78,7 +78,7 @@ def test_nothing_is_committed_with_fewer_replicas_in_sync_than_configured() -> N
     watermark = watermark_of(log, short)
     assert not watermark.advance()
     assert not watermark.by_append
-    log.config = LogConfig()
+    log.use_config(LogConfig())
     watermark.use_config()
     assert watermark.advance()
     assert watermark.offset == 5
@@ -110,7 +110,7 @@ def test_it_never_goes_back() -> None:
     watermark = watermark_of(log)
     append(log, make_batch(3))
     watermark.advance()
-    log.config = FLUSHED
+    log.use_config(FLUSHED)
     watermark.use_config()
     assert not watermark.advance()
     assert watermark.offset == 3

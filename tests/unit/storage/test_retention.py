@@ -79,7 +79,7 @@ def test_a_shorter_segment_ms_counts_at_once() -> None:
     log = memory_store(LogConfig(segment_ms=HOUR)).create()
     append(log, make_batch())
     append(log, make_batch(timestamp=NOW + 1000))
-    log.config = LogConfig(segment_ms=500)
+    log.use_config(LogConfig(segment_ms=500))
     append(log, make_batch(timestamp=NOW + 1000))
     assert bases(log) == [0, 2]
 
@@ -150,9 +150,9 @@ def test_the_surplus_goes_from_the_front_and_the_rest_stays() -> None:
     log = memory_store().create()
     fill(log)
     size = log.segments[0].size
-    log.config = LogConfig(retention_bytes=4 * size + 1, retention_ms=-1)
+    log.use_config(LogConfig(retention_bytes=4 * size + 1, retention_ms=-1))
     assert log.delete_old_segments(NOW) == 5
-    log.config = LogConfig(retention_bytes=0, retention_ms=-1)
+    log.use_config(LogConfig(retention_bytes=0, retention_ms=-1))
     assert log.delete_old_segments(NOW) == 5
     assert (log.size, log.log_start_offset) == (0, 10)
 
@@ -236,7 +236,7 @@ def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_
     log = store.create()
     for _ in range(6):
         append(log, make_batch())
-    log.config = LogConfig(retention_bytes=2 * size, retention_ms=-1)
+    log.use_config(LogConfig(retention_bytes=2 * size, retention_ms=-1))
     store.memory_disk.fail("name", errno.EIO, skip=skip)
     with pytest.raises(OSError, match="Errno"):
         log.delete_old_segments(NOW)

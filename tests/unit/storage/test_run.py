@@ -191,9 +191,9 @@ def test_topics_whose_batches_are_looked_at_more_closely_have_no_runs(config: Lo
     store = memory_store()
     log = store.create()
     batches = [memoryview(batch) for batch in idempotent(log, 2)]
-    log.config = config
+    log.use_config(config)
     assert log.append_run(batches, leader_epoch=EPOCH, now_ms=NOW) == []
-    log.config = PLAIN
+    log.use_config(PLAIN)
     append(log, make_batch())
     assert log.append_run(batches, leader_epoch=EPOCH, now_ms=NOW) == [3, 4]
 
@@ -220,7 +220,7 @@ def test_a_run_may_fill_its_segment_to_the_byte() -> None:
     batches = idempotent(log, 3)
     more = [make_batch(), *batches[:2]]
     size = log.segments.active.size + sum(len(batch) for batch in more)
-    log.config = PLAIN._replace(segment_bytes=size)
+    log.use_config(PLAIN._replace(segment_bytes=size))
     append(log, more[0])
     views = [memoryview(batch) for batch in batches]
     assert log.append_run(views, leader_epoch=EPOCH, now_ms=NOW) == [3, 4]

@@ -6,7 +6,6 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
-    TopicProduceData,
 )
 from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
@@ -18,30 +17,21 @@ from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.storage.validation.record_errors import RecordsRefusedError
 
 ACKS_ALL = -1
-_TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 7
 _NO_ID = "a transactional batch in a request without a transactional id"
 
 
-def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
-    """Return the id of the topic in a request of `version`, before version 13 its name (KIP-516).
-
-    The broker's partitions have keys of both kinds.
-    """
-    return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
-
-
 def check_entry(
-    partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
+    partition: Partition, batch: Buffer | None, version: int, check: ProduceCheck | None
 ) -> None:
     """Raise `KafkaError` for a batch that this request may not append to this partition.
 
     `check` is that of the request's transaction; without one the batch must not be transactional.
     The codes are INVALID_RECORD without a batch, UNSUPPORTED_COMPRESSION_TYPE for zstd before
-    version 7 (KIP-110), INVALID_TOPIC_EXCEPTION for an internal topic, NOT_ENOUGH_REPLICAS for
-    `acks=all` below `min.insync.replicas`, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    version 7 (KIP-110), INVALID_TOPIC_EXCEPTION for an internal topic, and
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
         raise KafkaError(
@@ -54,8 +44,6 @@ def check_entry(
         )
     if partition.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
-    if acks == ACKS_ALL:
-        partition.check_min_insync()
     if check is None and attributes & TRANSACTIONAL:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
 

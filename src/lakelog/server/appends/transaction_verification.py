@@ -17,7 +17,8 @@ from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.producers.verification import Verification
 
-_IDS_SINCE = 13
+TOPIC_IDS_SINCE = 13
+"""The version of Produce from which on topics have ids instead of names (KIP-516)."""
 ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _TRIED_AGAIN_BY_CLIENTS = frozenset(
@@ -130,7 +131,7 @@ def _transactional(
 ) -> Iterator[tuple[_Key, tuple[int, int], int]]:
     """Partition, producer and base sequence of each transactional batch."""
     for topic in request.topic_data:
-        name = topic.topic_id if version >= _IDS_SINCE else topic.name
+        name = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name
         for entry in topic.partition_data:
             if entry.records is None or len(entry.records) < HEADER_SIZE:
                 continue

@@ -83,7 +83,6 @@ class LocalMarkers:
             partition = self._partitions.leader(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:
                 return None
-            partition.check_min_insync()
             offset = partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,

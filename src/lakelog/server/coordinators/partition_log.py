@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -93,14 +92,15 @@ class LocalPartitionLog:
     def check(self) -> None:
         """Raise `KafkaError` unless this broker leads the partition in the log's leader epoch."""
         replica = self._replica
-        replica.check_leader()
+        if not replica.serves:
+            replica.check_leader()
         if replica.leader_epoch != self._leader_epoch:
             raise NotLeaderError(replica.role.leader_id, replica.leader_epoch)
 
     async def append(self, batch: bytearray) -> int:
         def append(replica: Partition) -> AppendResult:
-            replica.check_min_insync()
-            return replica.append(batch, self._clock.wall_ms(), origin="coordinator")
+            now_ms = self._clock.wall_ms()
+            return replica.append(batch, now_ms, origin="coordinator", acks_all=True)
 
         result = await self._ready(append)
         await self._commit(result.last_offset + 1)
@@ -108,7 +108,6 @@ class LocalPartitionLog:
 
     async def append_marker(self, marker: TransactionMarker) -> int:
         def append(replica: Partition) -> int:
-            replica.check_min_insync()
             return replica.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -123,16 +122,19 @@ class LocalPartitionLog:
         return offset
 
     async def _commit(self, end_offset: int) -> None:
-        self._purgatory.check(self._replica.key)
-        await self._committed(end_offset, self._clock.monotonic() + self._timeout_s)
-
-    async def _committed(self, end_offset: int, deadline: float = math.inf) -> None:
-        appended = Appended(self._replica, end_offset, self._leader_epoch)
-        await committed(appended, self._purgatory, self._tasks, deadline)
+        """Wait until the append before `end_offset`, which was made just now, is committed."""
+        replica = self._replica
+        must_wait = replica.watermark.offset < end_offset
+        self._purgatory.check(replica.key)
+        if must_wait:
+            appended = Appended(replica, end_offset, self._leader_epoch)
+            deadline = self._clock.monotonic() + self._timeout_s
+            await committed(appended, self._purgatory, self._tasks, deadline)
 
     async def start_offset(self) -> int:
         self.check()
-        await self._committed(self._replica.log.log_end_offset)
+        appended = Appended(self._replica, self._replica.log.log_end_offset, self._leader_epoch)
+        await committed(appended, self._purgatory, self._tasks)
         return self._replica.log.log_start_offset
 
     async def read(self, offset: int) -> bytes:

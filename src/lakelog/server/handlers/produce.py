@@ -25,8 +25,12 @@ from lakelog.protocol.produce import (
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import current_leader
 from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
-from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
-from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceCheck
+from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result
+from lakelog.server.appends.transaction_verification import (
+    ADDS_SINCE,
+    TOPIC_IDS_SINCE,
+    ProduceCheck,
+)
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.repeats.produce import learn
@@ -127,20 +131,19 @@ def _produce(
     now_ms, version = broker.clock.wall_ms(), context.version
     sampling, sampled = context.connection.sampling, False
     responses = []
-    touched: list[Partition] = []
     waiting: list[tuple[Appended, PartitionProduceResponse]] = []
     slow: list[_Slow] = []
     behind: set[tuple[str | bytes, int]] = set()  # partitions where an earlier batch waits
     failed = False
     for topic in request.topic_data:
-        name = topic_key(topic, version)
+        name = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name
         results = []
         for entry in topic.partition_data:
             try:
                 if error_of_all is not None:
                     raise error_of_all
                 partition = broker.partitions.leader(name, entry.index)
-                check_entry(partition, entry.records, request.acks, version, check)
+                check_entry(partition, entry.records, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
                 # Even a fast batch waits behind a slow one of its partition: the order of batches
@@ -148,7 +151,11 @@ def _produce(
                 if behind and (name, entry.index) in behind:
                     raise SlowBatchError(sampled=sampled)
                 result = partition.append(
-                    entry.records, now_ms, verification=verification, sampled=sampled
+                    entry.records,
+                    now_ms,
+                    acks_all=request.acks == ACKS_ALL,
+                    verification=verification,
+                    sampled=sampled,
                 )
                 sampling.note(entry.records, sampled=sampled)
                 results.append(
@@ -162,7 +169,7 @@ def _produce(
                 if partition.watermark.offset > result.last_offset or not (
                     appended := _to_await(partition, result, request.acks)
                 ):
-                    touched.append(partition)
+                    broker.purgatory.check_soon(partition.key)
                 else:
                     waiting.append((appended, results[-1]))
             except (NotReady, SlowBatchError) as error:
@@ -180,14 +187,14 @@ def _produce(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
             )
         )
-    for partition in touched:
-        broker.purgatory.check_soon(partition.key)
     response = ProduceResponse(responses=responses)
     if slow:
         # Later requests of the connection wait, or their batches would overtake these.
         context.pipelined = False
         _copy_records(one.entry for one in slow)
         return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
+    if request.acks and not (waiting or failed):
+        return response
     return _answer(broker, context, request, response, waiting, failed)
 
 
@@ -255,7 +262,12 @@ async def _append_slowly(
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
                 partition, appended = await _append_one(
-                    broker, topic, entry, verification, sampled=sampled
+                    broker,
+                    topic,
+                    entry,
+                    verification,
+                    acks_all=request.acks == ACKS_ALL,
+                    sampled=sampled,
                 )
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
@@ -283,6 +295,7 @@ async def _append_one(
     entry: PartitionProduceData,
     verification: Verification | None,
     *,
+    acks_all: bool,
     sampled: bool,
 ) -> tuple[Partition, AppendResult]:
     """Append a batch after its checks, repeating them if the topic's settings changed."""
@@ -291,7 +304,9 @@ async def _append_one(
         partition = broker.partitions.leader(topic, entry.index)
         now_ms = broker.clock.wall_ms()
         try:
-            appended = partition.append(batch, now_ms, verification=verification, sampled=verifies)
+            appended = partition.append(
+                batch, now_ms, acks_all=acks_all, verification=verification, sampled=verifies
+            )
             return partition, appended
         except NotReady as first:
             job = first.job

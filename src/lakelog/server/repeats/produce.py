@@ -19,7 +19,8 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
-from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
+from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result
+from lakelog.server.appends.transaction_verification import TOPIC_IDS_SINCE
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.repeat import Repeat
@@ -56,7 +57,9 @@ def learn(
     key = _key(context, request)
     if key is None:
         return None
-    place = topic_key(request.topic_data[0], key.version), key.partition
+    (topic,) = request.topic_data
+    by_id = key.version >= TOPIC_IDS_SINCE
+    place = (topic.topic_id if by_id else topic.name), key.partition
     partition = broker.partitions.get(*place)
     if partition is not None and (
         partition.topic in INTERNAL_TOPICS
@@ -151,9 +154,9 @@ class ProduceRepeat(KnownRequest[_Key]):
         if partition.watermark.by_flush:
             return 0
         try:
-            check_entry(partition, batch, key.acks, key.version, None)
+            check_entry(partition, batch, key.version, None)
             base, _, append_time_ms, log_start, _ = partition.append(
-                batch, broker.clock.wall_ms(), sampled=sampled
+                batch, broker.clock.wall_ms(), acks_all=key.acks == ACKS_ALL, sampled=sampled
             )
         except SlowBatchError:
             return 0

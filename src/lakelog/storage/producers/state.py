@@ -194,49 +194,46 @@ class ProducerStateTable:
         return None
 
     def admit(
-        self, header: BatchHeader, origin: Origin, verification: Verification | None
+        self, fields: HeaderFields, origin: Origin, verification: Verification | None
     ) -> BatchMetadata | None:
-        """Return the batch that `header` duplicates, if it is one of the last five, else `None`.
+        """Return the batch that a header duplicates, if it is one of the last five, else `None`.
 
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, and 48 for a batch that would
         begin a transaction without verification or is outside its producer's open transaction.
         """
-        known = self.entries.get(header.producer_id) or ProducerEntry()
+        producer_id, epoch, first = fields[9:12]
+        known = self.entries.get(producer_id) or ProducerEntry()
+        is_present = epoch == known.epoch
         # Duplicates first: a retry of an older batch would otherwise look like a gap.
-        if origin == "client" and header.producer_epoch == known.epoch:
-            ends = header.base_sequence, header.last_sequence
+        if origin == "client" and is_present:
+            ends = first, -1 if first < 0 else first + fields[6] & SEQUENCE_MAX
             for batch in known.batches:
                 if (batch.first_sequence, batch.last_sequence) == ends:
                     return batch
-        if header.producer_epoch < known.epoch:
-            raise _older_epoch(header.producer_id, header.producer_epoch, known.epoch)
+        if epoch < known.epoch:
+            raise _older_epoch(producer_id, epoch, known.epoch)
         in_transaction = known.txn_first_offset >= 0
-        if header.is_transactional and not (
-            in_transaction and header.producer_epoch == known.epoch
-        ):
-            self.verifications.check(header.producer_id, verification, origin)
+        is_transactional = fields[5] & TRANSACTIONAL != 0
+        if is_transactional and not (in_transaction and is_present):
+            self.verifications.check(producer_id, verification, origin)
         if origin == "client":
-            self._check_sequence(header, known)
-        if in_transaction and not header.is_transactional:
+            self._check_sequence(producer_id, epoch, first, known)
+        if in_transaction and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} wrote outside of its open transaction",
+                f"producer {producer_id} wrote outside of its open transaction",
             )
         return None
 
-    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
-        sequence, last = header.base_sequence, entry.last_sequence
-        self.verifications.check_sequence(
-            header.producer_id, sequence, is_known=bool(entry.batches)
-        )
-        if entry.epoch == NO_EPOCH:
-            return
-        if header.producer_epoch != entry.epoch:
-            last = -1
-        if sequence != (last + 1) & SEQUENCE_MAX:
+    def _check_sequence(
+        self, producer_id: int, epoch: int, sequence: int, entry: ProducerEntry
+    ) -> None:
+        last = entry.last_sequence if epoch == entry.epoch else -1
+        self.verifications.check_sequence(producer_id, sequence, is_known=bool(entry.batches))
+        if entry.epoch != NO_EPOCH and sequence != (last + 1) & SEQUENCE_MAX:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} sent sequence {sequence} after {last}",
+                f"producer {producer_id} sent sequence {sequence} after {last}",
             )
 
     def check_marker(

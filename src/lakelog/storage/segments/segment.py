@@ -167,9 +167,16 @@ class Segment:
 
         Raises `OSError`; nothing has changed then.
         """
-        position, size = self.size, len(batch)
-        self._write(batch)
-        self.note(position, size, last_offset, max_timestamp)
+        index, position, size = self._write(batch), self.size, len(batch)
+        # As `note`, which is not called: every append passes here.
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_entry > self._interval:
+            self._add_entry(index, position, last_offset)
+        self.bytes_since_entry += size
         self.size = position + size
         self.next_offset = last_offset + 1
 
@@ -178,13 +185,28 @@ class Segment:
 
         Their offsets follow from the headers.
         """
-        self._write(*batches)
-        self.note_run(batches, headers)
+        index = self._write(*batches)
+        position, end, greatest = self.size, self.next_offset, self.max_timestamp
+        if position == 0:
+            self.first_timestamp = headers[0][8]
+        for batch, fields in zip(batches, headers, strict=True):
+            end += fields[12]
+            if fields[8] > greatest:
+                self.max_timestamp = greatest = fields[8]
+                self.max_timestamp_offset = end - 1
+            if self.bytes_since_entry > self._interval:
+                self._add_entry(index, position, end - 1)
+            size = len(batch)
+            self.bytes_since_entry += size
+            position += size
+        self.size, self.next_offset = position, end
 
-    def _write(self, *batches: Buffer) -> None:
-        """Write at the end. The index is loaded first: if that fails, nothing has been written."""
-        if self.loaded_index is None:
-            _ = self.index
+    def _write(self, *batches: Buffer) -> SegmentIndex:
+        """Write at the end, and return the index.
+
+        The index is loaded first: if that fails, nothing has been written.
+        """
+        index = self.loaded_index if self.loaded_index is not None else self.index
         handle = self.handle
         if handle is None or self.torn:
             handle = self._open_whole()
@@ -196,6 +218,7 @@ class Segment:
             # A half-written batch behind `size` would be found by the scan of the next start.
             self._cut_back(handle.file)
             raise
+        return index
 
     def _open_whole(self) -> Handle:
         """Return the open file, cut to `size` after a failed write."""
@@ -521,25 +544,6 @@ class Segment:
         if self.bytes_since_entry > self._interval:
             self._add_entry(index, position, last_offset)
         self.bytes_since_entry += size
-
-    def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
-        """Add batches to the indexes that were written at the segment's end, as `note` does one."""
-        index = self.loaded_index
-        assert index is not None, "the write has loaded it"
-        position, end, greatest = self.size, self.next_offset, self.max_timestamp
-        if position == 0:
-            self.first_timestamp = headers[0][8]
-        for batch, fields in zip(batches, headers, strict=True):
-            end += fields[12]
-            if fields[8] > greatest:
-                self.max_timestamp = greatest = fields[8]
-                self.max_timestamp_offset = end - 1
-            if self.bytes_since_entry > self._interval:
-                self._add_entry(index, position, end - 1)
-            size = len(batch)
-            self.bytes_since_entry += size
-            position += size
-        self.size, self.next_offset = position, end
 
     def _add_entry(self, index: SegmentIndex, position: int, last_offset: int) -> None:
         index.add(last_offset - self.base_offset, position)

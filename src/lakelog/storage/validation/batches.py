@@ -10,7 +10,7 @@ Source: `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import product
 from math import inf
 from typing import Literal
@@ -36,7 +36,7 @@ from lakelog.records.crc import crc32c
 from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import MIN_RECORD_SIZE, record_view
-from lakelog.records.verify import STEP, Extremes, verifying
+from lakelog.records.verify import STEP, verifying
 from lakelog.runtime.api import Buffer
 from lakelog.storage.validation.record_errors import checking_records
 
@@ -106,13 +106,18 @@ def check_incoming(
     config: LogConfig,
     now_ms: int,
     origin: Origin,
+    known_producers: Container[int],
     *,
     sampled: bool = False,
 ) -> HeaderFields:
     """Return the header's fields if the batch may be appended.
 
-    The records of a `sampled` batch are verified if the topic verifies samples. Raises `KafkaError`
-    (CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD) and `SlowBatchError`.
+    known_producers: ids of the producers that have written to the log.
+    sampled: whether to verify the records if the topic verifies samples. The records of the
+        first batch of each producer are verified then, too.
+
+    Raises `KafkaError` (CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD) and
+    `SlowBatchError`.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -135,12 +140,13 @@ def check_incoming(
         and count * _LEAST_SIZES[attributes] <= size - HEADER_SIZE
         and not sampled
         and config.records_verify != VERIFY_ALL
-        and (producer < 0 or (first >= 0 and epoch >= 0))
+        and (producer < 0 or (first >= 0 and epoch >= 0 and producer in known_producers))
         and timestamp - now_ms <= config.message_timestamp_after_max_ms
         and config.message_timestamp_before_max_ms == _TIME_MAX
         and "compact" not in config.cleanup_policy
     ):
         header = BatchHeader(*fields)
+        sampled = sampled or (producer >= 0 and producer not in known_producers)
         check_batch(batch, header, config, now_ms, sampled=sampled)
         if header.timestamp_type:
             clear_append_time(batch, 0, header)
@@ -219,14 +225,6 @@ def check_batch(
         _walk_at_once(batch, header, config, now_ms, verifies=verifies)
 
 
-def check_first(
-    batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> None:
-    """Verify the first batch of a producer in a log like a sampled one. Raises as `check_batch`."""
-    if config.records_verify == VERIFY_SAMPLED:
-        _walk_at_once(batch, header, config, now_ms, verifies=True)
-
-
 def must_verify(config: LogConfig, *, sampled: bool) -> bool:
     """Return whether the records of a batch, `sampled` or not, are verified."""
     which = config.records_verify
@@ -297,21 +295,17 @@ def walking(
         if verifies:
             most = WALKED_MAX if _must_walk(header, config, now_ms) else SAMPLED_MAX
             found = yield from verifying(data, header, most)
-            if not _may_have_faults(found, config, now_ms):
+            lacks_key = found.has_null_key and "compact" in config.cleanup_policy
+            is_out_of_time = config.message_timestamp_type == "CreateTime" and (
+                found.newest_ms - now_ms > config.message_timestamp_after_max_ms
+                or now_ms - found.oldest_ms > config.message_timestamp_before_max_ms
+            )
+            if not (lacks_key or is_out_of_time):
                 return
+            # Some record is to be rejected: `checking_records` names it.
         yield from checking_records(iter_heads(data, header), config, now_ms)
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
-
-
-def _may_have_faults(found: Extremes, config: LogConfig, now_ms: int) -> bool:
-    """Return whether `checking_records` may reject a record, which it then names."""
-    if found.has_null_key and "compact" in config.cleanup_policy:
-        return True
-    return config.message_timestamp_type == "CreateTime" and (
-        found.newest_ms - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - found.oldest_ms > config.message_timestamp_before_max_ms
-    )
 
 
 def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.produce import TopicProduceData
 from lakelog.records.compression import Codec
-from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result, topic_key
+from lakelog.server.appends.entries import check_entry, rejected_result
 from lakelog.storage.validation.record_errors import RecordsRefusedError
 from memory_broker import MemoryBroker
 from storage_kit import make_batch
@@ -13,21 +12,15 @@ from storage_kit import make_batch
 E = ErrorCode
 
 
-def test_from_version_13_on_a_topic_is_named_by_its_id() -> None:
-    topic = TopicProduceData(name="orders", topic_id=b"i" * 16, partition_data=[])
-    assert (topic_key(topic, 12), topic_key(topic, 13)) == ("orders", b"i" * 16)
-
-
 def code_of(
     world: MemoryBroker,
     batch: bytes | bytearray | None,
     *,
     topic: str = "orders",
-    acks: int = 1,
     version: int = 12,
 ) -> ErrorCode:
     try:
-        check_entry(world.partition(topic), batch, acks, version, None)
+        check_entry(world.partition(topic), batch, version, None)
     except KafkaError as error:
         return error.code
     return E.NONE
@@ -58,12 +51,6 @@ def test_a_batch_fits_its_request(
 def test_clients_do_not_write_internal_topics(world: MemoryBroker) -> None:
     world.start_coordinators()
     assert code_of(world, make_batch(), topic="__consumer_offsets") is E.INVALID_TOPIC_EXCEPTION
-
-
-def test_acks_all_needs_enough_replicas_in_sync(world: MemoryBroker) -> None:
-    world.create("orders", min_insync_replicas="2")
-    assert code_of(world, make_batch(), acks=ACKS_ALL) is E.NOT_ENOUGH_REPLICAS
-    assert code_of(world, make_batch(), acks=1) is E.NONE
 
 
 def test_a_rejected_batch_names_its_bad_records() -> None:

@@ -299,7 +299,7 @@ def decoded(log: Log, base: int) -> list[tuple[int, bytes | None, bytes | None]]
 
 def test_records_of_all_sizes_and_times_stay_as_they_were(store: Store) -> None:
     """Their lengths, times and offsets are varints, of one byte, two and more."""
-    store.log.config = CONFIG._replace(segment_bytes=1 << 20)
+    store.log.use_config(CONFIG._replace(segment_bytes=1 << 20))
     log, expected = store.log, {}
     for number in range(150):
         key, value = b"%d" % number + b"k" * number, b"v" * (2 * number)
@@ -348,7 +348,7 @@ def test_segments_are_merged_as_far_as_their_times_fit_into_one_index(store: Sto
         put(log, batch_of((b"%d" % number, b"v")))
         log.roll(NOW)
     log.flush()
-    log.config = CONFIG._replace(segment_bytes=1 << 20, segment_index_bytes=3 * TIME_ENTRY_SIZE)
+    log.use_config(CONFIG._replace(segment_bytes=1 << 20, segment_index_bytes=3 * TIME_ENTRY_SIZE))
     Cleaner(store).run()
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 7]
     assert len(pairs(log)) == 7

@@ -46,7 +46,7 @@ def store() -> Store:
 
 def cleaned(store: Store) -> CleanedGroup:
     """One cleaned segment that a helper wrote from several small ones."""
-    store.log.config = CONFIG._replace(segment_bytes=3000)
+    store.log.use_config(CONFIG._replace(segment_bytes=3000))
     job = make_job(examine(store.log, None, NOW, store.log.log_end_offset), NOW, LIMITS)
     found = [answer for answer in answers(store.log, job) if isinstance(answer, CleanedGroup)]
     assert len(found[0].sources) > 1

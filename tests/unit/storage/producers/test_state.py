@@ -95,7 +95,7 @@ def test_state_outlives_the_records_it_came_from() -> None:
     store.log.advance_log_start(store.log.log_end_offset)
     store.log.delete_old_segments(NOW)
     assert last_only(state_of(store.log)) == expected
-    store.log.config = LogConfig(retention_bytes=0)
+    store.log.use_config(LogConfig(retention_bytes=0))
     store.log.delete_old_segments(NOW)
     assert store.log.size == 0
     for log in (store.restart(), store.killed()):

@@ -106,7 +106,7 @@ def test_a_lower_limit_for_clients_makes_nothing_corrupt(codec: Codec) -> None:
     log = memory_store().create()
     append(log, make_batch(10, size=100, codec=codec))
     append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
-    log.config = LIMITED
+    log.use_config(LIMITED)
     assert record_at(log, NOW + 3) == (NOW + 3, 3, 3)
     assert record_at(log, NOW + 105) == (NOW + 105, 15, 3)
     assert newest_record(log) == (NOW + 109, 19, 3)

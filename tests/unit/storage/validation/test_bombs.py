@@ -135,10 +135,12 @@ def test_found_by_compaction(batch: bytearray) -> None:
     log.roll(NOW)
     log.flush()
     log.append(make_batch(), leader_epoch=1, now_ms=NOW)
-    log.config = LogConfig(
-        max_message_bytes=8 << 20,
-        cleanup_policy=frozenset({"compact"}),
-        min_cleanable_dirty_ratio=0.0,
+    log.use_config(
+        LogConfig(
+            max_message_bytes=8 << 20,
+            cleanup_policy=frozenset({"compact"}),
+            min_cleanable_dirty_ratio=0.0,
+        )
     )
     cleaner = Cleaner(store)
     assert _peak(cleaner.run) < 2 * LIMIT + 4 * len(batch) + (4 << 20)
@@ -159,7 +161,7 @@ def test_compaction_accepts_batches_older_than_a_lowered_limit() -> None:
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0",
     }
-    log.config = LogConfig.from_values(values)
+    log.use_config(LogConfig.from_values(values))
     cleaner = Cleaner(store)
     assert cleaner.run() is not None
     assert cleaner.cleaned == 10
