@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
-from lakelog.testing.simulation.engine.process import Process
+from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.server.auth.broker_proof import NONCE_BYTES, Process, ProofCheck
+from lakelog.testing.simulation.engine.process import Process as SimulatedProcess
 from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.network.sockets import SimulatedNet, SimulatedSocket
 from lakelog.wire.codec import decode
@@ -16,14 +20,16 @@ from lakelog.wire.framing import decode_request_header, encode_response
 from lakelog.wire.schema import Message
 
 ADDRESS = ("b", 9092)
-API_VERSIONS, METADATA, DESCRIBE_CLUSTER = 18, 3, 60
+API_VERSIONS, METADATA, DESCRIBE_CLUSTER, HANDSHAKE, AUTHENTICATE = 18, 3, 60, 17, 36
+CALLED = Process(2, b"called" + bytes(10))
+CALLER = Process(1, b"caller" + bytes(10))
 
 
 class CalledBroker:
-    """Answers ApiVersions, DescribeCluster, and Metadata with the names of the topics."""
+    """Answers ApiVersions, DescribeCluster, Metadata with topics' names, and proofs of CALLER."""
 
     def __init__(self, network: Network) -> None:
-        self.process = Process(ADDRESS[0])
+        self.process = SimulatedProcess(ADDRESS[0])
         self._network = network
         self._net = SimulatedNet(network, self.process)
         self.listen()
@@ -33,6 +39,8 @@ class CalledBroker:
         self.is_reading = True
         self.greeting_error = 0
         self.padding = ""
+        self.own = CALLED
+        self._check = ProofCheck("", self.own, b"")
 
     def listen(self) -> None:
         """Accept connections."""
@@ -81,7 +89,8 @@ class CalledBroker:
         kind, response = self._response(key, version, frame)
         if response is None:
             return b""
-        correlation_id = decode_request_header(frame, 4, len(frame), flexible=True)[0]
+        flexible = version >= api_for(kind).flexible_from
+        correlation_id = decode_request_header(frame, 4, len(frame), flexible=flexible)[0]
         return b"".join(encode_response(api_for(kind), version, correlation_id, response))
 
     def _response(
@@ -91,9 +100,16 @@ class CalledBroker:
             rows = [
                 ApiVersion(api_key=METADATA, min_version=0, max_version=12),
                 ApiVersion(api_key=DESCRIBE_CLUSTER, min_version=0, max_version=2),
+                ApiVersion(api_key=HANDSHAKE, min_version=0, max_version=1),
+                ApiVersion(api_key=AUTHENTICATE, min_version=0, max_version=2),
             ]
             response = ApiVersionsResponse(error_code=self.greeting_error, api_keys=rows)
             return ApiVersionsRequest, response
+        if key == HANDSHAKE:
+            self._check = ProofCheck("cluster", self.own, b"n" * NONCE_BYTES)
+            return SaslHandshakeRequest, SaslHandshakeResponse()
+        if key == AUTHENTICATE:
+            return SaslAuthenticateRequest, self._authenticated(version, frame)
         if key == DESCRIBE_CLUSTER:
             self.asked.append("")
             return DescribeClusterRequest, None if self.is_silent else DescribeClusterResponse()
@@ -103,6 +119,16 @@ class CalledBroker:
         self.asked.append(name)
         answer = MetadataResponse(cluster_id=(self.padding + name)[-32_000:])
         return MetadataRequest, None if self.is_silent else answer
+
+    def _authenticated(self, version: int, frame: bytes) -> SaslAuthenticateResponse:
+        start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
+        token = decode(SaslAuthenticateRequest, frame, version, start, len(frame)).auth_bytes
+        check = self._check
+        is_first = check.node_id < 0
+        answer = check.begin(token) if is_first else check.answer(token, CALLER.incarnation_id)
+        if answer is None:
+            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED)
+        return SaslAuthenticateResponse(auth_bytes=answer)
 
 
 def size_of(received: bytearray) -> int:

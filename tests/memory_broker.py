@@ -24,6 +24,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Buffer, File, Listener, Socket
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
+from lakelog.server.auth.principal import broker_principal
 from lakelog.server.broker import Broker
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply
@@ -265,7 +266,12 @@ class MemoryBroker:
 
     @overload
     def ask(
-        self, handle: Callable[[Broker, Context, Q], Awaitable[A]], request: Q, version: int
+        self,
+        handle: Callable[[Broker, Context, Q], Awaitable[A]],
+        request: Q,
+        version: int,
+        *,
+        sender: int | None = None,
     ) -> A: ...
 
     @overload
@@ -276,18 +282,36 @@ class MemoryBroker:
         ],
         request: Q,
         version: int,
+        *,
+        sender: int | None = None,
     ) -> A: ...
 
-    def ask(self, handle: Callable[[Broker, Context, Q], Any], request: Q, version: int) -> Any:
-        """Return the response as a client of this version decodes it."""
-        asked: Asked[Any] = self.start(handle, request, version)
+    def ask(
+        self,
+        handle: Callable[[Broker, Context, Q], Any],
+        request: Q,
+        version: int,
+        *,
+        sender: int | None = None,
+    ) -> Any:
+        """Return the response as a client of this version decodes it; `sender` is a broker."""
+        asked: Asked[Any] = self.start(handle, request, version, sender=sender)
         return asked.response()
 
     def start(
-        self, handle: Callable[[Broker, Context, Q], Any], request: Q, version: int
+        self,
+        handle: Callable[[Broker, Context, Q], Any],
+        request: Q,
+        version: int,
+        *,
+        sender: int | None = None,
     ) -> Asked[Any]:
         """Call a handler with the request as a client of this version encodes it."""
         context, received, socket = self._receive(request, version)
+        if sender is not None:
+            authentication = context.connection.session.authentication
+            authentication.begin()
+            authentication.succeed(broker_principal(sender))
         context.connection.expect(context)
         result = handle(self.broker, context, received)
         if isinstance(result, Awaitable):

@@ -159,6 +159,7 @@ def test_a_node_id_in_use_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     assert ended.returncode != 0
     assert "LL0701" in ended.stderr
     assert "another process that runs this broker id" in ended.stderr
+    assert "--node-id of its own" in ended.stderr
 
 
 def test_a_folder_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -169,3 +170,4 @@ def test_a_folder_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode != 0
     assert "belongs to cluster" in ended.stderr
+    assert "use a new data folder" in ended.stderr

@@ -21,7 +21,7 @@ from lakelog.base.shortage import no_space
 from lakelog.records.batch import iter_batches
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.availability import Availability
-from lakelog.replica.followers import Followers
+from lakelog.replica.followers import Follower, Followers
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.role import NO_ROLE, NotLeaderError, Role
 from lakelog.replica.watermark import HighWatermark
@@ -376,10 +376,20 @@ class Partition:
         broker_epoch: of the follower's registration (KIP-903).
         now_ms: of the monotonic clock.
 
-        Raises `NotLeaderError` on a follower, and `KafkaError` (NOT_LEADER_OR_FOLLOWER) for a
-        broker to which the partition is not assigned, or in a process before its present one.
+        Raises `NotLeaderError` on a follower, and as `replica`.
         """
         self.check_leader()
+        follower = self.replica(node_id, broker_epoch)
+        follower.note_fetch(broker_epoch, offset, self.log.log_end_offset, now_ms)
+        if self.watermark.advance():
+            self._settled(self)
+
+    def replica(self, node_id: int, broker_epoch: int) -> Follower:
+        """Return a follower of this leader.
+
+        Raises `KafkaError` (NOT_LEADER_OR_FOLLOWER) for a broker to which the partition is not
+        assigned, or in a process before its present one.
+        """
         follower = self.followers.get(node_id)
         if follower is None or broker_epoch < follower.broker_epoch:
             raise KafkaError(
@@ -387,9 +397,7 @@ class Partition:
                 f"broker {node_id} in epoch {broker_epoch} is no replica of "
                 f"{self.topic}-{self.index}",
             )
-        follower.note_fetch(broker_epoch, offset, self.log.log_end_offset, now_ms)
-        if self.watermark.advance():
-            self._settled(self)
+        return follower
 
     def append_fetched(
         self,

@@ -21,12 +21,10 @@ _QUOTAS = "quotas are not supported"
 _TELEMETRY = "client telemetry is not supported"
 
 ABSENT_APIS = (
-    AbsentApi(17, "SaslHandshake", _SECURITY),
     AbsentApi(29, "DescribeAcls", _SECURITY),
     AbsentApi(30, "CreateAcls", _SECURITY),
     AbsentApi(31, "DeleteAcls", _SECURITY),
     AbsentApi(34, "AlterReplicaLogDirs", "a broker has one data folder"),
-    AbsentApi(36, "SaslAuthenticate", _SECURITY),
     AbsentApi(38, "CreateDelegationToken", _SECURITY),
     AbsentApi(39, "RenewDelegationToken", _SECURITY),
     AbsentApi(40, "ExpireDelegationToken", _SECURITY),

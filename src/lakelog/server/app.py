@@ -21,7 +21,8 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.turns import LoopTurns
 from lakelog.server.appends.slow_batches import SlowBatches
-from lakelog.server.auth.authorizer import AllowEveryone
+from lakelog.server.auth.authorizer import BrokersApart
+from lakelog.server.auth.registered import RegisteredBrokers
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listeners import Listeners
@@ -45,7 +46,7 @@ from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.quotas import NoQuotas
-from lakelog.server.routes import advertised_apis, newer_api_versions, routes
+from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -75,7 +76,7 @@ class Server:
         )
         turns = LoopTurns(clock, tasks)
         purgatory, checks = Purgatory(clock, tasks, turns), StoredChecks(tasks)
-        gate = Gate(AllowEveryone(), NoQuotas())
+        gate = Gate(BrokersApart(between_brokers()), NoQuotas())
         self._folder = folder = DataFolder(
             options,
             environment,
@@ -137,6 +138,7 @@ class Server:
             static_config=config,
             requests=RequestMetrics(clock),
             gate=gate,
+            registered=RegisteredBrokers(control.metadata, tasks),
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
         self._settings = Settings(self.broker)

@@ -22,6 +22,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.appends.slow_batches import SlowBatches
+from lakelog.server.auth.registered import RegisteredBrokers
 from lakelog.server.cluster.known_metadata import KnownMetadata
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
@@ -78,6 +79,7 @@ class Broker:
     static_config: BrokerConfig
     requests: RequestMetrics
     gate: Gate
+    registered: RegisteredBrokers
     slow_batches: SlowBatches
     shortages: Shortages
     advertised_apis: list[ApiVersion]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from lakelog.server.auth.principal import BROKER
 from lakelog.server.broker import Broker
-from lakelog.server.peers.peer import is_broker
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Message
 
@@ -21,7 +21,7 @@ def at_controller(
 
     A forwarded request is handled here, even by a broker that is not the controller any more.
     """
-    if broker.controller_link.is_here or is_broker(context.client_id):
+    if broker.controller_link.is_here or context.principal.kind == BROKER:
         return handle(broker, context, request)
     return _sent_on(broker, handle, context, request)
 

@@ -32,6 +32,11 @@ def _apis(*, in_cluster: bool) -> list[ServedApi[Any]]:
     return [each for each in served_apis() if in_cluster or not each.between_brokers]
 
 
+def between_brokers() -> frozenset[int]:
+    """Return the keys of the APIs that only brokers may use."""
+    return frozenset(each.api.key for each in served_apis() if each.between_brokers)
+
+
 def advertised_apis(*, in_cluster: bool) -> list[ApiVersion]:
     """Return the served APIs as ApiVersions lists them."""
     return [each.advertised_row for each in _apis(in_cluster=in_cluster)]

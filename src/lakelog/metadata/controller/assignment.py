@@ -26,7 +26,7 @@ def choose_replicas(
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} exceeds the number of available brokers, "
-            f"{len(brokers)}",
+            f"{len(brokers)}; choose a lower factor, or start more brokers",
         )
     return place_replicas(brokers, partitions, replication_factor, start)
 

@@ -34,7 +34,8 @@ def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Pla
     if wanted is not None and wanted != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the metadata belongs to cluster {image.cluster_id}, not {wanted}",
+            f"the metadata store belongs to cluster {image.cluster_id}, and the data folder to "
+            f"cluster {wanted}; use a new data folder, or the store of the folder's cluster",
         )
     return Plan((), image.cluster_id)
 

@@ -36,7 +36,10 @@ class Registration:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not _try_lock(self._fd, fcntl.LOCK_EX, _LOCK_TRIES):
             os.close(self._fd)
-            raise BrokerIdInUse(f"{path} is held by another process that runs this broker id")
+            raise BrokerIdInUse(
+                f"{path} is held by another process that runs this broker id; "
+                "start each broker with a --node-id of its own"
+            )
         self.beat()
 
     def beat(self) -> None:

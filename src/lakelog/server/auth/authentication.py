@@ -1,7 +1,8 @@
 """The state of a client's authentication, and the APIs that each state allows.
 
 ```
-NOT_REQUIRED                                   a listener without SASL; there are no transitions
+           begin                  succeed
+NOT_REQUIRED -----> AUTHENTICATING --------> AUTHENTICATED    without SASL: brokers alone
 
            begin                  succeed                  expire
 HANDSHAKE --------> AUTHENTICATING --------> AUTHENTICATED --------> EXPIRED
@@ -9,7 +10,7 @@ HANDSHAKE --------> AUTHENTICATING --------> AUTHENTICATED --------> EXPIRED
                           +------------------------+--------------------+
 ```
 `begin` is SaslHandshake, `succeed` the last SaslAuthenticate, and `expire` the end of the lifetime
-that `connections.max.reauth.ms` gives a session (KIP-368). An attempt that fails closes the
+that `connections.max.reauth.ms` gives a session (KIP-368). An attempt that fails ends the
 connection, so there is no state for it.
 
 Every transition calls `on_change`: a connection must not repeat a request that it has learned under
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.server.auth.broker_proof import ProofCheck
 from lakelog.server.auth.principal import ANONYMOUS, Principal
 
 _SASL_HANDSHAKE = 17
@@ -50,12 +52,14 @@ _ALLOWED = {
 class Authentication:
     """The state of one connection, and its principal."""
 
-    __slots__ = ("_is_known", "on_change", "principal", "state")
+    __slots__ = ("_is_known", "broker_check", "on_change", "principal", "state")
 
     def __init__(self, *, is_required: bool) -> None:
         self.state = State.HANDSHAKE if is_required else State.NOT_REQUIRED
         self.principal = ANONYMOUS
         self._is_known = False
+        self.broker_check: ProofCheck | None = None
+        """The proof of a broker that is under way."""
         self.on_change: Callable[[], object] | None = None
         """Called after each transition."""
 
@@ -66,7 +70,7 @@ class Authentication:
 
     def begin(self) -> None:
         """Begin the first authentication, or another one of an authenticated client (KIP-368)."""
-        assert self.state in (State.HANDSHAKE, State.AUTHENTICATED, State.EXPIRED), self.state
+        assert self.state is not State.AUTHENTICATING
         self._change(State.AUTHENTICATING)
 
     def succeed(self, principal: Principal) -> None:

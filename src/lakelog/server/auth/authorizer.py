@@ -5,11 +5,12 @@ Operations on single topics and groups are not asked here: a handler answers the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api
-from lakelog.server.auth.principal import Principal
+from lakelog.server.auth.principal import BROKER, Principal
 
 
 class Authorizer(Protocol):
@@ -20,9 +21,19 @@ class Authorizer(Protocol):
         ...
 
 
-class AllowEveryone:
-    """The authorizer of a broker without one: as in Kafka, every principal may do everything."""
+class BrokersApart:
+    """The authorizer of a broker without ACLs: it distinguishes brokers from clients.
+
+    As in Kafka, every principal may use every API. Only the APIs between brokers, with which a
+    client could change the metadata, are for brokers that have proved themselves.
+    """
+
+    def __init__(self, between_brokers: Collection[int]) -> None:
+        """between_brokers: keys of these APIs."""
+        self._between_brokers = between_brokers
 
     def authorize(self, principal: Principal, api: Api) -> ErrorCode:
-        """Return NONE."""
+        """Return CLUSTER_AUTHORIZATION_FAILED for a client that uses an API between brokers."""
+        if api.key in self._between_brokers and principal.kind != BROKER:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return ErrorCode.NONE

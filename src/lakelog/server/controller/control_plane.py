@@ -17,6 +17,7 @@ from lakelog.metadata.controller.brokers import (
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.role import Role
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.membership import Membership
@@ -44,7 +45,7 @@ class ControlPlane:
             environment.metadata, tasks, random, broker_id=node_id, space=shortages
         )
         self.peers = PeerWatch(
-            node_id,
+            Process(node_id, self.metadata.incarnation_id),
             options.listeners[0][0],
             PeerSeams(node_id, environment.net, tasks, environment.clock, random),
         )

@@ -20,7 +20,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.fetches.reading import (
     READ_COMMITTED,
     ZSTD_SINCE,
-    follower_of,
+    FollowerId,
     read_for_follower,
     read_one,
 )
@@ -53,8 +53,14 @@ class PendingFetch:
     )
 
     def __init__(
-        self, broker: Broker, context: Context, request: FetchRequest, plan: FetchPlan
+        self,
+        broker: Broker,
+        context: Context,
+        request: FetchRequest,
+        plan: FetchPlan,
+        follower: FollowerId | None,
     ) -> None:
+        """follower: that of the request (`follower_of`)."""
         self._broker = broker
         self._context = context
         self._plan = plan
@@ -65,7 +71,7 @@ class PendingFetch:
         """On the monotonic clock, when the fetch is answered with the records found so far."""
         self._to_check: list[NeededCheck] = []
         self._failures: Failures = {}
-        self._follower = follower_of(request, context.version)
+        self._follower = follower
         self._noted = False
         """Whether the leader has noted the positions of the follower that sends the request."""
         self._failed = False
@@ -189,7 +195,9 @@ class PendingFetch:
                 self._broker, target, bytes_left, committed=self._committed, min_one=min_one
             )
         else:
-            partition, found = read_for_follower(self._broker, target, bytes_left, min_one=min_one)
+            partition, found = read_for_follower(
+                self._broker, self._follower, target, bytes_left, min_one=min_one
+            )
             if not self._noted:
                 now_ms = int(self._broker.clock.monotonic() * 1000)
                 partition.note_fetch(*self._follower, target.fetch_offset, now_ms)

@@ -34,10 +34,14 @@ def follower_of(request: FetchRequest, version: int) -> FollowerId | None:
 
 
 def read_for_follower(
-    broker: Broker, target: FetchTarget, bytes_left: int, *, min_one: bool
+    broker: Broker, follower: FollowerId, target: FetchTarget, bytes_left: int, *, min_one: bool
 ) -> tuple[Partition, LogSlice | None]:
-    """Return the target's partition and its records, committed or not. Raises as `read_one`."""
+    """Return the target's partition and its records, committed or not.
+
+    Raises as `read_one`, and as `Partition.replica`.
+    """
     partition = broker.partitions.leader(target.topic, target.partition)
+    partition.replica(*follower)
     partition.check_epoch(target.current_leader_epoch)
     if target.last_fetched_epoch >= 0:
         check_divergence(partition, target.fetch_offset, target.last_fetched_epoch)

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.fetches.pending import PendingFetch
+from lakelog.server.fetches.reading import follower_of
 from lakelog.server.repeats.fetch import learn
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -28,14 +30,18 @@ _CODE_SINCE = 7
 def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
     """Answer at once, or park the fetch for up to `max_wait_ms` milliseconds.
 
-    An error of the fetch session is the error of the response (KIP-227).
+    An error of the fetch session is the error of the response (KIP-227). Only the follower itself
+    may fetch in its name: its position decides which records are committed.
     """
+    follower = follower_of(request, context.version)
+    if follower is not None and not is_broker(context.principal, follower.node_id):
+        return refuse(broker, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     now = broker.clock.monotonic()
     try:
         plan = broker.fetch_sessions.begin(request, context.version, now)
     except KafkaError as error:
         return refuse(broker, context, request, error.code)
-    fetch = PendingFetch(broker, context, request, plan)
+    fetch = PendingFetch(broker, context, request, plan, follower)
     waits = request.max_wait_ms > 0 and plan.targets
     fetch.deadline = now + request.max_wait_ms / 1000 if waits else 0.0
     response = fetch.read(at_least=fetch.bytes_min if waits else 0)

@@ -10,8 +10,9 @@ unknown. A lost connection fails only the sent requests: queued requests wait fo
 connection, until their own time limits or a failed attempt. A caller that repeats failed requests
 therefore waits for the pause between attempts, and needs no pause of its own.
 
-A peer proves in its greeting that it is the expected broker (KIP-1242): no request reaches another
-process that has got its address.
+A peer states in its greeting that it is the expected broker (KIP-1242), and then both ends prove
+that they are the processes which are registered (`auth/broker_proof.py`): no request reaches
+another process that has got the address.
 
 The owner reports events and asks: `wants_connection`, `head` for the bytes to send next,
 `wake_at` for the time of the next call of `expire`.
@@ -29,6 +30,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.dialogue.dialogue import Dialogue
 from lakelog.dialogue.errors import DialogueError, NegotiationError, NoCommonVersionError
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, ResponseFrames
+from lakelog.server.auth.broker_proof import Proof
 from lakelog.server.peers.back_off import BackOff
 from lakelog.server.peers.errors import (
     PeerBusyError,
@@ -94,13 +96,19 @@ class Exchange:
         start_dialogue: Callable[[], Dialogue],
         back_off: BackOff,
         limits: PeerLimits = DEFAULT_LIMITS,
+        start_proof: Callable[[], Proof | None] = lambda: None,
     ) -> None:
-        """name: the peer and its address, for messages."""
+        """
+        name: the peer and its address, for messages.
+        start_proof: returns the proof that follows the greeting of a connection, if there is one.
+        """
         self.limits = limits
         self.state = State.DISCONNECTED
         self._name = name
         self._start_dialogue = start_dialogue
         self._dialogue = start_dialogue()
+        self._start_proof = start_proof
+        self._proof: Proof | None = None
         self._frames = ResponseFrames()
         self._back_off = back_off
         self._not_before = 0.0
@@ -145,7 +153,7 @@ class Exchange:
         assert self.state is State.CONNECTING
         assert not self._in_flight and not self._unsent
         self.state = State.GREETING
-        self._dialogue = self._start_dialogue()
+        self._dialogue, self._proof = self._start_dialogue(), None
         self._frames = ResponseFrames(self.limits.response_bytes_max)
         self._unsent.extend(self._dialogue.hello())
 
@@ -174,6 +182,10 @@ class Exchange:
         if isinstance(reason, NegotiationError):
             if reason.code is ErrorCode.REBOOTSTRAP_REQUIRED:
                 text = f"{self._name}: another broker or another cluster answers at this address"
+                return PeerRefusedError(text)
+            if reason.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                text = f"{self._name}: it does not know this process, or is another process by now"
+                return PeerUnreachableError(text)
             return PeerRefusedError(text)
         if isinstance(reason, NoCommonVersionError):
             return PeerRefusedError(text)
@@ -238,8 +250,17 @@ class Exchange:
                 call.done(message)
 
     def _on_greeting(self, frame: bytes) -> None:
-        if self._dialogue.welcome(frame) is not None:
-            raise NoCommonVersionError("the broker is too old to say which broker it is (KIP-1242)")
+        if self._proof is None:
+            if self._dialogue.welcome(frame) is not None:
+                text = "the broker is too old to say which broker it is (KIP-1242)"
+                raise NoCommonVersionError(text)
+            self._proof = self._start_proof()
+            request = None if self._proof is None else next(self._proof)
+        else:
+            request = _next_request(self._proof, self._dialogue.answer(frame)[1])
+        if request is not None:
+            self._unsent.extend(self._dialogue.ask(request)[1])
+            return
         self.state = State.OPEN
         self._back_off.reset()
 
@@ -270,3 +291,11 @@ class Exchange:
             self._in_flight.remove(call)
             call.done(PeerTimedOutError(f"{self._name}: no response in time"))
         return "a request timed out" if late else None
+
+
+def _next_request(proof: Proof, response: Message) -> Message | None:
+    """Return the next request of a proof, or None after the last one. Raises `DialogueError`."""
+    try:
+        return proof.send(response)
+    except StopIteration:
+        return None

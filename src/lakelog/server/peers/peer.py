@@ -10,17 +10,12 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.dialogue.dialogue import Dialogue, Identity
 from lakelog.dialogue.errors import DialogueError
 from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
+from lakelog.server.auth.broker_proof import NONCE_BYTES, Ends, prove
 from lakelog.server.peers.back_off import BackOff
 from lakelog.server.peers.exchange import DEFAULT_LIMITS, Call, Exchange, PeerLimits, State
 from lakelog.wire.schema import Message
 
 _RECEIVE_BYTES = 64 * 1024
-_CLIENT_PREFIX = "broker-"
-
-
-def is_broker(client_id: str) -> bool:
-    """Return whether another broker calls itself so in its requests."""
-    return client_id.startswith(_CLIENT_PREFIX)
 
 
 class PeerSeams:
@@ -30,7 +25,7 @@ class PeerSeams:
 
     def __init__(self, node_id: int, net: Net, tasks: Tasks, clock: Clock, random: Random) -> None:
         """node_id: that of the calling broker."""
-        self.client_id = f"{_CLIENT_PREFIX}{node_id}"
+        self.client_id = f"broker-{node_id}"
         self.net = net
         self.tasks = tasks
         self.clock = clock
@@ -46,8 +41,12 @@ class Peer:
         endpoint: Endpoint,
         seams: PeerSeams,
         limits: PeerLimits = DEFAULT_LIMITS,
+        ends: Ends | None = None,
     ) -> None:
-        """identity: the broker that has to answer at `endpoint`."""
+        """
+        identity: the broker that has to answer at `endpoint`.
+        ends: the processes that prove their identity to each other; None for a greeting alone.
+        """
         self.node_id = identity.node_id
         self.endpoint = endpoint
         self._net, self._tasks, self._clock = seams.net, seams.tasks, seams.clock
@@ -56,6 +55,7 @@ class Peer:
             lambda: Dialogue(seams.client_id, __version__, identity),
             BackOff(seams.random),
             limits,
+            lambda: None if ends is None else prove(ends, seams.random.bytes(NONCE_BYTES)),
         )
         self._attempt: Any = None
         """The task that connects."""

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import BrokerImage, MetadataImage
+from lakelog.server.auth.broker_proof import Ends, Process
 from lakelog.server.peers.peer import Peer, PeerSeams
 
 
 class Peers:
     """A peer for each registered broker with an address, except this one."""
 
-    def __init__(self, node_id: int, listener_name: str, seams: PeerSeams) -> None:
-        """listener_name: the listener of other brokers that is called if they have it."""
-        self._node_id = node_id
+    def __init__(self, own: Process, listener_name: str, seams: PeerSeams) -> None:
+        """
+        own: this process.
+        listener_name: the listener of other brokers that is called if they have it.
+        """
+        self._own = own
         self._listener_name = listener_name
         self._seams = seams
         self._peers: dict[int, tuple[BrokerImage, Peer]] = {}
@@ -34,18 +38,29 @@ class Peers:
         pause delays the first attempt.
         """
         for node_id, (broker, _) in list(self._peers.items()):
-            if image.brokers.get(node_id) != broker:
+            if _process(image, node_id) != broker:
                 self._peers.pop(node_id)[1].close()
         assert image.cluster_id is not None or not image.brokers, "brokers join an existing cluster"
         for node_id, broker in sorted(image.brokers.items()):
             endpoint = broker.endpoint(self._listener_name)
-            if node_id in self._peers or node_id == self._node_id or endpoint is None:
+            if node_id in self._peers or node_id == self._own.node_id or endpoint is None:
                 continue
             identity = Identity(image.cluster_id or "", node_id)
-            self._peers[node_id] = broker, Peer(identity, endpoint, self._seams)
+            called = Process(node_id, broker.incarnation_id)
+            ends = Ends(identity.cluster_id, self._own, called)
+            self._peers[node_id] = (
+                broker._replace(is_fenced=False),
+                Peer(identity, endpoint, self._seams, ends=ends),
+            )
 
     def close(self) -> None:
         """Close all connections and fail all requests."""
         for _, peer in self._peers.values():
             peer.close()
         self._peers.clear()
+
+
+def _process(image: MetadataImage, node_id: int) -> BrokerImage | None:
+    """Return the registration of a broker; being fenced does not change its connections."""
+    broker = image.brokers.get(node_id)
+    return None if broker is None else broker._replace(is_fenced=False)

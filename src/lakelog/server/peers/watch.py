@@ -14,6 +14,7 @@ from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.runtime.api import pause
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
@@ -39,15 +40,16 @@ class Reach(Enum):
 class PeerWatch:
     """The peers of this broker, from `start` to `stop`, and whether each can be reached."""
 
-    def __init__(self, node_id: int, listener_name: str, seams: PeerSeams) -> None:
-        self.peers = Peers(node_id, listener_name, seams)
-        self.leaders = Peers(node_id, listener_name, seams)
+    def __init__(self, own: Process, listener_name: str, seams: PeerSeams) -> None:
+        """own: this process."""
+        self.peers = Peers(own, listener_name, seams)
+        self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
 
         The requests of a connection are carried out in turn, and some wait until the followers have
         a record. A fetch behind such a request would never bring it.
         """
-        self._node_id = node_id
+        self._node_id = own.node_id
         self._seams = seams
         self._log = PeerLog(seams.clock)
         self._reach: dict[Peer, Reach] = {}

@@ -26,7 +26,7 @@ class WaitingFetch(PendingFetch):
         frames: FetchFrames,
         correlation_id: int,
     ) -> None:
-        super().__init__(broker, context, frames.message, plan)
+        super().__init__(broker, context, frames.message, plan, follower=None)
         self._frames = frames
         self._correlation_id = correlation_id
 

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any
 
 from lakelog.protocol.api import Api
+from lakelog.server.auth.principal import Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply, release, slices_of
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_response
@@ -72,6 +73,11 @@ class Context(Reply):
     def client_host(self) -> str:
         """The client's address, without its port."""
         return self.connection.session.peer[0]
+
+    @property
+    def principal(self) -> Principal:
+        """The identity of the client."""
+        return self.connection.session.authentication.principal
 
     def reply(self, response: Any) -> None:
         """Complete the reply; with None the request has no response.

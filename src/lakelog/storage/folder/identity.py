@@ -40,7 +40,8 @@ def load_identity(
         raise WrongDirectory(f"{path} belongs to node {meta.node_id}, this is node {node_id}")
     if cluster_id not in (None, meta.cluster_id):
         raise WrongDirectory(
-            f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
+            f"{path} belongs to cluster {meta.cluster_id}, and the metadata store to cluster "
+            f"{cluster_id}; use a new data folder, or the store of the folder's cluster"
         )
     if data != encode_meta_properties(meta):
         _logger.warning(

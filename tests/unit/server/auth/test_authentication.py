@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.registry import APIS
 from lakelog.server.auth.authentication import Authentication, State
-from lakelog.server.auth.principal import ANONYMOUS, Principal
+from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
@@ -29,8 +29,17 @@ def test_a_client_of_a_listener_without_sasl_is_anonymous_and_may_ask_anything()
     assert authentication.principal == ANONYMOUS
     assert str(ANONYMOUS) == "User:ANONYMOUS"
     assert allowed(authentication) == KEYS
+
+
+def test_a_broker_may_prove_itself_on_a_listener_without_sasl() -> None:
+    authentication = Authentication(is_required=False)
+    authentication.begin()
+    assert allowed(authentication) == {SASL_AUTHENTICATE}
     with pytest.raises(AssertionError):
         authentication.begin()
+    authentication.succeed(broker_principal(2))
+    assert allowed(authentication) == KEYS
+    assert str(authentication.principal) == "Broker:2"
 
 
 def test_each_state_allows_the_apis_that_lead_to_the_next() -> None:

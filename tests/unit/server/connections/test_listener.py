@@ -12,7 +12,7 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.turns import PART_S, LoopTurns
-from lakelog.server.auth.authorizer import AllowEveryone
+from lakelog.server.auth.authorizer import BrokersApart
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_turns import FREE
@@ -62,7 +62,7 @@ class ArrivingSockets:
             ConnectionRegistry(clock, LoopTurns(clock, tasks), MemoryBudget(0)),
             tasks,
             RequestMetrics(clock),
-            Gate(AllowEveryone(), NoQuotas()),
+            Gate(BrokersApart(()), NoQuotas()),
         )
         arriving_sockets: Any = self
         self.acceptor = Acceptor(

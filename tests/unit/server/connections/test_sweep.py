@@ -17,7 +17,7 @@ from fake_transport import (
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.authorizer import AllowEveryone
+from lakelog.server.auth.authorizer import BrokersApart
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
@@ -26,7 +26,7 @@ from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.quotas import NoQuotas
 
-RELEASE = Gate(AllowEveryone(), NoQuotas()).release
+RELEASE = Gate(BrokersApart(()), NoQuotas()).release
 
 
 def registry_of(

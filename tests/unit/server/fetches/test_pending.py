@@ -97,9 +97,8 @@ def test_a_fetch_wakes_for_each_of_its_partitions_once(world: MemoryBroker) -> N
         FetchTarget(topic, index, 0, 1, -1, -1)
         for topic, index in [("orders", 1), ("orders", 0), ("orders", 1), ("gone", 0)]
     ]
-    fetch = PendingFetch(
-        world.broker, asked.context, FetchRequest(), FetchPlan(targets, None, incremental=False)
-    )
+    plan = FetchPlan(targets, None, incremental=False)
+    fetch = PendingFetch(world.broker, asked.context, FetchRequest(), plan, None)
     assert fetch.keys() == [world.partition("orders", index).key for index in (1, 0)]
 
 

@@ -14,6 +14,16 @@ from memory_broker import MemoryBroker
 def test_a_broker_of_another_epoch_is_refused(version: int) -> None:
     with MemoryBroker() as world:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=99)
-        response = world.ask(broker_heartbeat.handle, request, version)
+        response = world.ask(broker_heartbeat.handle, request, version, sender=1)
         assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
         assert not world.broker.image.brokers[1].is_fenced
+
+
+@pytest.mark.parametrize("sender", [None, 3], ids=["a client", "another broker"])
+def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
+    with MemoryBroker() as world:
+        before = world.broker.image
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
+        response = world.ask(broker_heartbeat.handle, request, 0, sender=sender)
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert world.broker.image is before

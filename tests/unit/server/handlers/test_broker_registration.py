@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.broker_registration import BrokerRegistrationRequest, Listener
 from lakelog.server.handlers import broker_registration
 from memory_broker import MemoryBroker
@@ -18,7 +19,17 @@ def test_a_broker_is_registered_with_its_listeners(version: int) -> None:
             incarnation_id=b"i" * 16,
             listeners=[Listener(name="L", host="h", port=65535)],
         )
-        response = world.ask(broker_registration.handle, request, version)
+        response = world.ask(broker_registration.handle, request, version, sender=2)
         assert (response.error_code, response.broker_epoch) == (0, 1)
         (endpoint,) = world.broker.image.brokers[2].endpoints
         assert (endpoint.name, endpoint.host, endpoint.port) == ("L", "h", 65535)
+
+
+@pytest.mark.parametrize("sender", [None, 3], ids=["a client", "another broker"])
+def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
+    with MemoryBroker() as world:
+        before = world.broker.image
+        request = BrokerRegistrationRequest(broker_id=1)
+        response = world.ask(broker_registration.handle, request, 0, sender=sender)
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert world.broker.image is before

@@ -11,8 +11,9 @@ import pytest
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerRecord, ClusterRecord
+from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
 from lakelog.protocol.metadata import MetadataRequest
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.peers.errors import PeerUnreachableError
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.pool import Peers
@@ -44,7 +45,7 @@ def peers(loop: SimulatedLoop) -> Peers:
     rng = random.Random(7)
     tasks = SimulatedTasks(loop, rng)
     seams = PeerSeams(OWN, MemoryNet(), tasks, SimulatedClock(loop), StreamRandom(rng))
-    return Peers(OWN, "OUTSIDE", seams)
+    return Peers(Process(OWN, b"own" + bytes(13)), "OUTSIDE", seams)
 
 
 def test_every_registered_broker_but_this_one_can_be_called(peers: Peers) -> None:
@@ -62,6 +63,16 @@ def test_a_broker_without_an_address_cannot_be_called(peers: Peers) -> None:
 def test_the_listener_of_the_same_name_is_called(peers: Peers) -> None:
     peers.follow(image_of(record(2, 1, (INSIDE, OUTSIDE)), record(3, 1, (INSIDE,))))
     assert [peer.endpoint for peer in peers] == [OUTSIDE, INSIDE]
+
+
+def test_a_broker_keeps_its_connection_when_it_is_fenced(peers: Peers) -> None:
+    first = image_of(record(2, 1))
+    peers.follow(first)
+    peer = peers.get(2)
+    fenced = first.apply_all([BrokerFenced(2, 1)], 2)
+    assert fenced.brokers[2].is_fenced
+    peers.follow(fenced)
+    assert peers.get(2) is peer
 
 
 def test_other_changes_keep_a_peer_and_a_new_start_replaces_it(

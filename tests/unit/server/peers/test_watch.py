@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from called_broker import ADDRESS, CalledBroker
+from called_broker import ADDRESS, CALLED, CALLER, CalledBroker
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.image import MetadataImage
@@ -33,7 +33,7 @@ ALONE = MetadataImage().apply_all([ClusterRecord("cluster")], 1)
 
 def registered(node_id: int, *endpoints: Endpoint) -> MetadataImage:
     """Return an image with one broker."""
-    return ALONE.apply(BrokerRecord(node_id, bytes(16), 1, endpoints, None))
+    return ALONE.apply(BrokerRecord(node_id, CALLED.incarnation_id, 1, endpoints, None))
 
 
 KNOWN = registered(OTHER, Endpoint("X", *ADDRESS))
@@ -49,7 +49,7 @@ class Watched:
         self.process = Process("a")
         net: Any = SimulatedNet(network, self.process)
         tasks, clock = SimulatedTasks(loop, rng), SimulatedClock(loop)
-        self.watch = PeerWatch(OWN, "X", PeerSeams(OWN, net, tasks, clock, StreamRandom(rng)))
+        self.watch = PeerWatch(CALLER, "X", PeerSeams(OWN, net, tasks, clock, StreamRandom(rng)))
         self._caplog = caplog
 
     @property
@@ -102,6 +102,17 @@ def test_another_process_at_the_address_is_refused(run: Run) -> None:
         await asyncio.sleep(60.0)
         assert watched.events == ["peer_refused"]
         assert watched.reach == {Reach.REFUSED: 1}
+        assert watched.broker.asked == []
+
+    run(scenario)
+
+
+def test_a_process_that_cannot_prove_its_registration_gets_no_request(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.broker.own = CALLED._replace(incarnation_id=bytes(16))
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(60.0)
+        assert watched.events == ["peer_unreachable"]
         assert watched.broker.asked == []
 
     run(scenario)

@@ -34,7 +34,7 @@ class LeaderPeer:
         if isinstance(message, ListOffsetsRequest):
             return await _answer(self._broker.start(list_offsets.handle, message, 6))
         assert isinstance(message, FetchRequest)
-        return await _answer(self._broker.start(fetch.handle, message, FETCH))
+        return await _answer(self._broker.start(fetch.handle, message, FETCH, sender=FOLLOWER))
 
 
 async def _answer(asked: Asked[Message]) -> Message:

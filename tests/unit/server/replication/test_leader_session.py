@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -39,7 +45,9 @@ class Cluster(ReplicaPair):
     def fetch(self, *, broker_epoch: int = EPOCH) -> list[Fetched]:
         """Fetch once, and apply records."""
         request = self.request(broker_epoch=broker_epoch)
-        found = list(self.session.on_response(self.broker.ask(fetch.handle, request, FETCH)))
+        sender = self.session._node_id
+        response = self.broker.ask(fetch.handle, request, FETCH, sender=sender)
+        found = list(self.session.on_response(response))
         for partition, position, data in found:
             if data.error_code or data.diverging_epoch.end_offset >= 0:
                 continue
@@ -70,7 +78,7 @@ def test_an_acknowledged_record_is_in_both_logs(cluster: Cluster) -> None:
 
 def test_a_follower_waits_for_records_and_gets_uncommitted_ones(cluster: Cluster) -> None:
     cluster.fetch()
-    waiting = cluster.broker.start(fetch.handle, cluster.request(), FETCH)
+    waiting = cluster.broker.start(fetch.handle, cluster.request(), FETCH, sender=FOLLOWER)
     waits = [waiting.is_answered]
     cluster.produce(acks=-1)
     cluster.broker.pass_time(0.01)
@@ -159,6 +167,29 @@ def test_a_follower_that_is_too_far_behind_begins_at_the_leaders_start(cluster: 
     cluster.store.memory_disk.kill()
     cluster.store.start()
     assert cluster.store.directory.logs["t", 0].log_end_offset == 6
+
+
+@pytest.mark.parametrize("has_fetched", [False, True])
+@pytest.mark.parametrize("sender", [None, 3], ids=["a client", "another broker"])
+@pytest.mark.parametrize("version", [12, FETCH])
+def test_nothing_else_fetches_in_the_name_of_a_follower(
+    cluster: Cluster, version: int, sender: int | None, has_fetched: bool
+) -> None:
+    """A forged position would commit records that the follower does not have."""
+    if has_fetched:
+        cluster.fetch()
+    asked = cluster.produce(acks=-1)
+    forged = FetchPartition(fetch_offset=2, partition_max_bytes=1)
+    topic = FetchTopic(topic="t", topic_id=cluster.leader.topic_id, partitions=[forged])
+    state = ReplicaState(replica_id=FOLLOWER, replica_epoch=EPOCH)
+    request = FetchRequest(
+        replica_id=FOLLOWER if version < FETCH else -1, replica_state=state, topics=[topic]
+    )
+    response = cluster.broker.ask(fetch.handle, request, version, sender=sender)
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert not response.responses
+    assert cluster.leader.watermark.offset == 0
+    assert not asked.is_answered
 
 
 @pytest.mark.parametrize(("node_id", "epoch"), [(3, EPOCH), (FOLLOWER, EPOCH - 1)])

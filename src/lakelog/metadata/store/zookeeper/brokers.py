@@ -75,7 +75,10 @@ class Brokers:
             left_s = deadline_s - self._monotonic()
             lives = earlier is not None and earlier[0] == sign[0] and earlier[1] < sign[1]
             if lives or left_s <= 0:
-                raise BrokerIdInUse(f"another process runs broker id {broker_id}: it has {path}")
+                raise BrokerIdInUse(
+                    f"another process runs broker id {broker_id}: it has {path}; "
+                    "start each broker with a --node-id of its own"
+                )
             earlier = sign
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):

@@ -1,0 +1,119 @@
+"""How the two ends of a connection between brokers prove that they are brokers of the cluster.
+
+The incarnation id of a process, 16 random bytes, is stored in the metadata store alone: a process
+that knows the ids of both ends can read the store, and is a broker. The proof does not contain the
+ids. Each end sends an HMAC-SHA256 over fresh random numbers of both, with the ids as its key. So a
+recorded proof is worthless on another connection and for another process.
+
+    caller                                       callee
+      SaslHandshake  LAKELOG-BROKER   -->
+      SaslAuthenticate  node id, R1   -->
+                                      <--  R2
+      SaslAuthenticate  HMAC("caller", ...)  -->
+                                      <--  HMAC("callee", ...)
+
+A proof does not encrypt the connection, and does not protect it from a host in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Generator
+from struct import Struct
+from typing import NamedTuple
+
+from lakelog.base.errors import error_code
+from lakelog.dialogue.errors import InvalidResponseError, NegotiationError
+from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.wire.schema import Buffer, Message
+
+MECHANISM = "LAKELOG-BROKER"
+NONCE_BYTES = 32
+_FIRST = Struct(f">i{NONCE_BYTES}s")
+
+
+class Process(NamedTuple):
+    """One process of a broker."""
+
+    node_id: int
+    incarnation_id: bytes
+
+
+class Ends(NamedTuple):
+    """The processes that a connection is to connect."""
+
+    cluster_id: str
+    caller: Process
+    callee: Process
+
+    def mac(self, end: bytes, caller_nonce: bytes, callee_nonce: bytes) -> bytes:
+        """Return the proof of one end."""
+        key = self.caller.incarnation_id + self.callee.incarnation_id
+        nodes = Struct(">ii").pack(self.caller.node_id, self.callee.node_id)
+        text = end + nodes + caller_nonce + callee_nonce + self.cluster_id.encode()
+        return hmac.digest(key, text, hashlib.sha256)
+
+
+Proof = Generator[Message, Message, None]
+"""Yields requests, is sent their responses, and ends when both ends have proved themselves."""
+
+
+def prove(ends: Ends, nonce: bytes) -> Proof:
+    """Return the side of the caller; `nonce` is random.
+
+    Raises `NegotiationError` for a refusal, and for a callee that is not the expected process.
+    """
+    chosen = yield SaslHandshakeRequest(mechanism=MECHANISM)
+    assert isinstance(chosen, SaslHandshakeResponse)
+    if chosen.error_code:
+        raise NegotiationError(error_code(chosen.error_code))
+    first = _FIRST.pack(ends.caller.node_id, nonce)
+    other = _token((yield SaslAuthenticateRequest(auth_bytes=first)))
+    if len(other) != NONCE_BYTES:
+        raise InvalidResponseError(f"{len(other)} random bytes, not {NONCE_BYTES}")
+    own = ends.mac(b"caller", nonce, other)
+    answer = _token((yield SaslAuthenticateRequest(auth_bytes=own)))
+    if not hmac.compare_digest(answer, ends.mac(b"callee", nonce, other)):
+        raise InvalidResponseError("the process at this address does not prove which broker it is")
+
+
+def _token(response: Message) -> bytes:
+    assert isinstance(response, SaslAuthenticateResponse)
+    if response.error_code:
+        raise NegotiationError(error_code(response.error_code))
+    return bytes(response.auth_bytes)
+
+
+class ProofCheck:
+    """The side of the callee, on one connection."""
+
+    __slots__ = ("_caller_nonce", "_cluster_id", "_nonce", "_own", "node_id")
+
+    def __init__(self, cluster_id: str, own: Process, nonce: bytes) -> None:
+        """nonce: random."""
+        self._cluster_id = cluster_id
+        self._own = own
+        self._nonce = nonce
+        self._caller_nonce = b""
+        self.node_id = -1
+        """The broker that the caller claims to be; -1 before its first token."""
+
+    def begin(self, token: Buffer) -> bytes | None:
+        """Return the answer to the first token; None if it is malformed."""
+        if len(token) != _FIRST.size:
+            return None
+        self.node_id, self._caller_nonce = _FIRST.unpack(token)
+        return self._nonce if self.node_id >= 0 else None
+
+    def answer(self, token: Buffer, incarnation_id: bytes) -> bytes | None:
+        """Return the answer to the second token; None unless it is that of this process."""
+        ends = Ends(self._cluster_id, Process(self.node_id, incarnation_id), self._own)
+        if not hmac.compare_digest(bytes(token), ends.mac(b"caller", *self._nonces)):
+            return None
+        return ends.mac(b"callee", *self._nonces)
+
+    @property
+    def _nonces(self) -> tuple[bytes, bytes]:
+        return self._caller_nonce, self._nonce
