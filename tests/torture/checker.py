@@ -1,6 +1,6 @@
 """The checker: a history of clients goes in, broken promises come out.
 
-The rules are those of Jepsen's tests of Kafka, written from its description, and availability. The
+The rules follow Jepsen's tests of Kafka as they are described; availability is one more. The
 checker knows nothing of brokers, only the responses to clients.
 """
 

@@ -27,7 +27,7 @@ from torture.servers import (
 
 
 class Fault(NamedTuple):
-    """A fault that has begun: its description, the call that ends it, and one that then waits."""
+    """A fault that has begun: its description, the call to end it, and a wait after that."""
 
     text: str
     heal: Callable[[], object]

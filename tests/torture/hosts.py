@@ -2,7 +2,7 @@
 
 The run is in a namespace of its own, which ends with its last process, so nothing outside it ever
 sees these addresses. A cut is one-way: the sender's neighbour entry of the receiver points to a
-hardware address that nobody has, so packets vanish without any error, as on a broken link.
+hardware address of no device, so packets vanish without any error, as on a broken link.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BRIDGE, _DEVICE = "hub", "eth0"
 _NETWORK = "198.18.0.{}"
 """A network for benchmarks of devices (RFC 2544), which no real host uses."""
 _CLIENTS_NUMBER = 254
-_NOBODY = "02:00:00:00:00:ff"
+_NO_DEVICE = "02:00:00:00:00:ff"
 
 
 class Cut(NamedTuple):
@@ -94,7 +94,7 @@ class Hosts:
 
     def cut(self, cuts: Iterable[Cut]) -> None:
         for cut in set(cuts) - self._cuts:
-            self._neighbour(cut, "replace", "lladdr", _NOBODY, "nud", "permanent")
+            self._neighbour(cut, "replace", "lladdr", _NO_DEVICE, "nud", "permanent")
             self._cuts.add(cut)
 
     def heal(self, cuts: Iterable[Cut]) -> None:
