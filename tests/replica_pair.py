@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerRecord, PartitionRecord
+from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
 from lakelog.protocol.produce import ProduceResponse
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
@@ -56,6 +56,10 @@ class ReplicaPair:
             return Plan((PartitionRecord(found.topic_id, *state),), None)
 
         self._submit(plan)
+
+    def fence(self) -> None:
+        """Fence the follower, which leaves the ISR."""
+        self._submit(lambda image: Plan((BrokerFenced(FOLLOWER, EPOCH),), None))
 
     @property
     def leader(self) -> Partition:

@@ -50,6 +50,7 @@ class FetchTarget:
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "sent_high_watermark",
@@ -65,13 +66,16 @@ class FetchTarget:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start_offset: int = -1,
     ) -> None:
+        """log_start_offset: of a follower."""
         self.topic = topic
         self.partition = partition
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
@@ -329,6 +333,7 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]
                 entry.partition_max_bytes,
                 entry.current_leader_epoch,
                 entry.last_fetched_epoch,
+                entry.log_start_offset,
             )
             targets.append(target)
     if len(targets) > 1:
@@ -349,6 +354,7 @@ def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarge
             target.max_bytes = entry.max_bytes
             target.current_leader_epoch = entry.current_leader_epoch
             target.last_fetched_epoch = entry.last_fetched_epoch
+            target.log_start_offset = entry.log_start_offset
     return fresh
 
 

@@ -9,7 +9,7 @@ Source: `org.apache.kafka.server.replica.Replica` of Apache Kafka, KIP-497, KIP-
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 _UNKNOWN = -1
 
@@ -17,7 +17,14 @@ _UNKNOWN = -1
 class Follower:
     """One replica. Times are milliseconds of the leader's monotonic clock."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "end_offset",
+        "fetched_ms",
+        "leader_end",
+        "log_start_offset",
+    )
 
     def __init__(self, now_ms: int) -> None:
         """Count the follower as caught up now: it gets its time to prove that it is."""
@@ -25,6 +32,8 @@ class Follower:
         """The registration with which it fetched last."""
         self.end_offset = _UNKNOWN
         """The end of its log, exclusive; -1 before its first fetch."""
+        self.log_start_offset = _UNKNOWN
+        """The start of its log; -1 before its first fetch."""
         self.fetched_ms = now_ms
         self.leader_end = 0
         """The end of the leader's log at its last fetch."""
@@ -68,6 +77,14 @@ class Followers:
     def end(self, in_sync: Iterable[int]) -> int:
         """Return the end of the records that all of these replicas have; -1 if it is unknown."""
         return min(self._by_id[node_id].end_offset for node_id in in_sync)
+
+    def log_start(self, live: Container[int]) -> int | None:
+        """Return the smallest log start offset of live followers; None without any, -1 if unknown.
+
+        live: node ids of the live brokers.
+        """
+        starts = (each.log_start_offset for id_, each in self._by_id.items() if id_ in live)
+        return min(starts, default=None)
 
     def lagging(
         self, in_sync: Iterable[int], leader_end: int, now_ms: int, lag_max_ms: int

@@ -11,7 +11,7 @@ at or below the log end offset, and neither the high watermark nor the leader ep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 from lakelog.base.config.log_config import LogConfig
@@ -370,8 +370,10 @@ class Partition:
         if self.watermark.advance():
             self._settled(self)
 
-    def note_fetch(self, node_id: int, broker_epoch: int, offset: int, now_ms: int) -> None:
-        """Note the position of a follower, which has everything before `offset`.
+    def note_fetch(
+        self, node_id: int, broker_epoch: int, offset: int, now_ms: int, log_start: int = 0
+    ) -> None:
+        """Note the position of a follower, which has everything from `log_start` to `offset`.
 
         broker_epoch: of the follower's registration (KIP-903).
         now_ms: of the monotonic clock.
@@ -381,8 +383,19 @@ class Partition:
         self.check_leader()
         follower = self.replica(node_id, broker_epoch)
         follower.note_fetch(broker_epoch, offset, self.log.log_end_offset, now_ms)
-        if self.watermark.advance():
+        has_deleted = log_start > follower.log_start_offset
+        follower.log_start_offset = log_start
+        if self.watermark.advance() or has_deleted:
             self._settled(self)
+
+    def low_watermark(self, live: Container[int]) -> int:
+        """Return the offset before which no live replica has records, -1 if that is unknown.
+
+        live: node ids of the live brokers (KIP-107).
+        """
+        own = self.log.log_start_offset
+        others = self.followers.log_start(live)
+        return own if others is None else min(own, others)
 
     def replica(self, node_id: int, broker_epoch: int) -> Follower:
         """Return a follower of this leader.

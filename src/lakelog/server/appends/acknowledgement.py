@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
@@ -64,29 +64,38 @@ class Appended(NamedTuple):
             )
 
 
+class Change(Protocol):
+    """A change that its leader has carried out, and that followers still have to."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they have, or will not under this leader."""
+        ...
+
+
 class Acknowledgement:
-    """A `Wait` for several appends.
+    """A `Wait` for several changes, such as appends.
 
     Args:
-        settled: called once all appends are settled, or at the deadline.
+        settled: called once all changes are settled, or at the deadline.
         failed: called with an exception of `settled`, so that other waits are not affected.
     """
 
-    __slots__ = ("_appended", "_failed", "_settled")
+    __slots__ = ("_changes", "_failed", "_settled")
 
     def __init__(
         self,
-        appended: Sequence[Appended],
+        changes: Sequence[Change],
         settled: Callable[[], object],
         failed: Callable[[Exception], object],
     ) -> None:
-        self._appended = appended
+        self._changes = changes
         self._settled = settled
         self._failed = failed
 
     def try_complete(self) -> bool:
-        """Call `settled` if all appends are settled; return whether they are."""
-        if not all(one.is_settled for one in self._appended):
+        """Call `settled` if all changes are settled; return whether they are."""
+        if not all(one.is_settled for one in self._changes):
             return False
         self._settled()
         return True

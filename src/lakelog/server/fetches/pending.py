@@ -200,7 +200,9 @@ class PendingFetch:
             )
             if not self._noted:
                 now_ms = int(self._broker.clock.monotonic() * 1000)
-                partition.note_fetch(*self._follower, target.fetch_offset, now_ms)
+                partition.note_fetch(
+                    *self._follower, target.fetch_offset, now_ms, target.log_start_offset
+                )
         log = partition.log
         if self._context.version < ZSTD_SINCE and log.config.compression_type == "zstd":
             if found is not None:

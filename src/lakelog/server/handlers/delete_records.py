@@ -2,8 +2,9 @@
 
 Records before the offset cannot be read any more; the next retention run deletes their segments.
 The response waits until the new offsets are durable; concurrent requests share one checkpoint.
-So deleted records come back neither after a kill nor after a power failure. Topics that are only
-compacted reject the request, because they delete records by key.
+So deleted records come back neither after a kill nor after a power failure. Then it waits until all
+live followers have deleted the records, too (KIP-107): a new leader does not have them either.
+Topics that are only compacted reject the request, because they delete records by key.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakelog.protocol.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from lakelog.server.appends.deletion import Deletion, followed
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.requests.context import Context
@@ -33,10 +35,13 @@ _UNKNOWN = -1
 async def handle(
     broker: Broker, context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Advance the log start offsets, and answer when they are durable (KIP-107).
+    """Advance the log start offsets, and answer when they are durable on all live replicas.
 
     If they cannot be made durable, the partitions have KAFKA_STORAGE_ERROR and low watermark -1.
+    Partitions with followers that take longer than the request allows have REQUEST_TIMED_OUT: their
+    records are deleted here, and will be there.
     """
+    deadline = broker.clock.monotonic() + request.timeout_ms / 1000
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
@@ -50,13 +55,14 @@ async def handle(
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             result.low_watermark = _UNKNOWN
     _log_durable(broker, topics)
+    await _replicated(broker, topics, deadline)
     return DeleteRecordsResponse(topics=topics)
 
 
 API = ServedApi(
     DeleteRecordsRequest,
     handle,
-    done="All; the response is sent when the change is durable.",
+    done="All; the response is sent when the change is durable on all live replicas.",
 )
 
 
@@ -78,6 +84,31 @@ def _delete(
             partition_index=index, low_watermark=_UNKNOWN, error_code=error.code
         )
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+
+
+async def _replicated(
+    broker: Broker, topics: list[DeleteRecordsTopicResult], deadline: float
+) -> None:
+    """Wait until the live followers have deleted the records, and set the errors of the others."""
+
+    def live() -> frozenset[int]:
+        image = broker.image
+        return frozenset(image.brokers) - image.fenced
+
+    deletions = [
+        (result, Deletion(partition, result.low_watermark, partition.leader_epoch, live))
+        for topic in topics
+        for result in topic.partitions
+        if not result.error_code
+        and (partition := broker.partitions.get(topic.name, result.partition_index)) is not None
+    ]
+    waits = [deletion for _, deletion in deletions]
+    await followed(waits, broker.purgatory, broker.clock, deadline)
+    for result, deletion in deletions:
+        try:
+            deletion.check()
+        except KafkaError as error:
+            result.error_code, result.low_watermark = error.code, _UNKNOWN
 
 
 def _log_durable(broker: Broker, topics: list[DeleteRecordsTopicResult]) -> None:

@@ -1,0 +1,83 @@
+"""Deletions of records on their way from the leader of a partition to its followers (KIP-107).
+
+A follower adopts the leader's log start offset from a response, and states it in its next fetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.replica.partition import Partition
+from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.role import NotLeaderError
+from lakelog.runtime.api import Clock
+from lakelog.server.appends.acknowledgement import Acknowledgement
+
+_ROUND_S = 1.0
+"""Longest time after which a follower that has died meanwhile is no longer waited for."""
+
+
+class Deletion(NamedTuple):
+    """Records below `offset` that the leader has deleted in `leader_epoch`.
+
+    live: returns the node ids of the live brokers.
+    """
+
+    partition: Partition
+    offset: int
+    leader_epoch: int
+    live: Callable[[], Container[int]]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the live followers have deleted the records, or will not under this leader."""
+        return self._is_followed or not self._is_led
+
+    @property
+    def _is_led(self) -> bool:
+        return self.partition.serves and self.partition.leader_epoch == self.leader_epoch
+
+    @property
+    def _is_followed(self) -> bool:
+        return self.partition.low_watermark(self.live()) >= self.offset
+
+    def check(self) -> None:
+        """Raise `KafkaError` unless all live replicas have deleted the records.
+
+        The error is that of an offline partition, `NotLeaderError` after a change of the leader
+        epoch, or REQUEST_TIMED_OUT.
+        """
+        partition = self.partition
+        if partition.leader_epoch != self.leader_epoch:
+            raise NotLeaderError(partition.role.leader_id, partition.leader_epoch)
+        partition.check_leader()
+        if not self._is_followed:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the leader has deleted the records; followers delete them when they fetch",
+            )
+
+
+async def followed(
+    deletions: Sequence[Deletion], purgatory: Purgatory, clock: Clock, deadline: float
+) -> None:
+    """Wait until all deletions are settled, or until `deadline` (monotonic clock, seconds)."""
+    while not all(each.is_settled for each in deletions):
+        now = clock.monotonic()
+        if now >= deadline:
+            return
+        await _event(deletions, purgatory, min(deadline, now + _ROUND_S))
+
+
+async def _event(deletions: Sequence[Deletion], purgatory: Purgatory, deadline: float) -> None:
+    done = asyncio.Event()
+    keys = dict.fromkeys(each.partition.key for each in deletions)
+    wait = Acknowledgement(deletions, done.set, lambda error: done.set())
+    parked = purgatory.park(wait, keys, deadline)
+    try:
+        await done.wait()
+    finally:  # a cancelled request must not leave its wait behind
+        purgatory.cancel(parked)

@@ -1,0 +1,98 @@
+"""DeleteRecords of a leader with a follower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from lakelog.server.handlers import delete_records, fetch
+from lakelog.server.replication.leader_session import LeaderSession
+from memory_broker import Asked, MemoryBroker
+from replica_pair import EPOCH, FETCH, FOLLOWER, LEADER, ReplicaPair
+from storage_kit import NOW
+
+
+class Deleting(ReplicaPair):
+    """Two replicas with two committed records, of which the first is deleted."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self._session = LeaderSession(FOLLOWER)
+        self._session.add(self.follower)
+        self.produce(acks=1)
+        for _ in range(3):
+            self.fetch()
+        assert self.follower.watermark.offset == 2
+
+    def fetch(self) -> None:
+        request = self._session.request(EPOCH, 0.0)
+        assert request is not None
+        response = self.broker.ask(fetch.handle, request, FETCH, sender=FOLLOWER)
+        for partition, position, data in self._session.on_response(response):
+            assert not data.error_code
+            records = memoryview(data.records or b"")
+            offsets = data.high_watermark, data.log_start_offset
+            partition.append_fetched(records, position.leader_epoch, *offsets, NOW)
+
+    def delete(self, timeout_ms: int = 30_000) -> Asked[DeleteRecordsResponse]:
+        entry = DeleteRecordsPartition(partition_index=0, offset=1)
+        topic = DeleteRecordsTopic(name="t", partitions=[entry])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+        asked: Asked[DeleteRecordsResponse] = self.broker.start(delete_records.handle, request, 2)
+        self.broker.pass_time(0.1)
+        assert self.leader.log.log_start_offset == 1
+        return asked
+
+
+def result_of(asked: Asked[DeleteRecordsResponse]) -> DeleteRecordsPartitionResult:
+    return asked.response().topics[0].partitions[0]
+
+
+@pytest.fixture
+def deleting() -> Iterator[Deleting]:
+    with MemoryBroker() as broker:
+        yield Deleting(broker)
+
+
+def test_the_response_waits_until_the_follower_has_deleted_the_records(deleting: Deleting) -> None:
+    asked = deleting.delete()
+    waits = [asked.is_answered]
+    deleting.fetch()
+    assert deleting.follower.log.log_start_offset == 1
+    waits.append(asked.is_answered)
+    deleting.fetch()
+    deleting.broker.pass_time(0.1)
+    assert [*waits, asked.is_answered] == [False, False, True]
+    assert (result_of(asked).error_code, result_of(asked).low_watermark) == (0, 1)
+
+
+def test_a_follower_that_does_not_fetch_has_the_request_time_out(deleting: Deleting) -> None:
+    asked = deleting.delete(timeout_ms=5000)
+    deleting.broker.pass_time(4.0)
+    assert not asked.is_answered
+    deleting.broker.pass_time(1.1)
+    result = result_of(asked)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
+def test_a_fenced_follower_is_not_waited_for(deleting: Deleting) -> None:
+    asked = deleting.delete()
+    deleting.fence()
+    deleting.broker.pass_time(1.1)
+    assert result_of(asked).low_watermark == 1
+
+
+def test_the_wait_ends_with_the_leader_epoch(deleting: Deleting) -> None:
+    asked = deleting.delete()
+    deleting.change((LEADER, FOLLOWER), epoch_rises=True)
+    deleting.broker.pass_time(0.1)
+    assert result_of(asked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
