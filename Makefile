@@ -68,8 +68,8 @@ torture: setup java ## A cluster under kills, pauses and cuts (STORE=zookeeper T
 	PYTHONPATH=tests $(BIN)/python -m torture --store $(or $(STORE),zookeeper) \
 	  --seconds $(or $(TIME),480) --seed $(or $(SEED),1)
 
-sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
-	$(BIN)/python -m lakelog.testing.simulation \
+sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
+	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
 mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=200 SEED=1 AGAIN=1)

@@ -49,7 +49,7 @@ class ScriptedConnection(ClientConnection):
     """
 
     def __init__(self, client: Client, answers: dict[type[Message], list[Answer]]) -> None:
-        super().__init__(client.context.network, client.process, client.home.address)
+        super().__init__(client.context.network, client.process, ("scripted", 9092))
         self._answers = answers
         self.requests: list[Any] = []
         self.delay_s = 0.001

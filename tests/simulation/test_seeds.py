@@ -14,8 +14,9 @@ from lakelog.testing.simulation.runner import main
 SEEDS = 40
 
 
-def test_no_seed_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["--seeds", str(SEEDS)])
+@pytest.mark.parametrize("brokers", ["1", "3"])
+def test_no_seed_fails(brokers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["--seeds", str(SEEDS), "--brokers", brokers])
     text = capsys.readouterr().out
     assert status == 0, text
     assert f"{SEEDS} seeds in " in text
@@ -35,7 +36,7 @@ def test_a_world_that_shows_next_to_nothing_fails(
 ) -> None:
     thin = Plan(2.0, frozenset({"plain"}), frozenset({"reset"}))
     monkeypatch.setattr("lakelog.testing.simulation.world.plan_of", lambda seed: thin)
-    assert main(["--seed", "3"]) == 1
+    assert main(["--seed", "3", "--brokers", "1"]) == 1
     assert "no broker died" in capsys.readouterr().out
 
 
@@ -46,7 +47,7 @@ def test_a_seed_that_fails_says_how_to_see_it_again(
         "lakelog.storage.log.Log.aborted_transactions", lambda *arguments, **named: []
     )
     seed = next(seed for seed in range(1, 100) if "transactions" in plan_of(seed).workloads)
-    assert main(["--seed", str(seed)]) == 1
+    assert main(["--seed", str(seed), "--brokers", "1"]) == 1
     text = capsys.readouterr().out
     assert "to readers of committed records" in text
     assert f"make sim SEED={seed}" in text

@@ -124,7 +124,8 @@ class Broker:
         return list(self._others_for(connection, is_fenced=True))
 
     def _others_for(self, connection: Connection, *, is_fenced: bool) -> Iterator[Node]:
-        for broker in self.image.brokers.values():
+        # The order of the map differs between processes.
+        for _, broker in sorted(self.image.brokers.items()):
             endpoint = broker.endpoint(connection.session.listener_name)
             is_wanted = broker.broker_id != self.node_id and broker.is_fenced == is_fenced
             if is_wanted and endpoint is not None:

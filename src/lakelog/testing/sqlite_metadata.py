@@ -74,9 +74,13 @@ class SimulatedMetadata:
     def live(self) -> dict[int, bytes]:
         """Return the incarnation ids of registered brokers whose processes are alive."""
         self.stores = [store for store in self.stores if store.is_alive()]
-        return dict(store.registered for store in self.stores if store.registered is not None)
+        return dict(
+            store.registered
+            for store in self.stores
+            if store.registered is not None and not store.is_silent()
+        )
 
-    def report(self, change: Change, source: SimulatedStore) -> None:
+    def report(self, change: Change, source: SimulatedStore | None) -> None:
         """Call the watchers of every other live store."""
         for store in self.stores:
             if store is not source and store.is_alive():
@@ -92,10 +96,14 @@ class SimulatedStore:
         self._metadata = metadata
         self._tasks = tasks
         self.is_alive = is_alive
+        self.is_silent: Callable[[], bool] = lambda: False
+        """Returns whether the process has sent no heartbeat for the session timeout."""
         self.registered: tuple[int, bytes] | None = None
         self._mount = Mount(metadata.disk, is_alive)
         self._log = SqliteLog(MemoryDatabase(self._mount, metadata.path))
-        self._watchers: list[tuple[Callable[[Change], None], Context]] = []
+        self._watchers: list[
+            tuple[Callable[[Change], None], Context, asyncio.AbstractEventLoop]
+        ] = []
 
     async def open(self, *, create: bool) -> None:
         await self._run(lambda: self._log.open(create=create))
@@ -108,8 +116,7 @@ class SimulatedStore:
 
     def report(self, change: Change) -> None:
         """Call the watchers as the process that watches, not as the process of the change."""
-        loop = asyncio.get_running_loop()
-        for callback, context in self._watchers:
+        for callback, context, loop in self._watchers:
             loop.call_soon(callback, change, context=context)
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
@@ -122,7 +129,7 @@ class SimulatedStore:
         await self._run(lambda: self._log.write_snapshot(snapshot))
 
     def watch(self, callback: Callable[[Change], None]) -> None:
-        self._watchers.append((callback, copy_context()))
+        self._watchers.append((callback, copy_context(), asyncio.get_running_loop()))
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
         self._log.on_device_failure = on_failure

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from typing import NamedTuple
 
@@ -55,8 +56,9 @@ class _Server:
         self._log = log
         self.tree: Tree = {"/": _ROOT}
         self.applied = 0
-        self._data_watches: defaultdict[str, set[Notify]] = defaultdict(set)
-        self._child_watches: defaultdict[str, set[Notify]] = defaultdict(set)
+        # In the order of their requests: a set of callbacks has another order in each process.
+        self._data_watches: defaultdict[str, dict[Notify, None]] = defaultdict(dict)
+        self._child_watches: defaultdict[str, dict[Notify, None]] = defaultdict(dict)
 
     def catch_up(self, end: int) -> None:
         for transaction in self._log[self.applied : end]:
@@ -71,19 +73,19 @@ class _Server:
         self.catch_up(len(self._log))
 
     def watch_data(self, path: str, notify: Notify) -> None:
-        self._data_watches[path].add(notify)
+        self._data_watches[path][notify] = None
 
     def watch_children(self, path: str, notify: Notify) -> None:
-        self._child_watches[path].add(notify)
+        self._child_watches[path][notify] = None
 
     def _report(self, operation: Operation) -> None:
         if isinstance(operation, Check):
             return
-        watches = self._data_watches.pop(operation.path, set())
+        watches = self._data_watches.pop(operation.path, {})
         if isinstance(operation, Delete):
-            watches |= self._child_watches.pop(operation.path, set())
+            watches |= self._child_watches.pop(operation.path, {})
         if not isinstance(operation, Put):
-            watches |= self._child_watches.pop(_parent(operation.path), set())
+            watches |= self._child_watches.pop(_parent(operation.path), {})
         for notify in watches:
             notify()
 
@@ -296,10 +298,13 @@ def children(tree: Tree, path: str) -> list[str]:
 
 
 def after_turns(turns: int, action: Callable[[], object]) -> None:
-    """Call `action` after this many turns of the running loop."""
-    loop = asyncio.get_running_loop()
+    """Call `action` after this many turns of the running loop.
+
+    The ensemble acts by itself: not as the simulated process whose request it carries out.
+    """
     if turns:
-        loop.call_soon(after_turns, turns - 1, action)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(after_turns, turns - 1, action, context=Context())
     else:
         action()
 

@@ -20,7 +20,9 @@ def choose_replicas(
     Raises INVALID_REPLICATION_FACTOR when fewer brokers than replicas are available.
     """
     brokers = [
-        (broker.broker_id, broker.rack) for broker in image.brokers.values() if not broker.is_fenced
+        (broker_id, broker.rack)
+        for broker_id, broker in sorted(image.brokers.items())
+        if not broker.is_fenced
     ]
     if replication_factor > len(brokers):
         raise KafkaError(

@@ -13,15 +13,16 @@ from collections.abc import Iterator
 
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 
-_RECOVERY_S = 1.5
+RECOVERY_S = 1.5
 """How long after a disturbance a broker may need to catch up, and bytes to arrive."""
 
 
 class Conditions:
     """Shared by the clients, the faults and the observers of one world."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, recovery_s: float = RECOVERY_S) -> None:
         self._loop = loop
+        self._recovery_s = recovery_s
         self.is_troubled = True
         """Whether faults may still be injected."""
         self.is_settling = False
@@ -49,7 +50,7 @@ class Conditions:
 
     def was_disturbed(self, since: float) -> bool:
         """Return whether a fault may have kept a client from its broker since this time."""
-        return self._disturbances > 0 or self._disturbed_at + _RECOVERY_S >= since
+        return self._disturbances > 0 or self._disturbed_at + self._recovery_s >= since
 
     async def next_acknowledgement(self, timeout_s: float) -> None:
         """Wait until a client receives an acknowledgement, or for `timeout_s` seconds."""

@@ -7,19 +7,25 @@ faults end and the system has to recover; then everything is read and checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.logged_errors import LoggedErrors
 from lakelog.testing.simulation.clients.consumers.hanging_transactions import (
     HangingTransactionCheck,
 )
+from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.groups.settling import settle
 from lakelog.testing.simulation.clients.inspector import Inspector
+from lakelog.testing.simulation.clients.pool import ClientPool
+from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.loop import Stuck
+from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.plan import DEATHS
 from lakelog.testing.simulation.workloads import Workloads
 from lakelog.testing.simulation.world import World
@@ -53,16 +59,47 @@ class Outcome:
 
 def run(world: World) -> Outcome:
     """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
-    return _Execution(world).run()
+    return _Alone(world).run()
 
 
-class _Execution:
-    def __init__(self, world: World) -> None:
+class Parts(Protocol):
+    """The parts of a world that every execution uses."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def simulator(self) -> Simulator: ...
+    @property
+    def network(self) -> Network: ...
+    @property
+    def conditions(self) -> Conditions: ...
+    @property
+    def findings(self) -> Findings: ...
+    @property
+    def pool(self) -> ClientPool: ...
+    @property
+    def context(self) -> ClientContext: ...
+    @property
+    def hosts(self) -> Sequence[BrokerHost]: ...
+    @property
+    def nemesis(self) -> Faults: ...
+
+
+class Faults(Protocol):
+    """The faults of a world."""
+
+    async def run(self) -> None:
+        """Inject faults for the time of the plan."""
+
+
+class Execution:
+    """The phases that all worlds have in common."""
+
+    def __init__(self, world: Parts) -> None:
         self._world = world
         self._simulator, self._loop = world.simulator, world.simulator.loop
-        self._hosts, self._pool = world.brokers.hosts, world.pool
+        self._hosts, self._pool = world.hosts, world.pool
         self._findings = world.findings
-        self._workloads = [Workloads(world.context, host) for host in self._hosts]
 
     def run(self) -> Outcome:
         # SQLite draws random numbers of its own, which would differ between runs.
@@ -111,12 +148,47 @@ class _Execution:
         await self._pool.wait()
         await self._check()
 
+    def _kill_all(self) -> None:
+        for host in self._hosts:
+            host.kill()
+        self._pool.kill()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
+    def _on_step(self) -> None:
+        for host in self._hosts:
+            host.on_step()
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        LoggedErrors.judge(self._findings, context["message"], context.get("exception"))
+
+    async def _start(self) -> None:
+        """Start the brokers, create the topics, and start the clients."""
+        raise NotImplementedError
+
+    async def _repair(self) -> None:
+        """End all faults, and have all brokers serve."""
+        raise NotImplementedError
+
+    async def _check(self) -> None:
+        """Read everything to its end."""
+        raise NotImplementedError
+
+
+class _Alone(Execution):
+    """Brokers without a cluster."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._workloads = [Workloads(world.context, host) for host in self._hosts]
+        self._bit_flips = world.bit_flips
+
     async def _start(self) -> None:
         for host in self._hosts:
             await host.start()
-        for workloads in self._workloads:
+        for host, workloads in zip(self._hosts, self._workloads, strict=True):
             await workloads.create()
-            workloads.host.disk.write_back()
+            host.disk.write_back()
         self._pool.start(client for each in self._workloads for client in each.clients)
 
     async def _repair(self) -> None:
@@ -135,7 +207,7 @@ class _Execution:
         host.metadata_unknown_percent = 0
         if host.process is not None:
             host.kill()
-        flips = self._world.bit_flips[host.name]
+        flips = self._bit_flips[host.name]
         flips.repair(self._simulator.random_stream("repair"))
         await host.bring_back()
         if flips.repair_others(host.usable()):
@@ -147,22 +219,8 @@ class _Execution:
         context = self._world.context
         for each in self._workloads:
             await HangingTransactionCheck(context, each.named("hanging"), each.places).start()
-        for each in self._workloads:
+        for host, each in zip(self._hosts, self._workloads, strict=True):
             await Inspector(context, each.named("inspector"), each.places).start()
-            await each.host.stop()
-            await each.host.bring_back()
+            await host.stop()
+            await host.bring_back()
             await Inspector(context, each.named("inspector"), each.places).start()
-
-    def _kill_all(self) -> None:
-        for host in self._hosts:
-            host.kill()
-        self._pool.kill()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-
-    def _on_step(self) -> None:
-        for host in self._hosts:
-            host.on_step()
-
-    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        LoggedErrors.judge(self._findings, context["message"], context.get("exception"))

@@ -86,6 +86,8 @@ class Plan:
     workloads: frozenset[str] = frozenset(WORKLOADS)
     faults: frozenset[str] = frozenset()
     settings: dict[str, str] = field(default_factory=lambda: dict(_SETTINGS))
+    replicas: int = 1
+    """The replication factor of all topics."""
 
     @property
     def is_durable(self) -> bool:

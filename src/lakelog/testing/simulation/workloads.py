@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.retention import Retention
 from lakelog.testing.simulation.clients.administrator import TopicMaker, Trimmer
@@ -46,10 +45,31 @@ class _TopicCreator(Client):
         self.connection.close()
 
 
-class Workloads:
-    """The workloads of one broker; `places` are partitions of topics that are not deleted."""
+class Home(Protocol):
+    """The broker, or the cluster, of some workloads."""
 
-    def __init__(self, context: ClientContext, host: BrokerHost) -> None:
+    @property
+    def suffix(self) -> str:
+        """The suffix of the names of topics, groups and clients."""
+
+    @property
+    def clock(self) -> Spread: ...
+
+
+class Spread(Protocol):
+    """The wall clock of a broker, or the clocks of all brokers of a cluster."""
+
+    def spread_ms(self, since: float) -> float:
+        """See `SimulatedClock.spread_ms`."""
+
+
+class Workloads:
+    """The workloads of one broker or cluster.
+
+    `places` are partitions of topics that are not deleted.
+    """
+
+    def __init__(self, context: ClientContext, host: Home) -> None:
         self._context = context
         self._plan: Plan = context.plan
         self.host = host
@@ -97,11 +117,14 @@ class Workloads:
         for committed in (False, True):
             name = self.named(f"{topic}-{'committed' if committed else 'all'}")
             self.clients.append(Consumer(self._context, name, places, committed=committed))
+        if self._plan.replicas > 1:
+            return  # a session is with one leader, and its partitions may have several
         self.clients.append(SessionConsumer(self._context, self.named(f"{topic}-session"), places))
 
     async def _plain(self, hand: Client) -> None:
         places = await self._topic(hand, "plain", 2)
-        for acks in (0, 1, -1):
+        # A new leader may lack what only the old one has acknowledged.
+        for acks in (0, 1, -1) if self._plan.replicas == 1 else (-1,):
             self.clients.append(
                 PlainProducer(self._context, self.named(f"plain{acks}"), places, acks)
             )

@@ -7,10 +7,12 @@ the parts that it needs.
 
 from __future__ import annotations
 
-from lakelog.metadata.store.embedded import METADATA_FILE
+from collections.abc import Sequence
+
 from lakelog.testing.simulation.brokers.fleet import Fleet
 from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
 from lakelog.testing.simulation.brokers.observer import BrokerObserver
+from lakelog.testing.simulation.brokers.places import OwnPlace
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
 from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
@@ -26,7 +28,6 @@ from lakelog.testing.simulation.faults.nemesis import Nemesis
 from lakelog.testing.simulation.machine.machine import Machine
 from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.plan import COLD_READS, SLOW_DISK, Plan, plan_of
-from lakelog.testing.sqlite_metadata import SimulatedMetadata
 
 _COLD = 0.3
 _SLOW_THREAD_S_MAX = 0.2
@@ -78,6 +79,10 @@ class World:
     def seed(self) -> int:
         return self.simulator.seed
 
+    @property
+    def hosts(self) -> Sequence[BrokerHost]:
+        return self.brokers.hosts
+
     def _broker(self, node_id: int) -> BrokerHost:
         machine = Machine(self.simulator, f"broker-{node_id}")
         flips = BitFlips(machine.disk, DATA, self.records, self.plan.index_interval)
@@ -86,7 +91,7 @@ class World:
             self.simulator,
             self.network,
             machine,
-            SimulatedMetadata(machine.disk, DATA / METADATA_FILE),
+            OwnPlace(machine.disk),
             node_id,
             self.plan.settings,
             self.findings,

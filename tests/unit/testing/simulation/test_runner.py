@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.testing.simulation import Outcome, Plan, World, runner
+from lakelog.testing.simulation import Outcome, World, runner
+from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 SOUND = Outcome(7, (), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
 VIOLATED = Outcome(7, ("a is lost",), frozenset(), "h", 10, 1.0, {"kill": 1}, {"acked": 100})
@@ -26,27 +27,31 @@ def test_a_violation_and_a_thin_run_fail(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def finish(world: World) -> Outcome:
-        world.simulator.loop.close()
-        return outcome
-
-    monkeypatch.setattr(runner, "run", finish)
+    monkeypatch.setattr(runner, "run_seed", lambda seed: outcome)
     assert runner.main(["--seed", "7"]) == status
     printed = capsys.readouterr().out
     assert text in printed
     assert ("make sim SEED=7" in printed) is bool(status)
 
 
-def test_the_seed_decides_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    worlds: list[World] = []
+@pytest.mark.parametrize(("arguments", "brokers"), [([], 3), (["--brokers", "1"], 1)])
+def test_three_brokers_form_a_cluster_unless_one_is_wanted(
+    arguments: list[str],
+    brokers: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    worlds: list[World | ClusterWorld] = []
 
-    def keep(world: World) -> Outcome:
+    def keep(world: World | ClusterWorld) -> Outcome:
         worlds.append(world)
-        return SOUND
+        world.simulator.loop.close()
+        return VIOLATED
 
     monkeypatch.setattr(runner, "run", keep)
-    runner.main(["--seed", "7"])
+    monkeypatch.setattr(runner, "run_cluster", keep)
+    assert runner.main(["--seed", "7", *arguments]) == 1
     (world,) = worlds
     assert world.seed == 7
-    assert isinstance(world.plan, Plan)
-    world.simulator.loop.close()
+    assert len(world.hosts) == brokers
+    assert ("BROKERS=1" in capsys.readouterr().out) is (brokers == 1)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.metadata.store.api import MetadataStore
+from lakelog.metadata.store.zookeeper.address import EnsembleAddress
+from lakelog.runtime.api import Random, Tasks
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
 from lakelog.testing.faulty_store import FaultyStore
@@ -25,10 +28,10 @@ from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
 from lakelog.testing.simulation.machine.helper_processes import SimulatedHelpers
 from lakelog.testing.simulation.machine.machine import Machine
 from lakelog.testing.simulation.machine.page_cache import PageCachedDisk
+from lakelog.testing.simulation.network.connection import ClientConnection
 from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.network.sockets import SimulatedNet
 from lakelog.testing.simulation.plan import EXPIRATION
-from lakelog.testing.sqlite_metadata import SimulatedMetadata, SimulatedStore
 
 DATA = Path("/data")
 PORT = 9092
@@ -47,10 +50,28 @@ class HostObserver(Protocol):
     def on_step(self, host: BrokerHost) -> None: ...
 
 
+class ProcessStore(MetadataStore, Protocol):
+    """The metadata store of one process."""
+
+    def release(self) -> None:
+        """Free the memory of a killed process, and have the other processes notice its death."""
+
+
+class MetadataPlace(Protocol):
+    """The place of a broker's metadata, which outlives its processes."""
+
+    @property
+    def location(self) -> Path | EnsembleAddress | None:
+        """The value of the option `--metadata`; None for a store in the data folder."""
+
+    def handle(self, tasks: Tasks, chance: Random, process: Process) -> ProcessStore:
+        """Return the store of a new process."""
+
+
 class BrokerHost:
     """One broker of the world, through all processes in which it runs.
 
-    `settings` are the broker's, as text. Brokers with the same `metadata` form one cluster.
+    `settings` are the broker's, as text.
     """
 
     def __init__(
@@ -58,7 +79,7 @@ class BrokerHost:
         simulator: Simulator,
         network: Network,
         machine: Machine,
-        metadata: SimulatedMetadata,
+        metadata: MetadataPlace,
         node_id: int,
         settings: Mapping[str, str],
         findings: Findings,
@@ -72,7 +93,7 @@ class BrokerHost:
         self._observer = observer
         self.node_id = node_id
         self.rng: random.Random = simulator.random_stream(machine.name)
-        self._store: SimulatedStore | None = None
+        self._store: ProcessStore | None = None
         self.settings = dict(settings)
         self.process: Process | None = None
         self.server: Server | None = None
@@ -109,6 +130,12 @@ class BrokerHost:
     @property
     def address(self) -> tuple[str, int]:
         return self.name, PORT
+
+    def connect(
+        self, network: Network, process: Process, on_late: Callable[[str, float], None]
+    ) -> ClientConnection:
+        """Return a connection of a client to this broker."""
+        return ClientConnection(network, process, self.address, on_late)
 
     @property
     def is_running(self) -> bool:
@@ -154,13 +181,19 @@ class BrokerHost:
 
     def _options(self) -> ServeOptions:
         config = BrokerConfig(self.settings)
-        return ServeOptions(DATA, config, f"{self.name}:{PORT}", node_id=self.node_id)
+        return ServeOptions(
+            DATA,
+            config,
+            f"{self.name}:{PORT}",
+            node_id=self.node_id,
+            metadata=self._metadata.location,
+        )
 
     def _environment(self, process: Process) -> Environment:
         simulator = self._simulator
         tasks, chance = SimulatedTasks(simulator.loop, self.rng), StreamRandom(self.rng)
         tasks.delay_s_max = self.thread_s_max
-        store = self._store = self._metadata.handle(tasks, lambda: process.alive)
+        store = self._store = self._metadata.handle(tasks, chance, process)
         faulty = FaultyStore(
             store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2
         )

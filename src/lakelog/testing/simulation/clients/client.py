@@ -15,10 +15,10 @@ from lakelog.testing.simulation.checkers.membership_history import MembershipHis
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
-from lakelog.testing.simulation.clients.context import ClientContext
+from lakelog.testing.simulation.clients.context import ClientContext, Connection
 from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.network.connection import ClientConnection, NoResponse
+from lakelog.testing.simulation.network.connection import NoResponse
 
 RETRIABLE = frozenset(
     {
@@ -76,11 +76,9 @@ class Client:
         """The loop's time in seconds."""
         return self.context.simulator.loop.time()
 
-    def connect(self) -> ClientConnection:
-        """Return another connection to the client's broker."""
-        return ClientConnection(
-            self.context.network, self.process, self.home.address, self._on_late
-        )
+    def connect(self) -> Connection:
+        """Return another connection to the client's broker, or to its cluster."""
+        return self.home.connect(self.context.network, self.process, self._on_late)
 
     def _on_late(self, request: str, asked_at: float) -> None:
         self.findings.expect(

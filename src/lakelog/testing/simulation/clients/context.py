@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
@@ -12,19 +13,36 @@ from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
 from lakelog.testing.simulation.checkers.producer_ids import ProducerIds
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
 from lakelog.testing.simulation.conditions import Conditions
+from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.network.connection import PATIENCE_S
 from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import Address
 from lakelog.testing.simulation.plan import Plan
 
 
+class Connection(Protocol):
+    """A client's connection to its broker, or its connections to the brokers of its cluster."""
+
+    async def call(self, message: Any, version: int, timeout_s: float = PATIENCE_S) -> Any:
+        """Send a request and return the response. Raises `NoResponse`."""
+
+    async def cast(self, message: Any, version: int) -> None:
+        """Send a request that has no response (acks=0). Raises `NoResponse`."""
+
+    def close(self) -> None:
+        """Close it; requests that wait for a response fail with `NoResponse`."""
+
+
 class HomeBroker(Protocol):
-    """The broker that a client connects to."""
+    """The broker, or the cluster, that a client connects to."""
 
     @property
     def name(self) -> str: ...
-    @property
-    def address(self) -> Address: ...
+    def connect(
+        self, network: Network, process: Process, on_late: Callable[[str, float], None]
+    ) -> Connection:
+        """Return a connection of a client's process; `on_late` is that of `ClientConnection`."""
+
     @property
     def thread_s_max(self) -> float:
         """How long offloaded work may take to begin, and its result to arrive, in seconds."""

@@ -30,7 +30,7 @@ async def create_topic(
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1,
+        replication_factor=client.context.plan.replicas,
         configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
     )
     while True:

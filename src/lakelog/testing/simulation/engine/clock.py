@@ -8,10 +8,15 @@ WALL_START_MS = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """A `Clock` whose wall time may be wrong and may leap; the monotonic time is the loop's."""
+    """A `Clock` whose wall time may be wrong and may leap.
+
+    The monotonic time is the loop's, until `skew`.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
+        self._monotonic_s = 0.0
+        self._rate = 1.0
         self._skew_ms = 0
         self._leaps: list[tuple[float, int, int]] = []
         """The loop's time of each leap in seconds, and the skew before and after it."""
@@ -20,7 +25,14 @@ class SimulatedClock:
         return WALL_START_MS + self._skew_ms + int(self._loop.time() * 1000)
 
     def monotonic(self) -> float:
-        return self._loop.time()
+        return self._monotonic_s + self._rate * self._loop.time()
+
+    def skew(self, monotonic_s: float, rate: float) -> None:
+        """Have the monotonic time begin at another value, and run `rate` times as fast.
+
+        Only before the first process of the machine reads it.
+        """
+        self._monotonic_s, self._rate = monotonic_s, rate
 
     def leap(self, by_ms: int) -> None:
         """Change the wall time by so many milliseconds, forward or backward."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, cast
 
-from lakelog.testing.simulation.engine.process import CURRENT
+from lakelog.testing.simulation.engine.process import CURRENT, Process
 
 _CANCELLED_MAX = 50
 _STEP_S_MAX = 0.000_1
@@ -77,13 +77,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         process = handle._context.get(CURRENT)
         # A killed process executes nothing more, not even its own cleanup.
-        if process is not None and not process.alive:
-            return
+        if process is not None:
+            if not process.alive:
+                return
+            if process.held is not None:
+                process.held.append(handle)
+                return
         self.steps += 1
         # Ties between timers break differently with each seed.
         self._now += self._random() * _STEP_S_MAX
         handle._run()
         self.on_step()
+
+    def resume(self, process: Process) -> None:
+        """End the pause of a process: its callbacks run in their order."""
+        self._ready.extend(process.resume())
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""

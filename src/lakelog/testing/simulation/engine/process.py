@@ -1,7 +1,8 @@
-"""A simulated process, which can be killed between any two callbacks.
+"""A simulated process, which can be killed or paused between any two callbacks.
 
 Callbacks, timers and tasks of a process carry it in their context, and inherit it. The loop drops
 them if the process is dead. Nothing is cancelled: a killed process does not clean up after itself.
+While a process is paused, as by SIGSTOP, its callbacks wait, and timers become due late.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ class Process:
     def __init__(self, host: str) -> None:
         self.host = host
         self.alive = True
+        self.held: list[Any] | None = None
+        """Callbacks that wait because the process is paused; None while it runs."""
+        self.paused_at = 0.0
+        """The loop's time of the last pause, in seconds."""
         self.sockets: list[Any] = []
         """The open `network.sockets.SimulatedSocket`s."""
         self._tasks: list[asyncio.Task[Any]] = []
@@ -40,6 +45,20 @@ class Process:
             self._tasks = [entry for entry in self._tasks if not entry.done()]
             # Doubling keeps the cost of all sweeps linear in the number of tasks.
             self._sweep_at = 2 * len(self._tasks) + _TASKS_UNSWEPT
+
+    @property
+    def is_paused(self) -> bool:
+        return self.held is not None
+
+    def pause(self, now: float) -> None:
+        """Hold all callbacks from now on, the time of the loop; nothing if it is paused already."""
+        if self.held is None:
+            self.held, self.paused_at = [], now
+
+    def resume(self) -> list[Any]:
+        """End the pause; return the callbacks that waited, in their order."""
+        held, self.held = self.held or [], None
+        return held
 
     def kill(self) -> None:
         """Mark the process as dead: the loop no longer runs its callbacks."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from lakelog.testing.simulation.engine.process import Process
@@ -138,11 +138,19 @@ class Network:
         self._cuts.add((source, target))
         self.faults["partition"] += 1
 
+    def is_cut(self, source: str, target: str) -> bool:
+        """Return whether nothing arrives from one host at the other."""
+        return (source, target) in self._cuts
+
     def heal(self) -> None:
         """End all cuts, and deliver what waited for it."""
-        self._cuts.clear()
-        held, self._held = self._held, {}
-        for targets in held.values():
+        self.mend(set(self._held) | self._cuts)
+
+    def mend(self, ways: Iterable[tuple[str, str]]) -> None:
+        """End some cuts, and deliver what waited for it."""
+        self._cuts.difference_update(ways)
+        held = [way for way in self._held if way not in self._cuts]
+        for targets in [self._held.pop(way) for way in held]:
             for target in targets:
                 self._arrive(target)
 

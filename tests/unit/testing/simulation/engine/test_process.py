@@ -56,3 +56,26 @@ def test_tasks_of_a_process_inherit_it() -> None:
     loop.run_until_complete(main())
     loop.close()
     assert seen == []
+
+
+def test_the_callbacks_of_a_paused_process_run_in_their_order_after_the_pause() -> None:
+    loop = SimulatedLoop(None)
+    seen: list[tuple[str, float]] = []
+
+    def note(name: str) -> None:
+        seen.append((name, loop.time()))
+
+    async def main() -> None:
+        process = Process("host")
+        loop.call_later(1.0, note, "early", context=process.context())
+        loop.call_later(2.0, note, "late", context=process.context())
+        process.pause(loop.time())
+        assert process.is_paused
+        await asyncio.sleep(5.0)
+        assert seen == []
+        loop.resume(process)
+        await asyncio.sleep(1.0)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert seen == [("early", 5.0), ("late", 5.0)]

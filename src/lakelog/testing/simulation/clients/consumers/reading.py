@@ -145,6 +145,9 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
         if answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(client, place, at):
             at += 1
             continue
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            await client.pause(0.1, 0.5)
+            continue
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = await list_offset(client, place, EARLIEST, committed=committed)
             client.history.begins(place, start)

@@ -1,0 +1,59 @@
+"""The run of a world with a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.clients.inspector import Inspector
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+from lakelog.testing.simulation.execution import Execution, Outcome
+from lakelog.testing.simulation.workloads import Workloads
+
+_POLL_S = 0.1
+
+
+def run_cluster(world: ClusterWorld) -> Outcome:
+    """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
+    return _ClusterExecution(world).run()
+
+
+class _ClusterExecution(Execution):
+    def __init__(self, world: ClusterWorld) -> None:
+        super().__init__(world)
+        self._brokers = world.brokers
+        self._workloads = Workloads(world.context, world.brokers)
+
+    async def _start(self) -> None:
+        await asyncio.gather(*(host.start() for host in self._hosts))
+        while not self._brokers.are_unfenced:  # noqa: ASYNC110 - a broker has no event for it
+            await asyncio.sleep(_POLL_S)
+        await self._workloads.create()
+        for host in self._hosts:
+            host.disk.write_back()
+        self._pool.start(self._workloads.clients)
+
+    async def _repair(self) -> None:
+        """End all faults, and bring back the brokers that are down."""
+        self._world.conditions.is_troubled = False
+        self._simulator.trace("peace")
+        self._world.network.restore_speed()
+        self._world.network.heal()
+        await asyncio.gather(*(self._repair_broker(host) for host in self._hosts))
+
+    async def _repair_broker(self, host: BrokerHost) -> None:
+        host.disk.stop_at = None
+        await host.bring_back()
+
+    async def _check(self) -> None:
+        """Read every partition to its end, before and after a clean restart of each broker."""
+        await self._inspect()
+        for host in self._hosts:
+            await host.stop()
+            await host.bring_back()
+        await self._inspect()
+
+    async def _inspect(self) -> None:
+        workloads = self._workloads
+        inspector = Inspector(self._world.context, "inspector", workloads.places)
+        await inspector.start()

@@ -1,0 +1,64 @@
+"""The plan of a seed of a cluster: workloads, faults, the metadata store, and settings."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from lakelog.testing.simulation.plan import DURABLE, Plan
+
+BROKERS = 3
+SESSION_S = 3.0
+"""The session timeout of brokers."""
+STORES = ("file", "zookeeper")
+WORKLOADS = (
+    "plain",
+    "idempotent",
+    "transactions",
+    "classic group",
+    "consumer group",
+    "static classic members",
+    "static consumer members",
+)
+PRODUCING = ("plain", "idempotent", "transactions")
+DEATHS = ("kill",)
+FAULTS = (*DEATHS,)
+
+_SETTINGS = {
+    "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": str(BROKERS),
+    "replica.lag.time.max.ms": "4000",
+    "transaction.state.log.replication.factor": str(BROKERS),
+}
+
+
+@dataclass(slots=True)
+class ClusterPlan(Plan):
+    """A plan of several brokers with one metadata store."""
+
+    replicas: int = BROKERS
+    store: str = "zookeeper"
+
+    def __post_init__(self) -> None:
+        self.settings.update(_SETTINGS)
+
+
+def cluster_plan_of(seed: int) -> ClusterPlan:
+    """Return the plan of a seed; a broker dies in each, and clients produce to it."""
+    rng = random.Random(f"{seed} cluster plan")
+    workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2))))
+    faults = {name for name in FAULTS if rng.random() < 0.35}
+    if workloads.isdisjoint(PRODUCING):
+        workloads.add(rng.choice(PRODUCING))
+    if faults.isdisjoint(DEATHS):
+        faults.add(rng.choice(DEATHS))
+    plan = ClusterPlan(
+        6.0 + rng.random() * 12.0,
+        frozenset(workloads),
+        frozenset(faults),
+        store=rng.choice(STORES),
+    )
+    if rng.random() < 0.3:
+        plan.settings.update([rng.choice(DURABLE)])
+    return plan

@@ -1,0 +1,106 @@
+"""The world of one seed with a cluster: brokers, their metadata store, network, faults, clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.simulation.brokers.host import BrokerHost, MetadataPlace
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
+from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
+from lakelog.testing.simulation.checkers.producer_ids import ProducerIds
+from lakelog.testing.simulation.checkers.record_history import RecordHistory
+from lakelog.testing.simulation.clients.context import ClientContext
+from lakelog.testing.simulation.clients.pool import ClientPool
+from lakelog.testing.simulation.cluster.brokers import ClusterBrokers
+from lakelog.testing.simulation.cluster.ensemble import EnsemblePlace, ensemble_of
+from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
+from lakelog.testing.simulation.cluster.observer import ClusterObserver
+from lakelog.testing.simulation.cluster.plan import (
+    BROKERS,
+    SESSION_S,
+    ClusterPlan,
+    cluster_plan_of,
+)
+from lakelog.testing.simulation.cluster.shared_file import SharedFile
+from lakelog.testing.simulation.conditions import Conditions
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.machine.machine import Machine
+from lakelog.testing.simulation.network.network import Network
+
+_RECOVERY_S = 15.0
+"""How long after a fault a cluster may need until every request succeeds again."""
+
+
+class ClusterWorld:
+    """The parts of one seed's world; `plan` is the seed's own unless another one is given."""
+
+    def __init__(self, seed: int, plan: ClusterPlan | None = None) -> None:
+        self.plan = plan if plan is not None else cluster_plan_of(seed)
+        self.simulator = Simulator(seed)
+        loop, stream = self.simulator.loop, self.simulator.random_stream
+        self.network = Network(loop, stream("network"), self.simulator.trace, self.simulator.faults)
+        self.conditions = Conditions(loop, _RECOVERY_S)
+        self.findings = Findings()
+        self.records = RecordHistory(self.findings)
+        self.records.on_acknowledged = self.conditions.on_acknowledged
+        self.offsets = OffsetHistory(self.findings)
+        self.offsets.on_acknowledged = self.conditions.on_acknowledged
+        self.members = MembershipHistory(self.findings)
+        self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
+        self.pool = ClientPool(self.network, stream("fates"))
+        self.observer = ClusterObserver(self.simulator, self.findings, self.records)
+        self.machines = [
+            Machine(self.simulator, f"broker-{number}") for number in range(1, BROKERS + 1)
+        ]
+        self.shared = MemoryDisk(SimulatedClock(loop))
+        self.places = self._places()
+        self.hosts: Sequence[BrokerHost] = [
+            BrokerHost(
+                self.simulator,
+                self.network,
+                machine,
+                place,
+                node_id,
+                self.plan.settings,
+                self.findings,
+                self.observer,
+            )
+            for node_id, (machine, place) in enumerate(
+                zip(self.machines, self.places, strict=True), 1
+            )
+        ]
+        self.brokers = ClusterBrokers(self.simulator, self.hosts)
+        self.observer.watch(self.hosts)
+        self.records.forgets = self.brokers.forgets_producers
+        self.context = ClientContext(
+            self.simulator,
+            self.network,
+            self.plan,
+            self.conditions,
+            self.findings,
+            self.records,
+            self.offsets,
+            self.members,
+            self.producer_ids,
+            self.brokers,
+        )
+        self.nemesis = ClusterNemesis(
+            self.simulator, self.network, self.plan, self.conditions, self.hosts, self.pool
+        )
+
+    @property
+    def seed(self) -> int:
+        return self.simulator.seed
+
+    def _places(self) -> list[MetadataPlace]:
+        if self.plan.store == "file":
+            shared = SharedFile(self.simulator.loop, self.shared, SESSION_S)
+            return [shared for _ in self.machines]
+        ensemble = ensemble_of(self.simulator)
+        return [
+            EnsemblePlace(self.simulator, self.network, ensemble, machine, SESSION_S)
+            for machine in self.machines
+        ]
