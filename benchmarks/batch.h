@@ -98,7 +98,12 @@ static inline void skip_tags(struct reader *in) {
   }
 }
 
-static inline void skip_int32s(struct reader *in) { take(in, 4 * (size_t)get_length(in)); }
+/* The number of elements skipped. */
+static inline uint32_t skip_int32s(struct reader *in) {
+  uint32_t count = get_length(in);
+  take(in, 4 * (size_t)count);
+  return count;
+}
 
 /* --- CRC-32C ----------------------------------------------------------------------------- */
 

@@ -96,16 +96,25 @@ class Broker:
 
     def start(self) -> float:
         """Seconds from starting the process to its first ApiVersions reply."""
+        started = time.monotonic()
+        self.launch()
+        self.await_ready()
+        return time.monotonic() - started
+
+    def launch(self) -> None:
+        """Start the process without waiting for anything."""
         with (self.folder / "out.log").open("ab") as log:
-            started = time.monotonic()
             self._process = self._spawn(log)
+
+    def await_ready(self) -> None:
+        """Wait for the first ApiVersions reply."""
+        assert self._process is not None, "the broker was launched"
+        deadline = time.monotonic() + _READY_TIMEOUT_S
         while not answers(self.port):
-            elapsed = time.monotonic() - started
-            if self._process.poll() is not None or elapsed > _READY_TIMEOUT_S:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise BrokerError(f"{self.name} did not start: {self._last_line()}")
             time.sleep(0.005)
-        return time.monotonic() - started
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """As a user would start it: with compiled modules kept."""
@@ -175,19 +184,8 @@ class KafkaBroker(Broker):
                 port=self.port, controller_port=free_port(), folder=self.folder
             )
         )
-        identity = self._run_tool("random-uuid")
-        self._run_tool("format", "-t", identity, "-c", str(properties))
-
-    def _run_tool(self, *arguments: str) -> str:
-        done = subprocess.run(
-            kafka_jars.java_command("tools", "kafka.tools.StorageTool", *arguments),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise BrokerError(f"Kafka's storage tool failed: {done.stderr.strip()[-500:]}")
-        return done.stdout.strip()
+        identity = run_storage_tool("random-uuid")
+        run_storage_tool("format", "-t", identity, "-c", str(properties))
 
     def command(self) -> list[str]:
         return kafka_jars.java_command(
@@ -217,6 +215,19 @@ def _lakelog() -> str:
     if program is None:
         raise BrokerError("no lakelog command beside this Python: run make setup")
     return program
+
+
+def run_storage_tool(*arguments: str) -> str:
+    """Return the output of Kafka's storage tool."""
+    done = subprocess.run(
+        kafka_jars.java_command("tools", "kafka.tools.StorageTool", *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BrokerError(f"Kafka's storage tool failed: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()
 
 
 BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}

@@ -44,7 +44,7 @@ static const struct argument arguments[] = {
 };
 static struct member members[MAX_CONSUMERS];
 static struct producer producer;
-static uint8_t topic_id[16];
+static struct topic found_topic;
 static int epoll, timer;
 static int64_t sent, acknowledged, complete, responses, bytes;
 static size_t time_at;                           /* where a batch has the time it was due */
@@ -99,7 +99,7 @@ static bool is_over(void) {
 static void poll_again(struct member *m) {
   m->waits = !is_over();
   if (!m->waits) return;
-  consumer_prepare(&m->consumer, topic_id);
+  consumer_prepare(&m->consumer, found_topic.id);
   m->asked_at = now();
   link_start(&m->consumer.link);
   if (link_is_sending(&m->consumer.link)) fail("the broker does not receive", 0);
@@ -132,7 +132,7 @@ static void receive(struct member *m) {
 /* Where the partition ends: a consumer that begins there sees nothing but new records. */
 static int64_t log_end(void) {
   struct consumer c = {.link = producer.link, .bytes_max = 1};
-  consumer_prepare(&c, topic_id);
+  consumer_prepare(&c, found_topic.id);
   return consumer_accept(&c, ask(&c.link, c.link.out + c.link.out_size)).high_watermark;
 }
 
@@ -140,9 +140,9 @@ static int64_t log_end(void) {
 
 static void connect_all(void) {
   producer.link = link_open(port, OUT_ROOM, IN_ROOM);
-  wait_for_topic(&producer.link, topic, topic_id);
+  wait_for_topic(&producer.link, topic, &found_topic);
   int64_t end = log_end();
-  producer_prepare(&producer, topic_id, 0, batch, 1, -1);
+  producer_prepare(&producer, found_topic.id, 0, batch, 1, -1);
   /* The value ends before the count of headers; it is all of the batch but some 80 bytes. */
   time_at = producer.batch_size - 1 - 8;
   link_unblock(&producer.link);

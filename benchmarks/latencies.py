@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from brokers import Broker, KafkaBroker
-from load import Case, LoadGenerator, Measurement, measured
+from load import Case, LoadGenerator, MeasuredServer, Measurement, measured
 from programs import Program
 from rounds import interleaved, note, warmed
 from tables import Table
@@ -43,7 +43,7 @@ FANOUTS = (
 
 def measure_produce(
     build: Path,
-    brokers: Sequence[Broker],
+    brokers: Sequence[MeasuredServer],
     cases: Sequence[Case],
     rounds: int,
     seconds: int,
@@ -54,10 +54,12 @@ def measure_produce(
     rows = []
     for case in cases:
         for broker in brokers:
-            load.create_topic(broker, case.topic, case.partitions)
+            load.create_topic(broker, case.topic, case.partitions, case.replicas)
         case_rate = rate or _half_of_peak(load, brokers, case, seconds)
 
-        def measure(broker: Broker, case: Case = case, case_rate: int = case_rate) -> Measurement:
+        def measure(
+            broker: MeasuredServer, case: Case = case, case_rate: int = case_rate
+        ) -> Measurement:
             return measured(
                 steady,
                 broker,
@@ -75,8 +77,10 @@ def measure_produce(
     return Table(("open loop", "broker", *_COLUMNS), rows, len(brokers))
 
 
-def _half_of_peak(load: LoadGenerator, brokers: Sequence[Broker], case: Case, seconds: int) -> int:
-    kafka = next(broker for broker in brokers if isinstance(broker, KafkaBroker))
+def _half_of_peak(
+    load: LoadGenerator, brokers: Sequence[MeasuredServer], case: Case, seconds: int
+) -> int:
+    kafka = next(broker for broker in brokers if broker.name == KafkaBroker.name)
     peaks = warmed(lambda: load.measure(kafka, case, seconds).requests_per_s)
     note(f"{case.name}: Kafka's peak, requests/s: {', '.join(f'{peak:,.0f}' for peak in peaks)}")
     return max(1, int(max(peaks) * _PEAK_PART))

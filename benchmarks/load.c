@@ -1,6 +1,6 @@
 /* A Kafka client that costs nothing: it measures the broker, not a client library.
  *
- *   load create  port=P topic=T partitions=N
+ *   load create  port=P topic=T partitions=N replicas=K
  *   load produce port=P topic=T partitions=N connections=C in_flight=F batch=BYTES records=R
  *                megabytes=M requests=Q acks=-1|1 seconds=S
  *   load fetch   port=P topic=T partitions=N connections=C batch=BYTES megabytes=M seconds=S
@@ -9,7 +9,7 @@
  *
  * What it sends is what a current client sends: Produce v13 and Fetch v16 by topic id, batches of
  * format v2 with a producer id from InitProducerId and rising sequence numbers, fetch sessions
- * (KIP-227). Connection i works on partition i % N. A run ends at the first of its limits
+ * (KIP-227). Connection i works on partition i % N, at its leader. A run ends at the first of its limits
  * (megabytes, requests, seconds) and prints one JSON object. The loop is closed: a request is sent
  * when an answer makes room for it (`steady.c` sends when it is time).
  *
@@ -38,13 +38,14 @@ struct connection {
 };
 
 static const char *mode, *topic = "bench";
-static int64_t port = 9092, partitions = 1, connection_count = 1, in_flight = 5, batch = 16384,
+static int64_t port = 9092, partitions = 1, replicas = 1, connection_count = 1, in_flight = 5, batch = 16384,
                records = 1, acks = -1, seconds = 60, megabytes = 1000, requests = 1 << 30,
                first_offset = 0, portion = RECEIVE_BYTES;
 static const struct argument arguments[] = {
     {"topic", .text = &topic},
     {"port", &port, 1, 65535},
-    {"partitions", &partitions, 1, 10000},
+    {"partitions", &partitions, 1, MAX_PARTITIONS},
+    {"replicas", &replicas, 1, MAX_BROKERS},
     {"connections", &connection_count, 1, MAX_CONNECTIONS},
     {"in_flight", &in_flight, 1, MAX_IN_FLIGHT},
     {"batch", &batch, 128, MAX_BATCH},
@@ -58,7 +59,7 @@ static const struct argument arguments[] = {
     {NULL},
 };
 static struct connection connections[MAX_CONNECTIONS];
-static uint8_t topic_id[16];
+static struct topic found_topic;
 static int64_t bytes_done, bytes_begun, requests_done, requests_begun;
 static double deadline;
 
@@ -74,7 +75,7 @@ static void prepare(struct connection *c) {
     producer_renew(&c->producer);
     bytes_begun += c->producer.batch_size;
   } else {
-    consumer_prepare(&c->consumer, topic_id);
+    consumer_prepare(&c->consumer, found_topic.id);
   }
 }
 
@@ -137,11 +138,10 @@ static void run(void) {
 static void connect_one(int i) {
   struct connection *c = &connections[i];
   int partition = i % partitions;
-  struct link link = link_open(port, OUT_ROOM, RECEIVE_BYTES);
-  if (i == 0) wait_for_topic(&link, topic, topic_id);
+  struct link link = link_open(found_topic.leader_ports[partition], OUT_ROOM, RECEIVE_BYTES);
   if (producing()) {
     c->producer.link = link;
-    producer_prepare(&c->producer, topic_id, partition, batch, records, acks);
+    producer_prepare(&c->producer, found_topic.id, partition, batch, records, acks);
     if (i == 0) learn_sequence_patterns(c->producer.batch, c->producer.batch_size);
   } else {
     c->consumer = (struct consumer){.link = link, .partition = partition, .wait_ms = 500,
@@ -152,7 +152,14 @@ static void connect_one(int i) {
   link_unblock(&c->link);
 }
 
+static void find(void) {
+  struct link link = link_open(port, OUT_ROOM, RECEIVE_BYTES);
+  wait_for_topic(&link, topic, &found_topic);
+  close(link.fd);
+}
+
 static void measure(void) {
+  find();
   for (int i = 0; i < connection_count; i++) connect_one(i);
   double start = now();
   deadline = start + seconds;
@@ -167,8 +174,8 @@ int main(int argc, char **argv) {
   crc_prepare();
   if (!strcmp(mode, "create")) {
     struct link link = link_open(port, OUT_ROOM, RECEIVE_BYTES);
-    create_topic(&link, topic, partitions);
-    wait_for_topic(&link, topic, topic_id);
+    create_topic(&link, topic, partitions, replicas);
+    find();
     pause_ms(500);                               /* a leader is announced before it serves */
   } else if (!strcmp(mode, "delete")) {
     struct link link = link_open(port, OUT_ROOM, RECEIVE_BYTES);

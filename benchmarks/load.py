@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from brokers import Broker
-from programs import Program
+from programs import Program, Server
 
 _LOAD_SECONDS_MAX = 20
 
@@ -23,6 +23,7 @@ class Case:
     records: int = 1
     connections: int = 1
     requests: int = 1_000_000
+    replicas: int = 1
     verifies_all: bool = False
     """Whether lakelog walks every batch of the topic, as Kafka always does."""
 
@@ -63,20 +64,26 @@ class Measurement:
         return self.requests / max(self.cpu_s, 0.01)
 
 
+class MeasuredServer(Server, Protocol):
+    """A broker or a cluster whose processor time is known."""
+
+    def cpu_seconds(self) -> float: ...
+
+
 class LoadGenerator:
     """The closed loop of `load.c`."""
 
     def __init__(self, build_folder: Path) -> None:
         self._program = Program("load", build_folder)
 
-    def create_topic(self, broker: Broker, topic: str, partitions: int) -> None:
-        self._program.run(broker, "create", topic=topic, partitions=partitions)
+    def create_topic(self, broker: Server, topic: str, partitions: int, replicas: int = 1) -> None:
+        self._program.run(broker, "create", topic=topic, partitions=partitions, replicas=replicas)
 
-    def delete_topic(self, broker: Broker, topic: str) -> None:
+    def delete_topic(self, broker: Server, topic: str) -> None:
         self._program.run(broker, "delete", topic=topic)
 
     def measure(
-        self, broker: Broker, case: Case, seconds_max: int = _LOAD_SECONDS_MAX
+        self, broker: MeasuredServer, case: Case, seconds_max: int = _LOAD_SECONDS_MAX
     ) -> Measurement:
         return measured(
             self._program,
@@ -93,7 +100,9 @@ class LoadGenerator:
         )
 
 
-def measured(program: Program, broker: Broker, *words: str, **arguments: object) -> Measurement:
+def measured(
+    program: Program, broker: MeasuredServer, *words: str, **arguments: object
+) -> Measurement:
     """One run of a load generator, and its cost on the server."""
     before = broker.cpu_seconds()
     found = program.run(broker, *words, **arguments)

@@ -18,7 +18,9 @@ class Server(Protocol):
     """The target of a program."""
 
     name: str
-    port: int
+
+    @property
+    def port(self) -> int: ...
 
 
 class Program:

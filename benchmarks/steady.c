@@ -34,7 +34,7 @@ static int64_t port = 9092, partitions = 1, connection_count = 1, in_flight = 5,
 static const struct argument arguments[] = {
     {"topic", .text = &topic},
     {"port", &port, 1, 65535},
-    {"partitions", &partitions, 1, 10000},
+    {"partitions", &partitions, 1, MAX_PARTITIONS},
     {"connections", &connection_count, 1, MAX_CONNECTIONS},
     {"in_flight", &in_flight, 1, MAX_IN_FLIGHT},
     {"batch", &batch, 128, MAX_BATCH},
@@ -107,13 +107,17 @@ static void run(void) {
 }
 
 static void connect_one(int i) {
-  static uint8_t topic_id[16];
+  static struct topic found;
   struct connection *c = &connections[i];
   struct producer *p = &c->producer;
-  p->link = link_open(port, OUT_ROOM, IN_ROOM);
+  if (i == 0) {
+    struct link link = link_open(port, OUT_ROOM, IN_ROOM);
+    wait_for_topic(&link, topic, &found);
+    close(link.fd);
+  }
+  p->link = link_open(found.leader_ports[i % partitions], OUT_ROOM, IN_ROOM);
   c->next = i;
-  if (i == 0) wait_for_topic(&p->link, topic, topic_id);
-  producer_prepare(p, topic_id, i % partitions, batch, records, -1);
+  producer_prepare(p, found.id, i % partitions, batch, records, -1);
   if (i == 0) learn_sequence_patterns(p->batch, p->batch_size);
   link_unblock(&p->link);
 }
