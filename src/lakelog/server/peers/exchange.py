@@ -234,12 +234,16 @@ class Exchange:
 
     # Receiving
 
-    def on_received(self, data: Buffer) -> None:
-        """Process received bytes, which are copied.
+    def room(self) -> memoryview:
+        """Return the memory for the next received bytes."""
+        return self._frames.room()
+
+    def on_received(self, count: int) -> None:
+        """Process the first `count` bytes of `room()`.
 
         Raises `DialogueError`; the owner then closes the connection and calls `on_lost`.
         """
-        self._frames.add(data)
+        self._frames.received(count)
         while (frame := self._frames.next()) is not None:
             if self.state is State.GREETING:
                 self._on_greeting(frame)
@@ -249,7 +253,7 @@ class Exchange:
                 self._in_flight_bytes -= call.size
                 call.done(message)
 
-    def _on_greeting(self, frame: bytes) -> None:
+    def _on_greeting(self, frame: Buffer) -> None:
         if self._proof is None:
             if self._dialogue.welcome(frame) is not None:
                 text = "the broker is too old to say which broker it is (KIP-1242)"

@@ -15,8 +15,6 @@ from lakelog.server.peers.back_off import BackOff
 from lakelog.server.peers.exchange import DEFAULT_LIMITS, Call, Exchange, PeerLimits, State
 from lakelog.wire.schema import Message
 
-_RECEIVE_BYTES = 64 * 1024
-
 
 class PeerSeams:
     """What every peer of a broker is made of."""
@@ -61,7 +59,6 @@ class Peer:
         """The task that connects."""
         self._sock: Socket | None = None
         self._is_blocked = False
-        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
@@ -126,7 +123,7 @@ class Peer:
     def _on_readable(self) -> None:
         assert self._sock is not None
         try:
-            count = self._sock.recv_into(self._buffer)
+            count = self._sock.recv_into(self._exchange.room())
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -136,7 +133,7 @@ class Peer:
             self._lose("the broker closed the connection")
             return
         try:
-            self._exchange.on_received(self._buffer[:count])
+            self._exchange.on_received(count)
         except DialogueError as error:
             self._lose(error)
         else:

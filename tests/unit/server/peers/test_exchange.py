@@ -82,7 +82,11 @@ class Talk:
 
     def receive(self, key: int, version: int, correlation_id: int, message: Message) -> None:
         for part in encode_response(APIS[key], version, correlation_id, message):
-            self.exchange.on_received(bytes(part))
+            self.feed(bytes(part))
+
+    def feed(self, data: bytes) -> None:
+        self.exchange.room()[: len(data)] = data
+        self.exchange.on_received(len(data))
 
     def error(self, name: str) -> PeerError:
         result = self.results[name]
@@ -213,7 +217,7 @@ def test_nothing_of_a_lost_connection_enters_the_next() -> None:
     head = talk.exchange.head()
     assert head is not None
     talk.exchange.on_sent(len(head) // 2)
-    talk.exchange.on_received(b"\0\0\0\x50half")
+    talk.feed(b"\0\0\0\x50half")
     talk.exchange.on_lost(talk.now, "Connection reset by peer")
     assert isinstance(talk.error("a"), PeerDisconnectedError), "a part of it was sent"
     talk.now += 1.0
@@ -358,6 +362,6 @@ def test_garbage_instead_of_a_response_ends_the_connection(raw: bytes) -> None:
     talk.open()
     talk.sent()
     with pytest.raises(InvalidResponseError) as caught:
-        talk.exchange.on_received(raw)
+        talk.feed(raw)
     talk.exchange.on_lost(talk.now, caught.value)
     assert talk.error("a").is_outcome_unknown
