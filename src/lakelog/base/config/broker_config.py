@@ -11,17 +11,32 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from lakelog.base.config.key import ConfigError, ConfigKey, ConfigValue, Effect, key_table
-from lakelog.base.config.keys.cleaner import check_cleaner_keys
-from lakelog.base.config.keys.consumer_groups import check_consumer_group_keys
-from lakelog.base.config.keys.honoured import HONOURED_KEYS, REFUSED_KEYS
+from lakelog.base.config.keys.cleaner import CLEANER_KEYS, check_cleaner_keys
+from lakelog.base.config.keys.connections import CONNECTION_KEYS
+from lakelog.base.config.keys.consumer_groups import CONSUMER_GROUP_KEYS, check_consumer_group_keys
+from lakelog.base.config.keys.groups import GROUP_KEYS
 from lakelog.base.config.keys.inert import INERT_KEYS
+from lakelog.base.config.keys.logs import LOG_KEYS
+from lakelog.base.config.keys.node import NODE_KEYS
 from lakelog.base.config.keys.own import OWN_KEYS
+from lakelog.base.config.keys.rejected import REJECTED_KEYS
+from lakelog.base.config.keys.replication import REPLICATION_KEYS
 from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.endpoint import Endpoint, SecurityProtocol, parse_endpoint
 
 BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
-    HONOURED_KEYS, TRANSACTION_KEYS, OWN_KEYS, REFUSED_KEYS, INERT_KEYS
+    NODE_KEYS,
+    CONNECTION_KEYS,
+    LOG_KEYS,
+    CLEANER_KEYS,
+    REPLICATION_KEYS,
+    GROUP_KEYS,
+    CONSUMER_GROUP_KEYS,
+    TRANSACTION_KEYS,
+    OWN_KEYS,
+    REJECTED_KEYS,
+    INERT_KEYS,
 )
 
 IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(

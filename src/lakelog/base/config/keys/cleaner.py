@@ -11,21 +11,14 @@ from lakelog.base.config.key import (
     ConfigError,
     ConfigKey,
     ConfigType,
-    UpdateMode,
-    Validator,
     at_least,
     between,
+    dynamic_key,
 )
 from lakelog.base.config.keys.topics import DAY_MS, LONG_MAX
 
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _MAP_BYTES_MIN = 1 << 20
-
-
-def _dynamic(
-    name: str, kind: ConfigType, default: object, doc: str, bound: Validator | None = None
-) -> ConfigKey:
-    return ConfigKey(name, kind, str(default), doc, bound, UpdateMode.CLUSTER_WIDE)
 
 
 CLEANER_KEYS = (
@@ -35,21 +28,21 @@ CLEANER_KEYS = (
         "true",
         "Whether topics with cleanup.policy=compact are compacted.",
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.threads",
         _INT,
         1,
         "Maximum number of helper processes that compact at the same time; at most 32 are used.",
         at_least(0),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.backoff.ms",
         _LONG,
         15_000,
         "Interval, in milliseconds, between checks for logs to compact.",
         at_least(0),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.dedupe.buffer.size",
         _LONG,
         128 << 20,
@@ -57,7 +50,7 @@ CLEANER_KEYS = (
         "processes; a key takes 200 bytes.",
         at_least(_MAP_BYTES_MIN),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.io.buffer.load.factor",
         _DOUBLE,
         0.9,
@@ -65,20 +58,20 @@ CLEANER_KEYS = (
         "compacted in several passes.",
         between(0, 1),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.io.buffer.size",
         _INT,
         512 << 10,
         "Memory, in bytes, for reading segments, shared by the helper processes.",
         at_least(0),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
         "1.7976931348623157E308",
         "Maximum number of bytes that all helper processes together read and write per second.",
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.delete.retention.ms",
         _LONG,
         DAY_MS,
@@ -86,7 +79,7 @@ CLEANER_KEYS = (
         "compacted topic keeps tombstones.",
         at_least(0),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         0,
@@ -94,7 +87,7 @@ CLEANER_KEYS = (
         "record is not removed by compaction.",
         at_least(0),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
@@ -102,7 +95,7 @@ CLEANER_KEYS = (
         "becomes due for compaction.",
         at_least(1),
     ),
-    _dynamic(
+    dynamic_key(
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,
         0.5,
