@@ -162,6 +162,7 @@ def put_into_memory(mutant: Mutant, root: Path) -> None:
     source = Path(path).read_text()
     was = list(_functions(compile(source, path, "exec", dont_inherit=True)))
     became = list(_functions(compile(mutant.applied(source), path, "exec", dont_inherit=True)))
+    gc.unfreeze()  # otherwise the collector does not list the functions of loaded modules
     functions = [known for known in gc.get_objects() if isinstance(known, FunctionType)]
     for before, after in zip(was, became, strict=True):
         if before != after:

@@ -211,6 +211,7 @@ def test_every_public_module_has_a_docstring() -> None:
         _name(path)
         for path in _modules()
         if not path.stem.startswith("_") or path.stem == "__init__"
+        if not path.read_text().startswith('"""')  # so that few files are parsed
         if _tree(path).body and not ast.get_docstring(_tree(path))
     ]
     assert not silent, f"no module docstring: {silent}"
@@ -221,6 +222,7 @@ def test_nothing_is_imported_from_a_conftest() -> None:
     found = [
         f"{path.relative_to(_TESTS)}: {module}"
         for path in sorted(_TESTS.rglob("*.py"))
+        if "conftest" in path.read_text()  # so that few files are parsed
         for node in ast.walk(_tree(path))
         for module in _imported(node)
         if module.rpartition(".")[2] == "conftest"

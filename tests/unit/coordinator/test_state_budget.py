@@ -55,7 +55,7 @@ AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
 ORDERS = ("orders", 0)
 
 
-WIDE = 2000
+WIDE = 500
 """Partitions of the topic `wide`."""
 
 
@@ -93,7 +93,7 @@ def wide_commit(group: str, metadata_size: int, partitions: int = WIDE) -> Offse
 
 
 async def one_commit(setup: Setup, name: str) -> None:
-    for number in range(500):
+    for number in range(150):
         assert await commit_codes(setup, {ORDERS: 1000 + number}, group=f"{name}-{number}") == [0]
 
 
@@ -106,53 +106,53 @@ async def wide_offsets_with_text(setup: Setup, name: str) -> None:
 
 
 async def large_joins(setup: Setup, name: str) -> None:
-    for number in range(20):
+    for number in range(5):
         protocols = (("range", bytes(200_000)), ("sticky", bytes(100_000)))
         await join(setup, group=f"{name}-{number}", version=3, protocols=protocols)
 
 
 async def stable_groups(setup: Setup, name: str) -> None:
-    for number in range(100):
+    for number in range(30):
         await form(setup, 2, group=f"{name}-{number}", client_id=f"client {number}" * 4)
 
 
 async def large_assignments(setup: Setup, name: str) -> None:
-    for number in range(20):
+    for number in range(6):
         group = f"{name}-{number}"
         joined = await join(setup, group=group, version=3)
         await sync(setup, joined, {joined.member_id: bytes(100_000)}, group=group)
 
 
 async def static_members(setup: Setup, name: str) -> None:
-    for number in range(30):
+    for number in range(10):
         instance_id = f"{name}-{number:020000}"
         await join(setup, group=f"{name}-{number}", instance_id=instance_id)
 
 
 async def ids_given_out(setup: Setup, name: str) -> None:
-    for number in range(500):
+    for number in range(150):
         await new_id(setup, group=f"{name}-{number}", session_timeout_ms=1_800_000)
 
 
 async def consumers(setup: Setup, name: str) -> None:
-    for number in range(20):
+    for number in range(10):
         await Consumer(setup, f"m-{number}", topics=["wide"], group=f"{name}-{number}").beat()
 
 
 async def small_consumers(setup: Setup, name: str) -> None:
-    for number in range(200):
+    for number in range(60):
         await Consumer(setup, f"m-{number}", group=f"{name}-{number}").beat()
 
 
 async def racks(setup: Setup, name: str) -> None:
-    for number in range(50):
+    for number in range(15):
         one = Consumer(setup, f"m-{number}", group=f"{name}-{number}", topics=["orders"])
         assert (await one.beat(rack_id=f"{number:030000}")).error_code == 0
 
 
 async def many_names(setup: Setup, name: str) -> None:
     for number in range(5):
-        topics = [f"{name}-{number}-{each}" for each in range(4000)]
+        topics = [f"{name}-{number}-{each}" for each in range(1000)]
         await Consumer(setup, f"m-{number}", topics=topics, group=f"{name}-{number}").beat()
 
 
@@ -227,14 +227,14 @@ def test_the_count_is_near_the_truth(shape: Scenario) -> None:
 
 
 async def many_ids(setup: transaction_setup.Setup, name: str) -> None:
-    for number in range(300):
+    for number in range(100):
         await setup.ready(f"{name}-{number}")
 
 
 async def wide_transactions(setup: transaction_setup.Setup, name: str) -> None:
-    for number in range(10):
+    for number in range(4):
         producer = await setup.ready(f"{name}-{number}")
-        partitions = [(f"{'wide' * 10}", index) for index in range(2000)]
+        partitions = [(f"{'wide' * 10}", index) for index in range(500)]
         await setup.add(producer, *partitions, transactional_id=f"{name}-{number}")
 
 
@@ -365,7 +365,7 @@ async def test_nothing_is_counted_when_nothing_is_left(setup: Setup) -> None:
     await one_commit(setup, "one")
     await new_id(setup, group="never")
     assert await commit_codes(setup, {ORDERS: 1}, classic, group="classic", metadata="ä" * 9) == [0]
-    assert setup.memory.used > 1_000_000
+    assert setup.memory.used > 300_000
 
     await leave(setup, (classic.member_id, None), group="classic")
     await leave(setup, ("", "i"), group="static")

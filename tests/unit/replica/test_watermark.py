@@ -120,6 +120,7 @@ def test_no_other_module_assigns_it() -> None:
     assigning = {
         path.name
         for path in Path(lakelog.__file__).parent.rglob("*.py")
+        if "watermark.offset" in path.read_text()  # so that few files are parsed
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)

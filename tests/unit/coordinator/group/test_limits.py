@@ -92,7 +92,7 @@ def test_abandoned_pending_members_take_bounded_memory(
     monkeypatch: pytest.MonkeyPatch, in_one_group: bool
 ) -> None:
     """KIP-394: a client may request member ids and never join."""
-    most = 300
+    most = 100
     monkeypatch.setattr(pending_members, "PENDING_MAX", most)
 
     async def ask(setup: Setup, first: int, end: int) -> int:

@@ -96,7 +96,7 @@ def test_a_small_walk_does_not_wait_for_the_end_of_large_ones(tmp_path: Path) ->
     async def scenario(broker: SocketlessBroker) -> None:
         await broker.create_topic("slow", {"cleanup.policy": "compact"})
         await broker.create_topic("quick")
-        huge = make_batch(150_000, size=5, codec=Codec.ZSTD)
+        huge = make_batch(60_000, size=5, codec=Codec.ZSTD)
         holders = [broker.connect() for _ in range(3)]
         for sock in holders:
             sock.deliver(_produce(1, "slow", huge))

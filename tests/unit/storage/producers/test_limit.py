@@ -10,7 +10,7 @@ from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.state import ProducerStateTable
 from storage_kit import NOW, make_batch, memory_store
 
-LIMIT = 1_000
+LIMIT = 200
 
 
 def _header(producer_id: int, *, transactional: bool = False) -> BatchHeader:

@@ -38,7 +38,7 @@ def _link_all(source: Path, target: Path, *names: str) -> Path:
 
 def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Path) -> None:
     """They use the user's cache if the package is read only. Of processes that start together, one
-    compiles and the others wait for its result."""
+    compiles and the other waits for its result."""
     source = Path(lakelog.__file__).parent.parent
     package = tmp_path / "package"
     room = _link_all(source, package, "lakelog", "tables", "decoding")
@@ -53,8 +53,8 @@ def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Pat
         subprocess.Popen(
             [sys.executable, "-c", _LOAD], env=environment, stdout=subprocess.PIPE, text=True
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     said = [process.communicate()[0].split() for process in started]
-    assert sorted(number for number, _ in said) == ["0", "0", "1"]
+    assert sorted(number for number, _ in said) == ["0", "1"]
     assert all(path.startswith(str(tmp_path / "cache")) for _, path in said)
