@@ -12,6 +12,7 @@ import argparse
 import shutil
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from torture.hosts import enter_own_network
@@ -40,7 +41,8 @@ def main() -> int:
     try:
         history = run.run()
     except AssertionError as error:
-        failure, history = str(error), run.history()
+        failure, history = f"The run ended early: {error!r}", run.history()
+        traceback.print_exc()
     anomalies = run.judge(history)
     print("\n".join(summary(history, anomalies)))
     if failure or anomalies:

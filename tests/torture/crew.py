@@ -45,7 +45,7 @@ class Crew:
 
     def kill_one(self, rng: random.Random) -> str:
         """Kill a mortal client; return its name."""
-        name = rng.choice(MORTAL)
+        name = rng.choice([name for name in MORTAL if name in self._running])
         process = self._running.pop(name)
         process.kill()
         process.wait()

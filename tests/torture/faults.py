@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException
@@ -42,18 +42,30 @@ class Faults:
         self._hosts = hosts
         self._crew = crew
         self._rng = rng
-        self._deck: list[Callable[[], Fault]] = []
+        self._deck: list[Callable[[], Fault | None]] = []
+        self._still: set[str] = set()
+        """Hosts whose broker or server does not run."""
 
-    def begin(self) -> Fault:
-        """Begin the next fault."""
-        if not self._deck:
-            kinds = [*self._of_brokers(), *self._of_clients()]
-            if self._servers.ensemble is not None:
-                kinds += self._of_store()
-            self._deck = self._rng.sample(kinds, len(kinds))
-        return self._deck.pop()()
+    def begin(self, count: int) -> Iterator[Fault]:
+        """Begin faults; all earlier ones have ended. No two stop the same process."""
+        self._still.clear()
+        while count:
+            if not self._deck:
+                kinds = [*self._of_brokers(), self._kill_client]
+                if self._servers.ensemble is not None:
+                    kinds += self._of_store()
+                self._deck = self._rng.sample(kinds, len(kinds))
+            if (fault := self._deck.pop()()) is not None:
+                count -= 1
+                yield fault
 
-    def _of_brokers(self) -> list[Callable[[], Fault]]:
+    def _running(self, numbers: Iterable[int], host_of: Callable[[int], str]) -> list[int]:
+        """Return the numbers whose process still runs, which the caller stops now."""
+        found = [number for number in numbers if host_of(number) not in self._still]
+        self._still.update(map(host_of, found))
+        return found
+
+    def _of_brokers(self) -> list[Callable[[], Fault | None]]:
         others = [*map(host_of_broker, BROKERS)]
         everybody = [*others, CLIENTS]
         if self._servers.ensemble is not None:
@@ -77,7 +89,7 @@ class Faults:
             lambda: self._cut_broker(self._leader(), [CLIENTS]),
         ]
 
-    def _of_store(self) -> list[Callable[[], Fault]]:
+    def _of_store(self) -> list[Callable[[], Fault | None]]:
         servers = [*map(host_of_server, SERVERS)]
         return [
             self._kill_server,
@@ -89,9 +101,6 @@ class Faults:
             lambda: self._cut_broker(self._controller(), servers, out=False),
             lambda: self._cut_broker(self._controller(), servers, into=False),
         ]
-
-    def _of_clients(self) -> list[Callable[[], Fault]]:
-        return [self._kill_client]
 
     def _any(self) -> int:
         return self._rng.choice(BROKERS)
@@ -112,7 +121,8 @@ class Faults:
             return self._any()
         return found if found in BROKERS else self._any()
 
-    def _kill(self, numbers: list[int]) -> Fault:
+    def _kill(self, wanted: Iterable[int]) -> Fault | None:
+        numbers = self._running(wanted, host_of_broker)
         for number in numbers:
             self._servers.brokers[number].kill()
 
@@ -124,15 +134,18 @@ class Faults:
             for number in numbers:
                 self._servers.brokers[number].await_ready()
 
-        return Fault(f"kill {_brokers(numbers)}", heal, wait)
+        return Fault(f"kill {_brokers(numbers)}", heal, wait) if numbers else None
 
-    def _stop(self, number: int) -> Fault:
+    def _stop(self, number: int) -> Fault | None:
+        if not self._running([number], host_of_broker):
+            return None
         broker = self._servers.brokers[number]
         broker.stop()
         text = f"stop {_brokers([number])} in order"
         return Fault(text, broker.launch, broker.await_ready)
 
-    def _pause(self, numbers: list[int]) -> Fault:
+    def _pause(self, wanted: Iterable[int]) -> Fault | None:
+        numbers = self._running(wanted, host_of_broker)
         for number in numbers:
             self._servers.signal(number, signal.SIGSTOP)
 
@@ -140,7 +153,7 @@ class Faults:
             for number in numbers:
                 self._servers.signal(number, signal.SIGCONT)
 
-        return Fault(f"pause {_brokers(numbers)}", heal)
+        return Fault(f"pause {_brokers(numbers)}", heal) if numbers else None
 
     def _cut_broker(
         self, number: int, others: Iterable[str], *, out: bool = True, into: bool = True
@@ -156,9 +169,11 @@ class Faults:
         self._hosts.cut(cuts)
         return Fault(text, lambda: self._hosts.heal(cuts))
 
-    def _kill_server(self) -> Fault:
+    def _kill_server(self) -> Fault | None:
         ensemble, number = self._servers.ensemble, self._rng.choice(SERVERS)
         assert ensemble is not None
+        if not self._running([number], host_of_server):
+            return None
         ensemble.kill(number)
         return Fault(
             f"kill ZooKeeper {number}",
@@ -166,9 +181,10 @@ class Faults:
             lambda: ensemble.wait_for(number),
         )
 
-    def _pause_servers(self, count: int) -> Fault:
-        ensemble, numbers = self._servers.ensemble, self._rng.sample(SERVERS, count)
+    def _pause_servers(self, count: int) -> Fault | None:
+        ensemble = self._servers.ensemble
         assert ensemble is not None
+        numbers = self._running(self._rng.sample(SERVERS, count), host_of_server)
         for number in numbers:
             ensemble.pause(number)
 
@@ -176,7 +192,8 @@ class Faults:
             for number in numbers:
                 ensemble.resume(number)
 
-        return Fault(f"pause ZooKeeper {' and '.join(map(str, numbers))}", heal)
+        text = f"pause ZooKeeper {' and '.join(map(str, numbers))}"
+        return Fault(text, heal) if numbers else None
 
     def _cut_server(self) -> Fault:
         host = host_of_server(self._rng.choice(SERVERS))

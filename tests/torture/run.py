@@ -93,17 +93,13 @@ class Run:
         self._begun = time.monotonic()
         number = 0
         while time.monotonic() - self._begun < self._seconds:
-            begun = [self._begin(faults)]
-            if self._rng.random() < _SECOND_FAULT:
-                begun.append(self._begin(faults))
+            begun = []
+            for fault in faults.begin(2 if self._rng.random() < _SECOND_FAULT else 1):
+                self._journal.note("fault", text=fault.text)
+                begun.append(fault)
             time.sleep(self._rng.uniform(*_FAULT_S))
             number += len(begun)
             self._heal(number, begun, servers, crew)
-
-    def _begin(self, faults: Faults) -> Fault:
-        fault = faults.begin()
-        self._journal.note("fault", text=fault.text)
-        return fault
 
     def _heal(self, number: int, faults: list[Fault], servers: Servers, crew: Crew) -> None:
         for fault in faults:
