@@ -40,6 +40,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.now_ms / 1000
 
+    def monotonic_ms(self) -> int:
+        return int(self.now_ms)
+
 
 def sole_leader(leader_epoch: int) -> Role:
     """The role of a broker that is the only replica."""

@@ -36,6 +36,9 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._loop.time()
 
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
 
 class Handle:
     """A log and its terms in one session."""

@@ -19,13 +19,15 @@ _STALE_ENTRIES_MAX = 64
 class Deadlines(Generic[K]):
     """At most one deadline for each key, in milliseconds of the monotonic clock."""
 
-    __slots__ = ("_at", "_heap", "_queued", "_serial")
+    __slots__ = ("_at", "_heap", "_queued", "_serial", "earliest")
 
     def __init__(self) -> None:
         self._at: dict[K, int] = {}
         self._heap: list[tuple[int, int, K]] = []
         self._queued: dict[K, int] = {}
         self._serial = 0
+        self.earliest: int | None = None
+        """A time before which no deadline is due; None without deadlines."""
 
     def __len__(self) -> int:
         return len(self._at)
@@ -39,19 +41,22 @@ class Deadlines(Generic[K]):
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
+        self.earliest = self._heap[0][0]
 
     def cancel(self, key: K) -> None:
         """Remove the deadline of `key`, if it has one."""
         self._at.pop(key, None)
         if len(self._heap) > 2 * len(self._at) + _STALE_ENTRIES_MAX:
             self._rebuild()
-
-    def next(self) -> int | None:
-        """Return a time before which no deadline is due; None without deadlines."""
-        return self._heap[0][0] if self._at else None
+        self.earliest = self._heap[0][0] if self._at else None
 
     def pop_due(self, now_ms: int) -> K | None:
         """Remove and return the key with the earliest deadline, if that is due."""
+        key = self._pop_due(now_ms)
+        self.earliest = self._heap[0][0] if self._at else None
+        return key
+
+    def _pop_due(self, now_ms: int) -> K | None:
         while self._heap and self._heap[0][0] <= now_ms:
             time, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != time:

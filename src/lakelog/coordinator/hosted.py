@@ -1,15 +1,38 @@
-"""A partition that its host serves in one leader epoch.
+"""A partition that its host serves in one leader epoch: its shard, and the writing of decisions.
 
-It consists of the shard, its log, and the decisions that wait for the log.
+A partition has at most one append in flight. Decisions made meanwhile wait and share the next
+batch, so a thousand commits need one append. Records are replayed, and replies sent, in the order
+of the decisions.
+
+A rejected append is reported to the decision's `failed` callback. A record that cannot be encoded
+fails before it is queued, so it does not block other decisions.
+
+No other part of a coordinator waits, except for loading; this one does through `Tasks`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from lakelog.coordinator.shard import PartitionLog, Result, Shard
-from lakelog.runtime.api import Timer
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.base.shortage import OutOfRoomError
+from lakelog.coordinator.shard import (
+    NOT_APPENDED,
+    Now,
+    PartitionLog,
+    Result,
+    Shard,
+    coordinator_code,
+)
+from lakelog.records.builder import BatchBuilder
+from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.wire.errors import WireError
+
+logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Shard[Any])
 
@@ -20,10 +43,51 @@ _RECORD_OVERHEAD = 32
 Encoded = tuple[bytes, bytes | None]
 
 
+class Writing:
+    """What the partitions of one host share to write their decisions.
+
+    Args:
+        topic: name of the topic, for log messages.
+        batch_bytes_max: decisions share a batch up to this size; a larger decision has a batch of
+            its own.
+        codec: compression of the batches.
+        reload: called if an append may be in the log although it failed.
+    """
+
+    __slots__ = ("batch_bytes_max", "clock", "codec", "reload", "tasks", "topic", "writers")
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        tasks: Tasks,
+        batch_bytes_max: int,
+        codec: int,
+        reload: Callable[[Hosted[Any]], None],
+    ) -> None:
+        self.topic = topic
+        self.clock = clock
+        self.tasks = tasks
+        self.batch_bytes_max = batch_bytes_max
+        self.codec = codec
+        self.reload = reload
+        self.writers: dict[int, Any] = {}
+        """Running tasks by partition, also of partitions that are no longer hosted."""
+
+    def now(self) -> Now:
+        """Read both clocks."""
+        return Now(self.clock.wall_ms(), self.clock.monotonic_ms())
+
+
 class Hosted(Generic[S]):
     """One partition in one leader epoch: its shard, and the decisions that wait for the log."""
 
     __slots__ = (
+        "_is_writing",
+        "_place",
+        "_timer",
+        "_timer_ms",
+        "_writing",
         "active",
         "dropped",
         "leader_epoch",
@@ -32,24 +96,102 @@ class Hosted(Generic[S]):
         "partition",
         "queue",
         "shard",
-        "timer",
-        "timer_ms",
-        "writing",
     )
 
-    def __init__(self, partition: int, leader_epoch: int, log: PartitionLog, shard: S) -> None:
+    def __init__(
+        self, partition: int, leader_epoch: int, log: PartitionLog, shard: S, writing: Writing
+    ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.log = log
         self.shard = shard
+        self._writing = writing
+        self._place: dict[str, Any] = {"topic": writing.topic, "partition": partition}
+        """Fields of all log lines."""
         self.active = False
+        """Whether the log has been replayed to its end, so that requests are decided."""
         self.dropped = False
-        self.writing = False
+        self._is_writing = False
         self.offset_last = -1
         """Base offset of the newest append, which a later one exceeds."""
         self.queue: deque[tuple[Result[Any], list[Encoded]]] = deque()
-        self.timer: Timer | None = None
-        self.timer_ms = 0
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+
+    def begin(self) -> None:
+        """Begin to serve: the log has been replayed to its end."""
+        self.active = True
+        for result in self.shard.loaded(self._writing.now()):
+            self._accept(result)
+        self._arm()
+
+    def decide(self, decision: Callable[[S, Now], Result[Any]]) -> None:
+        """Call `decision` with the shard, and write its result."""
+        self._accept(decision(self.shard, self._writing.now()))
+
+    def drop(self, code: ErrorCode) -> None:
+        """Stop at once, and answer all waiting requests with `code`."""
+        self.dropped = True
+        self.active = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self.shard.unloaded(code)
+        waiting = [result for result, _ in self.queue]
+        self.queue.clear()
+        self._fail(waiting, code)
+
+    # Writing
+
+    def _accept(self, result: Result[Any] | None) -> None:
+        """Queue a decision, and set the timer for the deadlines that came with it."""
+        while result is not None and not result.records and result.marker is None:
+            result = result.committed(self._writing.now()) if result.committed is not None else None
+        self._arm()
+        if result is None:
+            return
+        assert result.marker is None or not (result.records or result.producer)
+        if self.dropped:
+            self._fail([result], ErrorCode.NOT_COORDINATOR)
+            return
+        try:
+            encoded = [self.shard.encode(record) for record in result.records]
+        except WireError as error:
+            logger.error(
+                "%s-%d: cannot encode a record: %s",
+                self._writing.topic,
+                self.partition,
+                error,
+                extra=event("coordinator_record_refused", **self._place),
+            )
+            self._fail([result], ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self.queue.append((result, encoded))
+        if not self._is_writing:
+            # A second writer could append decisions in another order than they are replayed in.
+            writing = self._writing
+            assert self.partition not in writing.writers
+            self._is_writing = True
+            name = f"write {writing.topic}-{self.partition}"
+            writing.writers[self.partition] = writing.tasks.spawn(self._write(), name=name)
+
+    async def _write(self) -> None:
+        """Append decisions until the queue is empty; a dropped shard gets no more."""
+        try:
+            while self.queue:
+                results, records = self.take_batch(self._writing.batch_bytes_max)
+                try:
+                    await self._append(results, records)
+                except Exception:
+                    logger.exception(
+                        "%s-%d: unexpected error while writing decisions",
+                        self._writing.topic,
+                        self.partition,
+                        extra=event("coordinator_failed", **self._place),
+                    )
+                    self._not_committed(results, ErrorCode.UNKNOWN_SERVER_ERROR)
+        finally:
+            self._is_writing = False
+            del self._writing.writers[self.partition]
 
     def take_batch(self, batch_bytes_max: int) -> tuple[list[Result[Any]], list[Encoded]]:
         """Take the decisions of the next append; a transactional decision or a marker is alone."""
@@ -68,3 +210,97 @@ class Hosted(Generic[S]):
             if is_alone:
                 break
         return results, records
+
+    def _batch(self, producer: tuple[int, int] | None, records: list[Encoded]) -> bytearray:
+        builder = BatchBuilder(self._writing.codec)
+        now_ms = self._writing.clock.wall_ms()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        return builder.build(*(producer or ()), is_transactional=producer is not None)
+
+    async def _append(self, results: list[Result[Any]], records: list[Encoded]) -> None:
+        """Append, replay and report decisions.
+
+        `results` keeps the decisions that have not been reported.
+        """
+        producer, marker = results[0].producer, results[0].marker
+        try:
+            if marker is not None:
+                offset = await self.log.append_marker(marker)
+            else:
+                offset = await self.log.append(self._batch(producer, records))
+        except OutOfRoomError as error:
+            self._fail(results, coordinator_code(error.code))
+            return
+        except (KafkaError, OSError) as error:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+            logger.warning(
+                "append to %s-%d: %s",
+                self._writing.topic,
+                self.partition,
+                error,
+                extra=event("coordinator_append_failed", **self._place),
+            )
+            self._not_committed(results, code)
+            return
+        if self.dropped:
+            self._fail(results, ErrorCode.NOT_COORDINATOR)
+            return
+        assert offset > self.offset_last, "decisions are replayed in the order of the log"
+        self.offset_last = offset
+        now = self._writing.now()
+        results.reverse()
+        while results:
+            _replay(self.shard, results[-1])
+            result = results.pop()
+            if result.committed is not None:
+                self._accept(result.committed(now))
+
+    def _not_committed(self, results: list[Result[Any]], code: ErrorCode) -> None:
+        """Report decisions as failed; reload the shard if the log may have them."""
+        self._fail(results, coordinator_code(code))
+        if not self.dropped and code not in NOT_APPENDED:
+            self._writing.reload(self)
+
+    def _fail(self, results: list[Result[Any]], code: ErrorCode) -> None:
+        for result in results:
+            if result.failed is not None:
+                self._accept(result.failed(self._writing.now(), code))
+
+    # Timers
+
+    def _arm(self) -> None:
+        """Set the timer so that the shard is called no later than its next deadline."""
+        deadline = self.shard.deadlines.earliest
+        if deadline is None or self.dropped:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline
+        delay_ms = max(deadline - self._writing.clock.monotonic_ms(), 0)
+        self._timer = self._writing.tasks.call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        if self.dropped:
+            return
+        now, deadlines = self._writing.now(), self.shard.deadlines
+        try:
+            # The timer counts as set meanwhile: once is enough to set the next one.
+            while not self.dropped and (key := deadlines.pop_due(now.tick_ms)) is not None:
+                for result in self.shard.on_due(now, key):
+                    self._accept(result)
+        finally:
+            self._timer = None
+            self._arm()
+
+
+def _replay(shard: Shard[Any], result: Result[Any]) -> None:
+    if result.marker is not None:
+        shard.replay_end(result.marker.producer_id, commit=result.marker.commit)
+    for record in result.records:
+        if result.producer is not None:
+            shard.replay_pending(record, result.producer[0])
+        else:
+            shard.replay(record)

@@ -34,6 +34,10 @@ class Clock(Protocol):
         """Return the seconds since an arbitrary moment; never decreases."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Return `monotonic` in whole milliseconds."""
+        ...
+
 
 class Random(Protocol):
     """Random numbers: unpredictable in production, seeded in the simulation."""

@@ -71,6 +71,9 @@ class SystemClock:
 
     monotonic = staticmethod(time.monotonic)
 
+    def monotonic_ms(self) -> int:
+        return int(self.monotonic() * 1000)
+
 
 class SystemRandom:
     _random = random.SystemRandom()

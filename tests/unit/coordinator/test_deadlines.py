@@ -17,7 +17,7 @@ def test_due_keys_come_earliest_first_and_once() -> None:
     deadlines: Deadlines[str] = Deadlines()
     for key, at in (("late", 30), ("early", 10), ("middle", 20)):
         deadlines.set(key, at)
-    assert deadlines.next() == 10
+    assert deadlines.earliest == 10
     assert _drain(deadlines, 9) == []
     assert _drain(deadlines, 25) == ["early", "middle"]
     assert _drain(deadlines, 25) == []
@@ -38,7 +38,7 @@ def test_a_cancelled_one_is_forgotten_and_can_be_set_again() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", 10)
     deadlines.cancel("a")
-    assert deadlines.next() is None
+    assert deadlines.earliest is None
     deadlines.set("a", 20)
     assert _drain(deadlines, 15) == []
     assert _drain(deadlines, 20) == ["a"]
@@ -69,7 +69,7 @@ def test_agrees_with_a_plain_dictionary(steps: list[tuple[str, int | None]]) -> 
             deadlines.set(key, now + deadline)
             model[key] = now + deadline
         due = {each for each, at in model.items() if at <= now}
-        earliest = deadlines.next()
+        earliest = deadlines.earliest
         assert earliest is None or earliest <= min(model.values(), default=earliest)
         assert set(_drain(deadlines, now)) == due
         for each in due:

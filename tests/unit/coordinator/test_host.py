@@ -12,7 +12,7 @@ from coordinator_members import commit, commit_codes, committed, form, heartbeat
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
-from lakelog.coordinator import host
+from lakelog.coordinator import hosted
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -225,7 +225,7 @@ def test_the_shard_is_reloaded_after_a_memory_error(
         assert await commit_codes(setup, {("orders", 0): 5}, joined) == [0]
         setup.log.delay_s = lambda: 1.0
         with monkeypatch.context() as patch:
-            owner: Any = host.ShardHost if step == "_batch" else host
+            owner: Any = hosted.Hosted if step == "_batch" else hosted
             patch.setattr(owner, step, fail)
             replies = [commit(setup, {("orders", n): 6}, joined) for n in range(3)]
             for reply in replies:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from lakelog.coordinator.hosted import Hosted
+from lakelog.coordinator.hosted import Hosted, Writing
 from lakelog.coordinator.shard import Result, TransactionMarker
 
 _VALUE = bytes(400)
 
 
 def _queued(*results: Result[Any]) -> Hosted[Any]:
-    hosted: Hosted[Any] = Hosted(0, 0, cast(Any, None), cast(Any, None))
+    nothing = cast(Any, None)
+    writing = Writing("t", nothing, nothing, 1000, 0, nothing)
+    hosted: Hosted[Any] = Hosted(0, 0, nothing, nothing, writing)
     for result in results:
         hosted.queue.append((result, [(b"key", _VALUE) for _ in result.records]))
     return hosted

@@ -284,7 +284,7 @@ class Replicas:
         return known is None
 
     def _monotonic_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)
+        return self._clock.monotonic_ms()
 
     async def _make_logs(
         self, topic: TopicImage, indexes: list[int], configs: Callable[[str], LogConfig]

@@ -199,7 +199,7 @@ class PendingFetch:
                 self._broker, self._follower, target, bytes_left, min_one=min_one
             )
             if not self._noted:
-                now_ms = int(self._broker.clock.monotonic() * 1000)
+                now_ms = self._broker.clock.monotonic_ms()
                 partition.note_fetch(
                     *self._follower, target.fetch_offset, now_ms, target.log_start_offset
                 )

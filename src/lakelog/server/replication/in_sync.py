@@ -87,7 +87,7 @@ class InSyncReplicas:
             self._asking.cancel()
 
     def _turn(self) -> None:
-        now_ms = int(self._clock.monotonic() * 1000)
+        now_ms = self._clock.monotonic_ms()
         may_shrink = self._guard.may_shrink(now_ms)
         if self._asking is None:
             self._close_decided()

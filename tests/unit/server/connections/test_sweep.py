@@ -48,6 +48,9 @@ class FakeClock:
     def monotonic(self) -> float:
         return self.now
 
+    def monotonic_ms(self) -> int:
+        return int(self.now * 1000)
+
     def wall_ms(self) -> int:
         return int(self.now * 1000)
 

@@ -94,7 +94,7 @@ def replicate(world: MemoryBroker, topic: str = GROUP_TOPIC) -> None:
     """Have the other replica fetch the whole log."""
     partition = world.partition(topic)
     end = partition.log.log_end_offset
-    partition.note_fetch(OTHER, 1, end, int(world.clock.monotonic() * 1000))
+    partition.note_fetch(OTHER, 1, end, world.clock.monotonic_ms())
     world.pass_time(0.01)
 
 

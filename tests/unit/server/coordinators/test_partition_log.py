@@ -128,7 +128,7 @@ def test_a_load_waits_for_replicas_without_a_limit(world: MemoryBroker) -> None:
     loading = world.tasks.spawn(log_of(world).start_offset(), name="a load")
     world.pass_time(600)
     assert not loading.done()
-    world.partition("orders").note_fetch(2, 1, 2, int(world.clock.monotonic() * 1000))
+    world.partition("orders").note_fetch(2, 1, 2, world.clock.monotonic_ms())
     assert world.run(loading) == 0
 
 

@@ -15,6 +15,9 @@ class FakeClock:
     def monotonic(self) -> float:
         return self.now
 
+    def monotonic_ms(self) -> int:
+        return int(self.now * 1000)
+
     def wall_ms(self) -> int:
         return int(self.now * 1000)
 

@@ -38,7 +38,7 @@ class Led:
         self.world.run(self.world.broker.metadata.submit(plan))
 
     def fetch(self, offset: int, epoch: int = EPOCH) -> None:
-        now_ms = int(self.world.clock.monotonic() * 1000)
+        now_ms = self.world.clock.monotonic_ms()
         self.world.partition("t").note_fetch(FOLLOWER, epoch, offset, now_ms)
 
     def state(self) -> PartitionImage:

@@ -34,6 +34,9 @@ class SimulatedClock:
         """
         self._monotonic_s, self._rate = monotonic_s, rate
 
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
     def leap(self, by_ms: int) -> None:
         """Change the wall time by so many milliseconds, forward or backward."""
         before, self._skew_ms = self._skew_ms, self._skew_ms + by_ms
