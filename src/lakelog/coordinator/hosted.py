@@ -44,7 +44,7 @@ Encoded = tuple[bytes, bytes | None]
 
 
 class Writing:
-    """What the partitions of one host share to write their decisions.
+    """Parts that the partitions of one host share, to write their decisions.
 
     Args:
         topic: name of the topic, for log messages.

@@ -131,6 +131,11 @@ class MetadataImage(NamedTuple):
         """Return a topic by its id (KIP-516), or `None`."""
         return self.topics_by_id.get(topic_id)
 
+    def partition(self, topic: str | bytes, index: int) -> PartitionImage | None:
+        """Return a partition by its topic's name or id, and its index, or `None`."""
+        found = self.topic(topic) if isinstance(topic, str) else self.topic_by_id(topic)
+        return None if found is None else found.partition(index)
+
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """Return the settings of this resource itself, without inherited ones.
 

@@ -50,6 +50,8 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert len(topic) == image.partition_count == 2
     assert topic.partition(1) == PartitionImage(1, (1,), (1,), 1, 0, 0)
     assert topic.partition(2) is None
+    assert image.partition("t", 1) is image.partition(A, 1) is topic.partition(1)
+    assert image.partition("u", 0) is image.partition(B, 0) is None
     assert image.topic("u") is None
 
 

@@ -70,8 +70,7 @@ class ControlPlane:
 
     def role_elsewhere(self, topic: str | bytes, index: int) -> Role | None:
         """Return this broker's role in a partition that other brokers hold, None for any other."""
-        found = self.image.topic(topic) if isinstance(topic, str) else self.image.topic_by_id(topic)
-        partition = found.partition(index) if found is not None else None
+        partition = self.image.partition(topic, index)
         if partition is None or self._options.node_id in partition.replicas:
             return None
         return Role.in_image(partition, self._options.node_id)

@@ -7,12 +7,11 @@ marker its transaction would stay open for ever (KAFKA-5202, KAFKA-5610).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.markers import Marker, MarkerWriter
-from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -20,38 +19,22 @@ from lakelog.protocol.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from lakelog.runtime.api import Tasks
-from lakelog.server.peers.errors import PeerError
-from lakelog.server.peers.peer import Peer
+from lakelog.server.coordinators.leaders import PartitionLeaders
 
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_NO_LEADER = -1
 
 
 class ClusterMarkers:
     """Markers for partitions on all brokers; a `MarkerWriter`.
 
     Args:
-        image: returns the metadata image of this broker.
         local: writes to the partitions that this broker leads.
-        peer: returns the connection to a broker, None without an address.
-        timeout_s: time for the response of another broker.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        image: Callable[[], MetadataImage],
-        local: MarkerWriter,
-        peer: Callable[[int], Peer | None],
-        tasks: Tasks,
-        timeout_s: float,
-    ) -> None:
-        self._node_id = node_id
-        self._image = image
+    def __init__(self, leaders: PartitionLeaders, local: MarkerWriter, tasks: Tasks) -> None:
+        self._leaders = leaders
         self._local = local
-        self._peer = peer
         self._tasks = tasks
-        self._timeout_s = timeout_s
 
     async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
         """Write each marker to its leader; return one code for each, in their order.
@@ -61,9 +44,9 @@ class ClusterMarkers:
         codes = dict.fromkeys(markers, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         by_leader: dict[int, list[Marker]] = {}
         for marker in codes:
-            if (leader := self._leader(marker)) is not None:
+            if (leader := self._leaders.of(marker.topic, marker.partition)) is not None:
                 by_leader.setdefault(leader, []).append(marker)
-        own = by_leader.pop(self._node_id, [])
+        own = by_leader.pop(self._leaders.node_id, [])
         sent = [
             (wanted, self._tasks.spawn(self._send(leader, wanted), name=f"markers to {leader}"))
             for leader, wanted in by_leader.items()
@@ -74,20 +57,11 @@ class ClusterMarkers:
             codes.update(zip(wanted, map(_unsettled, await sending), strict=True))
         return [codes[marker] for marker in markers]
 
-    def _leader(self, marker: Marker) -> int | None:
-        """Return the leader's node id, -1 if there is none, None for no such partition."""
-        topic = self._image().topic(marker.topic)
-        partition = topic.partition(marker.partition) if topic is not None else None
-        return partition.leader if partition is not None else None
-
     async def _send(self, leader: int, markers: list[Marker]) -> list[ErrorCode]:
         """Have another broker write the markers; return one code for each."""
-        peer = self._peer(leader) if leader != _NO_LEADER else None
-        if peer is None:
-            return [ErrorCode.BROKER_NOT_AVAILABLE] * len(markers)
         try:
-            response = await peer.request(_request(markers), timeout_s=self._timeout_s)
-        except PeerError as error:
+            response = await self._leaders.request(leader, _request(markers))
+        except KafkaError as error:
             return [error.code] * len(markers)
         assert isinstance(response, WriteTxnMarkersResponse)
         written = _codes(response)

@@ -30,6 +30,7 @@ from lakelog.runtime.api import Clock, Random, Tasks
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.hanging_transactions import end_hanging
+from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
@@ -109,6 +110,7 @@ class Coordinators:
             memory=memory,
             join_refused=RefusedJoins(clock).note,
         )
+        leaders = PartitionLeaders(node_id, lambda: metadata.image, peer, request_s)
         self.markers = LocalMarkers(request_s, self.groups, *parts)
         self.transactions = TransactionCoordinator(
             TransactionConfig.from_broker(config),
@@ -116,14 +118,12 @@ class Coordinators:
             tasks,
             LocalPartitionLogs(TRANSACTION_TOPIC, request_s, *parts),
             topics,
-            ClusterMarkers(node_id, lambda: metadata.image, self.markers, peer, tasks, request_s),
+            ClusterMarkers(leaders, self.markers, tasks),
             new_producer_id=producer_ids.next,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,
         )
-        self.verification = ClusterVerification(
-            node_id, lambda: metadata.image, self.transactions, peer, request_s
-        )
+        self.verification = ClusterVerification(leaders, self.transactions)
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.state import TopicPartition
-from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from lakelog.server.peers.errors import PeerError
-from lakelog.server.peers.peer import Peer
+from lakelog.server.coordinators.leaders import PartitionLeaders
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -25,27 +24,14 @@ class ClusterVerification:
     """The transaction coordinators of the cluster, for the leaders of partitions.
 
     Args:
-        image: returns the metadata image of this broker.
         local: the coordinator of this broker.
-        peer: returns the connection to a broker, None without an address.
-        timeout_s: time for the response of another broker.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        image: Callable[[], MetadataImage],
-        local: TransactionCoordinator,
-        peer: Callable[[int], Peer | None],
-        timeout_s: float,
-    ) -> None:
-        self._node_id = node_id
-        self._image = image
+    def __init__(self, leaders: PartitionLeaders, local: TransactionCoordinator) -> None:
+        self._leaders = leaders
         self._local = local
-        self._peer = peer
-        self._timeout_s = timeout_s
 
-    async def verify(
+    def verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -53,7 +39,7 @@ class ClusterVerification:
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> Codes:
+    ) -> Awaitable[Codes]:
         """Return for each partition whether this producer may write records to it.
 
         add: whether to add the partitions to the transaction.
@@ -61,16 +47,13 @@ class ClusterVerification:
         Without a response the code is COORDINATOR_NOT_AVAILABLE: a producer retries, and adding a
         partition twice is harmless.
         """
-        leader = self._leader(transactional_id)
-        if leader in (None, self._node_id):
-            found: Codes = await self._local.verify(
-                transactional_id, producer_id, producer_epoch, partitions, add=add
-            )
-            return found
-        peer = self._peer(leader) if leader is not None and leader >= 0 else None
-        unavailable = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if peer is None:
-            return unavailable
+        own = self._local.verify(transactional_id, producer_id, producer_epoch, partitions, add=add)
+        # The coordinator knows its own ids; the image is read only for ids of other coordinators.
+        if not own.done() or ErrorCode.NOT_COORDINATOR not in own.result().values():
+            return own
+        leader = self._leaders.of(TRANSACTION_TOPIC, self._local.partition_for(transactional_id))
+        if leader is None or leader == self._leaders.node_id:
+            return own
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -78,21 +61,19 @@ class ClusterVerification:
             verify_only=not add,
             topics=_topics(partitions),
         )
-        request = AddPartitionsToTxnRequest(transactions=[transaction])
-        try:
-            response = await peer.request(request, timeout_s=self._timeout_s)
-        except PeerError:
-            return unavailable
-        assert isinstance(response, AddPartitionsToTxnResponse)
-        return unavailable | _codes(response)
+        return self._ask(leader, transaction, partitions)
 
-    def _leader(self, transactional_id: str) -> int | None:
-        """Return the node id of the coordinator, -1 for none; None before the topic exists."""
-        topic = self._image().topic(TRANSACTION_TOPIC)
-        if topic is None:
-            return None
-        partition = topic.partition(self._local.partition_for(transactional_id))
-        return partition.leader if partition is not None else None
+    async def _ask(
+        self,
+        leader: int,
+        transaction: AddPartitionsToTxnTransaction,
+        partitions: Sequence[TopicPartition],
+    ) -> Codes:
+        codes = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        request = AddPartitionsToTxnRequest(transactions=[transaction])
+        with suppress(KafkaError):
+            codes |= _codes(await self._leaders.request(leader, request))
+        return codes
 
 
 def _topics(partitions: Sequence[TopicPartition]) -> list[AddPartitionsToTxnTopic]:

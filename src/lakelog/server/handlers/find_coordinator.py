@@ -76,8 +76,7 @@ def _leader(broker: Broker, context: Context, topic: str, index: int) -> Node:
 
     Raises `KafkaError` (COORDINATOR_NOT_AVAILABLE) without such a leader. Clients retry this code.
     """
-    found = broker.image.topic(topic)
-    partition = found.partition(index) if found is not None else None
+    partition = broker.image.partition(topic, index)
     leader = partition.leader if partition is not None else -1
     node = broker.node_for(context.connection, leader) if leader >= 0 else None
     if node is None:

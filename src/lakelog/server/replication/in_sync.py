@@ -106,7 +106,7 @@ class InSyncReplicas:
         """
         image = self._image()
         for partition, proposed_for in list(self._open.items()):
-            state = _state(image, partition)
+            state = image.partition(partition.topic_id, partition.index)
             if state is not None and state.leader_epoch != proposed_for.leader_epoch:
                 del self._open[partition]  # `assume` has ended the proposal
             elif state is not None and state.partition_epoch > proposed_for.partition_epoch:
@@ -150,7 +150,7 @@ class InSyncReplicas:
         known = {
             partition: state
             for partition in wanted
-            if (state := _state(image, partition)) is not None
+            if (state := image.partition(partition.topic_id, partition.index)) is not None
             and state.leader_epoch == partition.leader_epoch
         }
         for partition in known:
@@ -195,11 +195,6 @@ class InSyncReplicas:
             elif partition in self._open and partition.leader_epoch == state.leader_epoch:
                 # The controller has refused it for good: its answer is later than the proposal.
                 self._close(partition)
-
-
-def _state(image: MetadataImage, partition: Partition) -> PartitionImage | None:
-    topic = image.topic_by_id(partition.topic_id)
-    return None if topic is None else topic.partition(partition.index)
 
 
 def _topics(

@@ -17,6 +17,7 @@ from lakelog.protocol.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
+from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.handlers import end_txn
 from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
 from memory_broker import MemoryBroker
@@ -70,8 +71,8 @@ def written(
     """Write the markers; return topic, partition and code of each."""
     peers: dict[int, Any] = {OTHER: other}
     broker = world.broker
-    parts = OWN, lambda: broker.image, broker.markers, peers.get, world.tasks, 30.0
-    codes = world.run(ClusterMarkers(*parts).write(markers))
+    leaders = PartitionLeaders(OWN, lambda: broker.image, peers.get, 30.0)
+    codes = world.run(ClusterMarkers(leaders, broker.markers, world.tasks).write(markers))
     return [(each.topic, each.partition, code) for each, code in zip(markers, codes, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.peers.errors import PeerTimedOutError
 from memory_broker import MemoryBroker
@@ -54,9 +56,14 @@ def verified(
     """Verify two partitions of `orders`; return their codes."""
     peers: dict[int, Any] = {OTHER: other}
     broker = world.broker
-    parts = OWN, lambda: broker.image, broker.transactions, peers.get, 30.0
+    leaders = PartitionLeaders(OWN, lambda: broker.image, peers.get, 30.0)
+    verification = ClusterVerification(leaders, broker.transactions)
     wanted = [("orders", 0), ("orders", 1)]
-    found = world.run(ClusterVerification(*parts).verify("id", producer_id, 0, wanted, add=add))
+
+    async def ask() -> Mapping[tuple[str, int], ErrorCode]:
+        return await verification.verify("id", producer_id, 0, wanted, add=add)
+
+    found = world.run(ask())
     return {index: code for (_, index), code in found.items()}
 
 

@@ -14,11 +14,6 @@ from lakelog.base.memory_budget import Account
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
 
-_TXN_TOPIC_IDS_SINCE = 6
-_COMMIT_WITH_NAMES = 9
-_COMMIT_WITH_TOPIC_IDS = 10
-_NEWER_CODES_SINCE = 6
-
 OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
 
