@@ -27,15 +27,15 @@ class SimulatedClock:
     def monotonic(self) -> float:
         return self._monotonic_s + self._rate * self._loop.time()
 
+    def monotonic_ms(self) -> int:
+        return int(self.monotonic() * 1000)
+
     def skew(self, monotonic_s: float, rate: float) -> None:
         """Have the monotonic time begin at another value, and run `rate` times as fast.
 
         Only before the first process of the machine reads it.
         """
         self._monotonic_s, self._rate = monotonic_s, rate
-
-    def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
 
     def leap(self, by_ms: int) -> None:
         """Change the wall time by so many milliseconds, forward or backward."""
