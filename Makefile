@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance torture bench clean
+.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance torture libraries bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -67,6 +67,10 @@ endurance: setup java ## One broker killed again and again under clients (ROUNDS
 torture: setup java ## A cluster under kills, pauses and cuts (STORE=zookeeper TIME=480 SEED=1)
 	PYTHONPATH=tests $(BIN)/python -m torture --store $(or $(STORE),zookeeper) \
 	  --seconds $(or $(TIME),480) --seed $(or $(SEED),1)
+
+libraries: setup maven ## Producers of four libraries over leader kills (KILLS=20 SEED=1)
+	PYTHONPATH=tests $(BIN)/python -m torture --plan libraries --store $(or $(STORE),zookeeper) \
+	  --seconds 3600 --faults $(or $(KILLS),20) --seed $(or $(SEED),1)
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \

@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 from torture.hosts import enter_own_network
+from torture.plan import PLANS
 from torture.run import Run, summary
 from torture.servers import EMBEDDED, ZOOKEEPER
 
@@ -24,7 +25,9 @@ def main() -> int:
     """Return 0 if there was no anomaly. Otherwise the folder of the run remains."""
     parser = argparse.ArgumentParser(prog="torture", description=__doc__)
     parser.add_argument("--store", choices=(EMBEDDED, ZOOKEEPER), default=ZOOKEEPER)
+    parser.add_argument("--plan", choices=PLANS, default="cluster")
     parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--faults", type=int, default=100_000, help="end after so many")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--folder", type=Path, default=Path("build/torture"))
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -32,11 +35,13 @@ def main() -> int:
     if not options.inside:
         arguments = [*sys.argv[1:], "--seed", str(options.seed)]
         enter_own_network([sys.executable, "-m", "torture", *arguments, "--inside"])
-    folder = options.folder.absolute() / f"{options.store}-{options.seed}"
+    name = f"{options.plan}-{options.store}-{options.seed}"
+    folder = options.folder.absolute() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    print(f"store {options.store}, seed {options.seed}, folder {folder}", flush=True)
-    run = Run(folder, options.store, options.seconds, options.seed)
+    print(f"folder {folder}", flush=True)
+    plan = PLANS[options.plan]
+    run = Run(folder, plan, options.store, options.seconds, options.faults, options.seed)
     failure = ""
     try:
         history = run.run()

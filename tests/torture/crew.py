@@ -7,14 +7,17 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from kafka_jars import java_command
+from torture.servers import NUMBERS, PARTITIONS
+
 _TESTS = Path(__file__).parents[1]
+_LIBRARIES = ("kafka-python", "aiokafka")
+_JAVA_PRODUCER = _TESTS / "java" / "NotingProducer.java"
 _STOP_S = 240.0
 _LARGEST_PORTION = 2000
-STEADY = ("numbers.0", "numbers.1", "numbers.2", "watch.0", "watch.1", "readers.0")
-MORTAL = ("ledger.0", "ledger.1", "transform.0", "transform.1", "readers.1")
-"""A fault kills one of them at times."""
 
 
 class Crew:
@@ -36,24 +39,24 @@ class Crew:
         arguments = name, str(self._lives), self._bootstrap, str(journal), str(self._seed)
         with self._printed.open("ab") as printed:
             self._running[name] = subprocess.Popen(
-                [sys.executable, "-m", "torture.client_process", *arguments],
+                _command(*arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
                 env=os.environ | {"PYTHONPATH": str(_TESTS)},
             )
 
-    def kill_one(self, rng: random.Random) -> str:
-        """Kill a mortal client; return its name."""
-        name = rng.choice([name for name in MORTAL if name in self._running])
+    def kill_one(self, rng: random.Random, names: Iterable[str]) -> str:
+        """Kill one of these clients; return its name."""
+        name = rng.choice([name for name in names if name in self._running])
         process = self._running.pop(name)
         process.kill()
         process.wait()
         return name
 
-    def stop(self, *roles: str) -> None:
+    def stop(self, roles: Iterable[str]) -> None:
         """Stop all clients of these roles after they have completed their requests."""
-        names = [name for name in self._running if name.partition(".")[0] in roles]
+        names = [name for name in self._running if name.partition(".")[0] in set(roles)]
         for name in names:
             self._running[name].send_signal(signal.SIGTERM)
         for name in names:
@@ -77,3 +80,12 @@ class Crew:
         if not self._printed.exists():
             return ""
         return self._printed.read_text(errors="replace")[-_LARGEST_PORTION:]
+
+
+def _command(name: str, *arguments: str) -> list[str]:
+    role = name.partition(".")[0]
+    if role == "java":
+        topic = NUMBERS, str(PARTITIONS)
+        return java_command("tools", _JAVA_PRODUCER, name, *arguments, *topic)
+    program = "library_process" if role in _LIBRARIES else "client_process"
+    return [sys.executable, "-m", f"torture.{program}", name, *arguments]

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from torture.crew import Crew
 from torture.hosts import CLIENTS, Cut, Hosts
+from torture.plan import Plan
 from torture.servers import (
     BROKERS,
     NUMBERS,
@@ -37,7 +38,10 @@ class Fault(NamedTuple):
 class Faults:
     """All kinds of faults of a cluster, drawn from a shuffled deck: each kind is as frequent."""
 
-    def __init__(self, servers: Servers, hosts: Hosts, crew: Crew, rng: random.Random) -> None:
+    def __init__(
+        self, plan: Plan, servers: Servers, hosts: Hosts, crew: Crew, rng: random.Random
+    ) -> None:
+        self._plan = plan
         self._servers = servers
         self._hosts = hosts
         self._crew = crew
@@ -51,13 +55,17 @@ class Faults:
         self._still.clear()
         while count:
             if not self._deck:
-                kinds = [*self._of_brokers(), self._kill_client]
-                if self._servers.ensemble is not None:
-                    kinds += self._of_store()
+                kinds = self._kinds()
                 self._deck = self._rng.sample(kinds, len(kinds))
             if (fault := self._deck.pop()()) is not None:
                 count -= 1
                 yield fault
+
+    def _kinds(self) -> list[Callable[[], Fault | None]]:
+        if self._plan.only_leaders:
+            return [lambda: self._kill([self._leader()])]
+        kinds = [*self._of_brokers(), self._kill_client]
+        return kinds + self._of_store() if self._servers.ensemble is not None else kinds
 
     def _running(self, numbers: Iterable[int], host_of: Callable[[int], str]) -> list[int]:
         """Return the numbers whose process still runs, which the caller stops now."""
@@ -202,7 +210,7 @@ class Faults:
         return self._cut(host, others, True, True, f"cut {host} off all others")
 
     def _kill_client(self) -> Fault:
-        name = self._crew.kill_one(self._rng)
+        name = self._crew.kill_one(self._rng, self._plan.mortal)
         return Fault(f"kill client {name}", lambda: self._crew.start(name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Following:
             self.operations += 1
             self.newest[role] = max(line["at"], self.newest[role])
 
-    def have_succeeded(self, roles: list[str], since: int) -> bool:
+    def have_succeeded(self, roles: Iterable[str], since: int) -> bool:
         """Return whether each role has a success that was invoked after a time."""
         self.look()
         return all(self.newest[role] > since for role in roles)

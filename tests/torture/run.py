@@ -13,20 +13,20 @@ from statistics import median
 from broker_process import eventually
 from torture.anomalies import Anomaly
 from torture.checker import check
-from torture.crew import MORTAL, STEADY, Crew
+from torture.crew import Crew
 from torture.faults import Fault, Faults
 from torture.final_reads import GROUPS, Offsets, append_last, read_to_last
 from torture.following import Following
 from torture.history import History, parse
 from torture.hosts import Hosts
 from torture.journal import Journal
+from torture.plan import CONSUMERS, PRODUCERS, Plan
 from torture.progress import recoveries
 from torture.servers import (
     BROKERS,
     LEDGER,
     NUMBERS,
     OUTPUTS,
-    PARTITIONS,
     SERVERS,
     Servers,
     host_of_broker,
@@ -39,17 +39,28 @@ _FAULT_S = 1.0, 4.0
 _SECOND_FAULT = 0.2
 _FULL = 0.3
 _SETTLE_S = 180.0
-_PARTITIONS = [f"{NUMBERS}-{index}" for index in range(PARTITIONS)]
-_ROLES = ["numbers", "ledger", "transform", "readers", "watch", *_PARTITIONS]
 
 
 class Run:
-    """A run in a folder, which afterwards contains the history and the logs of the servers."""
+    """A run in a folder, which afterwards contains the history and the logs of the servers.
 
-    def __init__(self, folder: Path, store: str, seconds: float, seed: int) -> None:
+    Args:
+        folder: an empty folder.
+        plan: clients and faults.
+        store: `EMBEDDED` or `ZOOKEEPER`.
+        seconds: no fault begins after this time.
+        faults_max: no fault begins after this count.
+        seed: of the faults and of their durations.
+    """
+
+    def __init__(
+        self, folder: Path, plan: Plan, store: str, seconds: float, faults_max: int, seed: int
+    ) -> None:
         self._folder = folder
+        self._plan = plan
         self._store = store
         self._seconds = seconds
+        self._faults_max = faults_max
         self._seed = seed
         self._rng = random.Random(seed)
         self._begun = time.monotonic()
@@ -66,7 +77,7 @@ class Run:
             self._following = Following(crew.journals)
             self._offsets = Offsets(servers.bootstrap, self._journal)
             stack.callback(self._offsets.close)
-            self._torture(servers, crew, Faults(servers, hosts, crew, self._rng))
+            self._torture(servers, crew, Faults(self._plan, servers, hosts, crew, self._rng))
             self._finish(servers, crew)
             servers.stop()
             differing = servers.differing_replicas()
@@ -87,14 +98,15 @@ class Run:
 
     def _torture(self, servers: Servers, crew: Crew, faults: Faults) -> None:
         self._offsets.commit_start()
-        for name in (*STEADY, *MORTAL):
+        for name in (*self._plan.steady, *self._plan.mortal):
             crew.start(name)
         self._await_progress(crew)
         self._begun = time.monotonic()
         number = 0
-        while time.monotonic() - self._begun < self._seconds:
+        while number < self._faults_max and time.monotonic() - self._begun < self._seconds:
             begun = []
-            for fault in faults.begin(2 if self._rng.random() < _SECOND_FAULT else 1):
+            is_double = not self._plan.only_leaders and self._rng.random() < _SECOND_FAULT
+            for fault in faults.begin(2 if is_double else 1):
                 self._journal.note("fault", text=fault.text)
                 begun.append(fault)
             time.sleep(self._rng.uniform(*_FAULT_S))
@@ -122,17 +134,18 @@ class Run:
 
     def _await_progress(self, crew: Crew) -> float:
         """Return after how many seconds each role has succeeded."""
-        self._journal.note("healed", roles=_ROLES)
+        roles = self._plan.roles
+        self._journal.note("healed", roles=roles)
         since = time.monotonic_ns()
 
         def is_made() -> bool:
             crew.check()
-            return self._following.have_succeeded(_ROLES, since)
+            return self._following.have_succeeded(roles, since)
 
         try:
             eventually(is_made, PROGRESS_S)
         except AssertionError as failure:
-            stuck = [role for role in _ROLES if self._following.newest[role] <= since]
+            stuck = [role for role in roles if self._following.newest[role] <= since]
             text = f"no progress of {', '.join(stuck)}; {crew.printed()}"
             raise AssertionError(text) from failure
         return (time.monotonic_ns() - since) / 1e9
@@ -140,11 +153,12 @@ class Run:
     def _finish(self, servers: Servers, crew: Crew) -> None:
         """Let all clients complete their work, then read everything."""
         servers.await_full()
-        crew.stop("numbers", "ledger")
+        crew.stop(PRODUCERS)
         ends = append_last(servers.bootstrap, self._journal, [NUMBERS])
-        wanted = {(group, name): end + 1 for group in GROUPS for name, end in ends.items()}
-        eventually(lambda: self._offsets.ask() == wanted, _SETTLE_S, "the groups were at the end")
-        crew.stop("transform", "readers", "watch")
+        if self._plan.has_groups:
+            wanted = {(group, name): end + 1 for group in GROUPS for name, end in ends.items()}
+            eventually(lambda: self._offsets.ask() == wanted, _SETTLE_S, "groups were at the end")
+        crew.stop(CONSUMERS)
         ends |= append_last(servers.bootstrap, self._journal, [LEDGER, OUTPUTS])
         read_to_last(servers.bootstrap, self._journal, ends)
         self._journal.note("complete")
@@ -166,7 +180,7 @@ def summary(history: History, anomalies: list[Anomaly]) -> Iterator[str]:
         yield f"  {kind:10} {text}"
     received = sum(len(reader.records) for reader in history.readers)
     yield f"  {'poll':10} {history.polls} with {received} records"
-    waits = [each.seconds for each in recoveries(history) if each.role in _PARTITIONS]
+    waits = [each.seconds for each in recoveries(history) if each.role.startswith(f"{NUMBERS}-")]
     if waits:
         yield (
             f"  after a healing, a partition accepts writes within {median(waits):.2f} s "

@@ -1,4 +1,4 @@
-"""A short run over each metadata store: `make torture` is the long one."""
+"""Short runs of the plans of `make torture` and `make libraries`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ _TIMEOUT_S = 1500.0
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("store", "seconds"), [(ZOOKEEPER, 60), (EMBEDDED, 30)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("--store", ZOOKEEPER, "--seconds", "60"), id="zookeeper"),
+        pytest.param(("--store", EMBEDDED, "--seconds", "30"), id="embedded"),
+        pytest.param(("--store", EMBEDDED, "--plan", "libraries", "--faults", "3"), id="libraries"),
+    ],
+)
 def test_clients_under_faults_see_no_anomaly(
-    store: str, seconds: int, tmp_path: Path, request: pytest.FixtureRequest
+    options: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    seed = request.config.getoption("--torture-seed")
-    options = ("--store", store, "--seconds", str(seconds), "--seed", str(seed))
+    seed = str(request.config.getoption("--torture-seed"))
     done = subprocess.run(
-        [sys.executable, "-m", "torture", *options, "--folder", str(tmp_path)],
+        [sys.executable, "-m", "torture", *options, "--seed", seed, "--folder", str(tmp_path)],
         env=os.environ | {"PYTHONPATH": str(_TESTS)},
         capture_output=True,
         text=True,
