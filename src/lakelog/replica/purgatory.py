@@ -7,6 +7,10 @@ coroutine: it can be counted and inspected, and is dropped with its connection.
 
 A wait may be parked under several keys, and trying one may cause events that try it again. So each
 wait is marked while it is tried and once it is done: it is answered exactly once.
+
+Waits for an offset of one partition, such as acknowledgements, are parked in the order of their
+offsets. An event tries them up to the first that is not answered, so it costs as much as it
+answers.
 """
 
 from __future__ import annotations
@@ -48,17 +52,60 @@ class Wait(Protocol):
 class Parked:
     """A wait in the purgatory; the argument of `cancel`."""
 
-    __slots__ = ("being_tried", "deadline", "done", "keys", "wait")
+    __slots__ = ("being_tried", "deadline", "done", "keys", "queue", "wait")
 
-    def __init__(self, wait: Wait, keys: tuple[Hashable, ...], deadline: float) -> None:
+    def __init__(
+        self,
+        wait: Wait,
+        keys: tuple[Hashable, ...],
+        deadline: float,
+        queue: Queue | None = None,
+    ) -> None:
         self.wait = wait
         self.keys = keys
         self.deadline = deadline
+        self.queue = queue
+        """The queue of the wait, if it is parked by an offset and not under keys."""
         self.done = False
         self.being_tried = False
 
     def __lt__(self, other: Parked) -> bool:
         return self.deadline < other.deadline
+
+
+class Queue:
+    """The waits for offsets of one key, smallest offset first."""
+
+    __slots__ = ("_ended", "_heap", "_number")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Parked]] = []
+        self._number = 0
+        """Orders the waits for the same offset."""
+        self._ended = 0
+        """Waits in the heap that have ended."""
+
+    def add(self, offset: int, parked: Parked) -> None:
+        """Add a wait for an offset."""
+        self._number += 1
+        heapq.heappush(self._heap, (offset, self._number, parked))
+
+    def first(self) -> Parked | None:
+        """Return the wait for the smallest offset, or None."""
+        heap = self._heap
+        while heap and heap[0][2].done:
+            heapq.heappop(heap)
+            self._ended -= 1
+        return heap[0][2] if heap else None
+
+    def note_end(self) -> None:
+        """Note that one of the waits has ended."""
+        self._ended += 1
+        # Removal from the middle of a heap is linear, so ended waits stay until most have ended.
+        if 2 * self._ended > len(self._heap) + 16:
+            self._heap = [entry for entry in self._heap if not entry[2].done]
+            heapq.heapify(self._heap)
+            self._ended = 0
 
 
 class Purgatory:
@@ -75,6 +122,8 @@ class Purgatory:
         self._timer_due = 0.0
         self._count = 0
         self._to_try: dict[Parked, None] = {}
+        self._queues: dict[Hashable, Queue] = {}
+        self._queues_to_try: dict[Hashable, None] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -87,16 +136,35 @@ class Purgatory:
         parked = Parked(wait, tuple(keys), deadline)
         for key in parked.keys:
             self._by_key.setdefault(key, {})[parked] = None
+        self._count_in(parked)
+        return parked
+
+    def park_by_offset(self, wait: Wait, key: Hashable, offset: int, deadline: float) -> Parked:
+        """Park a wait that can be answered no earlier than the waits of `key` for lower offsets.
+
+        An event tries it after those. The deadline is that of `park`.
+        """
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue()
+        parked = Parked(wait, (), deadline, queue)
+        queue.add(offset, parked)
+        self._count_in(parked)
+        return parked
+
+    def _count_in(self, parked: Parked) -> None:
         heapq.heappush(self._deadlines, parked)
         self._count += 1
         self._arm()
-        return parked
 
     def check(self, key: Hashable) -> None:
         """Try the waits of `key` now, after an event on it.
 
         An answered request may cause further events on the key before this call returns.
         """
+        if key in self._queues:
+            while self._try_first(key):
+                pass
         waiting = self._by_key.get(key)
         if waiting is None:
             return
@@ -114,17 +182,46 @@ class Purgatory:
         if waiting is not None:
             self._to_try.update(waiting)
             self._turns.want()
+        if key in self._queues:
+            self._queues_to_try[key] = None
+            self._turns.want()
 
     def _try_some(self) -> None:
-        to_try = self._to_try
-        if not to_try:
+        to_try, queues = self._to_try, self._queues_to_try
+        if not to_try and not queues:
             return
         try:
-            some = list(islice(to_try, _TRIED_MAX))
-            self._turns.run_some(len(some), partial(self._try_next, iter(some)))
-        finally:
             if to_try:
+                some = list(islice(to_try, _TRIED_MAX))
+                self._turns.run_some(len(some), partial(self._try_next, iter(some)))
+            if queues:
+                self._turns.run_some(_TRIED_MAX, self._try_in_queue)
+        finally:
+            if to_try or queues:
                 self._turns.want()
+
+    def _try_in_queue(self) -> bool:
+        """Try one wait by its offset; return whether another one may be due."""
+        key = next(iter(self._queues_to_try), None)
+        if key is None:
+            return False
+        if not self._try_first(key):
+            self._queues_to_try.pop(key, None)
+        return True
+
+    def _try_first(self, key: Hashable) -> bool:
+        """Try the first wait of a queue; return whether it was answered."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return False
+        parked = queue.first()
+        if parked is None:
+            del self._queues[key]
+            return False
+        if parked.being_tried or not self._try(parked):
+            return False
+        self.cancel(parked)
+        return True
 
     def _try_next(self, some: Iterator[Parked]) -> bool:
         parked = next(some)
@@ -158,6 +255,8 @@ class Purgatory:
         assert not parked.done, "a request is answered once"
         parked.done = True
         self._count -= 1
+        if parked.queue is not None:
+            parked.queue.note_end()
         for key in parked.keys:
             waiting = self._by_key[key]
             del waiting[parked]

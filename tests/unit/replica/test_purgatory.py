@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from counted_work import work_run
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.turns import LoopTurns
 
@@ -267,3 +268,65 @@ def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
     loop.advance(10.0)
     assert (late.events, other.events) == (["failed: again"], ["expired"])
     assert not len(purgatory)
+
+
+def waits_for(purgatory: Purgatory, offsets: range, reached: list[int]) -> list[Fetch]:
+    """Park a wait for each offset, which is answered when `reached` has come to it."""
+
+    class Commit(Fetch):
+        def __init__(self, offset: int) -> None:
+            super().__init__()
+            self.offset = offset
+
+        def try_complete(self) -> bool:
+            self.ready = self.offset <= reached[0]
+            return super().try_complete()
+
+    waits = {offset: Commit(offset) for offset in offsets}
+    for offset in sorted(offsets, key=lambda offset: offset % 7):
+        purgatory.park_by_offset(waits[offset], "a", offset, 110.0)
+    return [waits[offset] for offset in offsets]
+
+
+@pytest.mark.parametrize("is_soon", [False, True])
+def test_an_event_answers_the_waits_for_the_reached_offsets(is_soon: bool) -> None:
+    loop, purgatory = make()
+    reached = [149]
+    waits = waits_for(purgatory, range(300), reached)
+    if is_soon:
+        purgatory.check_soon("a")
+        loop.turn()
+        assert sum(bool(wait.events) for wait in waits) == 128, "a turn is bounded"
+        while loop.soon:
+            loop.turn()
+    else:
+        purgatory.check("a")
+    assert [wait.events for wait in waits] == [["completed"]] * 150 + [[]] * 150
+    loop.advance(10.0)
+    while len(purgatory):
+        loop.advance(0.0)
+    assert [wait.events for wait in waits[150:]] == [["expired"]] * 150
+    purgatory.check("a")
+
+
+def test_cancelled_waits_for_offsets_leave_nothing_behind() -> None:
+    _, purgatory = make()
+    first = purgatory.park_by_offset(Fetch(), "a", 0, 110.0)
+    for offset in range(1, 1000):
+        purgatory.cancel(purgatory.park_by_offset(Fetch(), "a", offset, 110.0))
+    assert first.queue is not None
+    assert len(first.queue._heap) < 100
+    assert len(purgatory) == 1
+
+
+def test_waits_that_an_event_does_not_answer_cost_nothing() -> None:
+    """An advancing high watermark, beside many acknowledgements of later records."""
+    costs = []
+    for count in (20, 1000):
+        _, purgatory = make()
+        reached = [-1]
+        waits_for(purgatory, range(count), reached)
+        purgatory.check("a")
+        reached[0] = 9
+        costs.append(work_run(lambda purgatory=purgatory: purgatory.check("a"))["opcode"])  # type: ignore[misc]
+    assert costs[0] == costs[1]

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
-from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.purgatory import Parked, Purgatory
 from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Tasks
 
@@ -33,6 +33,11 @@ class Appended(NamedTuple):
     leader_epoch: int
     by_leader: bool = False
     """Whether the leader's own write settles the append (`acks=1`), not its commit."""
+
+    @property
+    def commit_offset(self) -> int | None:
+        """See `Change`."""
+        return None if self.by_leader else self.end_offset
 
     @property
     def is_settled(self) -> bool:
@@ -68,6 +73,14 @@ class Change(Protocol):
     """A change that its leader has carried out, and that followers still have to."""
 
     @property
+    def partition(self) -> Partition: ...
+
+    @property
+    def commit_offset(self) -> int | None:
+        """The high watermark that settles it, None if something else does."""
+        ...
+
+    @property
     def is_settled(self) -> bool:
         """Whether they have, or will not under this leader."""
         ...
@@ -92,6 +105,16 @@ class Acknowledgement:
         self._changes = changes
         self._settled = settled
         self._failed = failed
+
+    def park(self, purgatory: Purgatory, deadline: float) -> Parked:
+        """Wait until all changes are settled, or until `deadline` (monotonic clock, seconds)."""
+        if len(self._changes) == 1:
+            (change,) = self._changes
+            if change.commit_offset is not None:
+                key = change.partition.key
+                return purgatory.park_by_offset(self, key, change.commit_offset, deadline)
+        keys = dict.fromkeys(change.partition.key for change in self._changes)
+        return purgatory.park(self, keys, deadline)
 
     def try_complete(self) -> bool:
         """Call `settled` if all changes are settled; return whether they are."""
@@ -119,7 +142,7 @@ async def committed(
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
         wait = Acknowledgement([appended], lambda: _wake(done), done.set_exception)
-        parked = purgatory.park(wait, [appended.partition.key], deadline)
+        parked = wait.park(purgatory, deadline)
         try:
             await done
         finally:  # a cancelled task must not leave its wait behind

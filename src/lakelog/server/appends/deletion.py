@@ -32,6 +32,11 @@ class Deletion(NamedTuple):
     live: Callable[[], Container[int]]
 
     @property
+    def commit_offset(self) -> int | None:
+        """None: the high watermark does not settle it."""
+        return None
+
+    @property
     def is_settled(self) -> bool:
         """Whether the live followers have deleted the records, or will not under this leader."""
         return self._is_followed or not self._is_led
@@ -74,9 +79,8 @@ async def followed(
 
 async def _event(deletions: Sequence[Deletion], purgatory: Purgatory, deadline: float) -> None:
     done = asyncio.Event()
-    keys = dict.fromkeys(each.partition.key for each in deletions)
     wait = Acknowledgement(deletions, done.set, lambda error: done.set())
-    parked = purgatory.park(wait, keys, deadline)
+    parked = wait.park(purgatory, deadline)
     try:
         await done.wait()
     finally:  # a cancelled request must not leave its wait behind

@@ -351,11 +351,8 @@ def _acknowledge_later(
     for appended in appends:
         if appended.partition.role.followers:  # they wait for these records
             broker.purgatory.check_soon(appended.partition.key)
-    parked = broker.purgatory.park(
-        Acknowledgement(appends, settle, fail),
-        dict.fromkeys(appended.partition.key for appended in appends),
-        broker.clock.monotonic() + max(timeout_ms, 0) / 1000,
-    )
+    deadline = broker.clock.monotonic() + max(timeout_ms, 0) / 1000
+    parked = Acknowledgement(appends, settle, fail).park(broker.purgatory, deadline)
     context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
 

@@ -12,7 +12,6 @@ leader answers a diverging epoch instead of records if the logs differ, and the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
@@ -57,12 +56,6 @@ class Fetched(NamedTuple):
     data: PartitionData
 
 
-@dataclass(slots=True)
-class _Followed:
-    partition: Partition
-    rests_until: float = 0.0
-
-
 def position_of(partition: Partition) -> Position:
     """Return the position from which a follower has to go on."""
     log = partition.log
@@ -77,49 +70,63 @@ class LeaderSession:
     def __init__(self, node_id: int) -> None:
         """node_id: of this broker."""
         self._node_id = node_id
-        self._followed: dict[Key, _Followed] = {}
+        self._followed: dict[Key, Partition] = {}
+        self._resting: dict[Key, float] = {}
+        """The time at which each of these is due again."""
+        self._moved: dict[Key, None] = {}
+        """Partitions whose position may differ from the leader's view of it."""
         self._session_id, self._epoch = _NO_SESSION, _FULL
         self._in_session: dict[Key, Position] = {}
-        """The session as the leader knows it."""
+        """The session as the leader knows it, when it has got the last request."""
+        self._dropped: set[Key] = set()
+        """Partitions that the next request removes from the session."""
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def add(self, partition: Partition) -> None:
         """Fetch this partition from the next request on."""
-        self._followed[partition.key] = _Followed(partition)
+        self._followed[partition.key] = partition
+        self._resting.pop(partition.key, None)
+        self._moved[partition.key] = None
 
     def remove(self, partition: Partition) -> None:
         """Do not fetch this partition any more."""
         self._followed.pop(partition.key, None)
+        self._resting.pop(partition.key, None)
+        self._drop(partition.key)
 
     def rest(self, partition: Partition, now: float) -> None:
         """Leave the partition out of requests for a moment."""
-        followed = self._followed.get(partition.key)
-        if followed is not None:
-            followed.rests_until = now + REST_S
+        if partition.key in self._followed:
+            self._resting[partition.key] = now + REST_S
+            self._drop(partition.key)
 
-    def wake_at(self) -> float | None:
-        """Return the time when a resting partition is due again, or None."""
-        times = [each.rests_until for each in self._followed.values() if each.rests_until]
-        return min(times, default=None)
+    def _drop(self, key: Key) -> None:
+        self._moved.pop(key, None)
+        if self._in_session.pop(key, None) is not None:
+            self._dropped.add(key)
 
     def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
         """Return the next request, or None if no partition can be fetched now.
 
+        It costs as much as partitions have moved, not as many as are followed.
+
         broker_epoch: of this broker's registration.
         now: of the monotonic clock, in seconds.
         """
-        wanted = {}
-        for key, followed in self._followed.items():
-            if followed.rests_until <= now:
-                followed.rests_until = 0.0
-                wanted[key] = position_of(followed.partition)
-        if not wanted:
+        for key in [key for key, due in self._resting.items() if due <= now]:
+            del self._resting[key]
+            self._moved[key] = None
+        changed = {}
+        for key in self._moved:
+            position = position_of(self._followed[key])
+            if self._in_session.get(key) != position:
+                changed[key] = self._in_session[key] = position
+        self._moved = {}
+        if not self._in_session:
             return None
-        changed = {key: at for key, at in wanted.items() if self._in_session.get(key) != at}
-        forgotten = self._in_session.keys() - wanted.keys()
-        self._in_session = wanted
+        forgotten, self._dropped = self._dropped - changed.keys(), set()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
             max_wait_ms=WAIT_MS,
@@ -134,7 +141,8 @@ class LeaderSession:
     def lose_session(self) -> None:
         """Begin with a full request again: the leader may not have seen the last one."""
         self._session_id, self._epoch = _NO_SESSION, _FULL
-        self._in_session = {}
+        self._in_session, self._dropped = {}, set()
+        self._moved = dict.fromkeys(key for key in self._followed if key not in self._resting)
 
     def on_response(self, response: FetchResponse) -> Iterator[Fetched]:
         """Yield the partitions that have news, if they are still followed."""
@@ -149,9 +157,10 @@ class LeaderSession:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                followed, position = self._followed.get(key), sent.get(key)
-                if followed is not None and position is not None:
-                    yield Fetched(followed.partition, position, data)
+                partition, position = self._followed.get(key), sent.get(key)
+                if partition is not None and position is not None:
+                    self._moved[key] = None
+                    yield Fetched(partition, position, data)
 
 
 def _topics(changed: dict[Key, Position]) -> list[FetchTopic]:

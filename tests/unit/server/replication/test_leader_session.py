@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from counted_work import work_run
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import (
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    PartitionData,
     ReplicaState,
 )
 from lakelog.protocol.list_offsets import (
@@ -204,3 +209,34 @@ def test_only_assigned_brokers_in_their_present_epoch_may_follow(
     ((_, _, data),) = cluster.fetch(broker_epoch=epoch)
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not data.records
+
+
+def idle(index: int) -> Any:
+    """Return a partition of which only the position is asked."""
+    epochs = SimpleNamespace(epoch_of=lambda offset: 1)
+    log = SimpleNamespace(log_end_offset=5, log_start_offset=0, leader_epochs=epochs)
+    return SimpleNamespace(key=(b"t" * 16, index), leader_epoch=1, log=log)
+
+
+def cost_of_one_change(partitions: int) -> int:
+    """Return the bytecodes of a request after a response with one of so many partitions."""
+    session = LeaderSession(FOLLOWER)
+    followed = [idle(index) for index in range(partitions)]
+    for partition in followed:
+        session.add(partition)
+    session.request(EPOCH, 0.0)
+    news = FetchableTopicResponse(topic_id=b"t" * 16, partitions=[PartitionData(partition_index=3)])
+    for wanted in (1, 0):
+        (fetched,) = session.on_response(FetchResponse(session_id=7, responses=[news]))
+        fetched.partition.log.log_end_offset += 1
+        if wanted:
+            session.request(EPOCH, 0.0)
+    found: list[FetchRequest | None] = []
+    cost = work_run(lambda: found.append(session.request(EPOCH, 0.0)))["opcode"]
+    assert found[0] is not None
+    assert [len(topic.partitions) for topic in found[0].topics] == [1]
+    return cost
+
+
+def test_a_request_costs_as_much_as_has_changed() -> None:
+    assert cost_of_one_change(3000) == cost_of_one_change(300)
