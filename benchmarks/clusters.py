@@ -18,7 +18,7 @@ from brokers import (
 )
 from confluent_kafka.admin import AdminClient
 
-from zookeeper_ensemble import ZooKeeperEnsemble
+from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 
 SIZE = 3
 _FORMED_TIMEOUT_S = 120.0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import zookeeper_ensemble
+from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S
 from lakelog.metadata.errors import BrokerIdInUse, MetadataMissing
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
@@ -99,12 +100,12 @@ def _faulty_zookeeper(path: Path) -> MetadataStore:
 def _real_zookeeper(path: Path) -> MetadataStore:
     servers = zookeeper_ensemble.shared().servers
     return ZooKeeperStore(
-        KazooSession(servers, zookeeper_ensemble.SESSION_TIMEOUT_S),
+        KazooSession(servers, SESSION_TIMEOUT_S),
         f"/contract/{path.name}",
         MemoryMarks(),
         SystemClock(),
         SystemRandom(),
-        session_timeout_s=zookeeper_ensemble.SESSION_TIMEOUT_S,
+        session_timeout_s=SESSION_TIMEOUT_S,
     )
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from broker_process import LAKELOG, BrokerProcess, eventually
+from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
 from lakelog.metadata.store.zookeeper.chain import MarkFile
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from zookeeper_ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 
 pytestmark = pytest.mark.xdist_group("zookeeper")
 WRITER = b"writer-aaaaaaaaa"

@@ -11,8 +11,8 @@ from typing import Self
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from broker_process import BrokerProcess, eventually
+from lakelog.cli.local_cluster.ensemble import Home, ZooKeeperEnsemble
 from torture.hosts import Hosts
-from zookeeper_ensemble import Home, ZooKeeperEnsemble
 
 NUMBERS, LEDGER, OUTPUTS = "numbers", "ledger", "outputs"
 TOPICS = (NUMBERS, LEDGER, OUTPUTS)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 PORT_MAX = 65_535
+DEV_OPEN_HINT = "use a loopback address, or lakelog serve --insecure for others"
+"""The advice if other hosts could reach an address of `lakelog dev`."""
 _DEFAULT_NODE_ID = 1
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){1,3}|localhost|::1")
 _VALUES = {
@@ -134,7 +136,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
         listen=listen,
         advertise=advertised(arguments, config),
         node_id=node_id,
-        http=_http_address(arguments),
+        http=http_address(arguments),
         metadata=_metadata_place(config, arguments),
         ready=ready or _nothing_to_add,
     )
@@ -257,7 +259,7 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     return listen
 
 
-def _http_address(arguments: BrokerArguments) -> str:
+def http_address(arguments: BrokerArguments) -> str:
     """Return HOST:PORT or an empty text. Raises `CliError` like `listen_address`."""
     if arguments.http is None:
         return ""

@@ -353,18 +353,34 @@ _ENTRIES = (
         "listens for this host only.",
     ),
     Entry(
+        "LL0705",
+        "a broker of the cluster did not start",
+        ExitCode.FAILURE,
+        "`lakelog dev --brokers` ends if a broker ends before all of them serve for the first "
+        "time. The lines that it logged, which begin with `broker N |`, have the reason. A broker "
+        "that ends later is started again.",
+    ),
+    Entry(
+        "LL0706",
+        "the ZooKeeper ensemble did not start",
+        ExitCode.FAILURE,
+        "A server of the ensemble on this host ended or was not ready in time. Its log is the file "
+        "out.log in its folder.",
+    ),
+    Entry(
         "LL0801",
         "an optional dependency is not installed",
         ExitCode.FAILURE,
         "Tables need PySpark, pyarrow and PyIceberg: `pip install 'lakelog[spark]'`, "
-        "or `pip install '.[spark]'` in a checkout.",
+        "or `pip install '.[spark]'` in a checkout. `lakelog dev --zookeeper` needs PySpark, whose "
+        "jars contain ZooKeeper, and kazoo: `pip install 'lakelog[spark,zookeeper]'`.",
     ),
     Entry(
         "LL0802",
         "Java not found",
         ExitCode.FAILURE,
-        "PySpark needs a Java runtime, version 17 or newer, on the PATH or in JAVA_HOME (Debian: "
-        "apt-get install openjdk-17-jre-headless).",
+        "PySpark and ZooKeeper need a Java runtime, version 17 or newer, on the PATH or in "
+        "JAVA_HOME (Debian: apt-get install openjdk-17-jre-headless).",
     ),
     Entry(
         "LL0803",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _EXIT_INTERRUPTED = 130
 
 COMMANDS = {
-    "dev": "Run a broker for development: port 9092, data in ./.lakelog.",
+    "dev": "Run a broker or a cluster for development, on port 9092.",
     "serve": "Run a broker.",
     "topic": "List, create, describe, alter and delete topics.",
     "produce": "Write records from a file or from standard input.",

@@ -29,21 +29,24 @@ _WORKER_PYTHON = Path(__file__).with_name("worker-python")
 
 
 class JavaMissingError(Exception):
-    """Spark cannot start. The text states what to install."""
+    """Java is missing or too old. The text states what to install."""
 
 
-def require_java() -> None:
-    """Check that Spark will find Java 17 or newer. Raises `JavaMissingError`."""
+def require_java(program: str = "Spark") -> str:
+    """Return the path of Java 17 or newer, as Spark finds it. Raises `JavaMissingError`.
+
+    program: needs Java, for the text of the error.
+    """
     home = os.environ.get("JAVA_HOME", "")
     where = f"in JAVA_HOME ({home})" if home else "on the PATH"
     java = shutil.which(f"{home}/bin/java" if home else "java")
     version = 0 if java is None else _java_version(java)
-    if version >= _JAVA_MIN:
-        return
+    if java is not None and version >= _JAVA_MIN:
+        return java
     found = f"found Java {version}" if version else "found no Java"
     raise JavaMissingError(
-        f"Spark needs Java {_JAVA_MIN} or newer, but {found} {where}: install it, for example with "
-        f"apt-get install openjdk-{_JAVA_MIN}-jre-headless"
+        f"{program} needs Java {_JAVA_MIN} or newer, but {found} {where}: install it, for example "
+        f"with apt-get install openjdk-{_JAVA_MIN}-jre-headless"
     )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.base.config.quantities import plain_value
+from lakelog.cli.local_cluster.ports import port_of, reserve
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
@@ -62,7 +63,7 @@ class Broker:
         self._settings = tuple(f"{key}={_text(value)}" for key, value in settings.items())
         self._process: subprocess.Popen[bytes] | None = None
         self._reserved = _reserve(port)
-        self.port: int = self._reserved.getsockname()[1]
+        self.port = port_of(self._reserved)
 
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap_servers}>"
@@ -246,14 +247,9 @@ def _text(value: Setting) -> str:
 
 
 def _reserve(port: int) -> socket.socket:
-    """Return a socket that is bound and never listens: a broker may bind the port too, with
-    SO_REUSEADDR (socket(7)), and the system hands it to no other process in between."""
-    reserved = socket.socket()
+    """Return a reservation of the port (`ports.reserve`). Raises `BrokerError`."""
     try:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind((_HOST, port))
+        return reserve(_HOST, port)
     except (OSError, OverflowError) as error:
-        reserved.close()
         reason = error.strerror if isinstance(error, OSError) else error
         raise BrokerError(f"port {port} on {_HOST}: {reason}; port=0 takes a free one") from error
-    return reserved

@@ -1,4 +1,4 @@
-"""`lakelog dev`: a broker with settings for development, and a banner with next steps."""
+"""`lakelog dev`: one broker or a cluster with settings for development, and a banner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from lakelog import __version__
-from lakelog.cli.broker_start import PORT_MAX, BrokerArguments, run_broker
+from lakelog.cli.broker_start import DEV_OPEN_HINT, PORT_MAX, BrokerArguments, run_broker
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 from lakelog.cli.render import note
@@ -16,17 +16,20 @@ from lakelog.cli.render import note
 if TYPE_CHECKING:
     from lakelog.server.options import ReadyInfo
 
-app = noun("dev", "Run a broker for development.")
+app = noun("dev", "Run a broker or a cluster for development.")
 
 _SETTINGS = ("group.initial.rebalance.delay.ms=0",)
 _DEFAULT_PORT = 9092
+_DATA, _CLUSTER_DATA = ".lakelog", ".lakelog-cluster"
 
 
 @app.default
 def dev(
     *,
     port: int = _DEFAULT_PORT,
-    data: str = ".lakelog",
+    data: str | None = None,
+    brokers: int | None = None,
+    zookeeper: Annotated[bool, Parameter(negative="")] = False,
     partitions: int = 1,
     http: str | None = None,
     settings: Annotated[
@@ -34,21 +37,30 @@ def dev(
     ] = None,
     verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> int:
-    """Run a broker for development, on loopback only, until SIGTERM or ^C.
+    """Run a broker or a cluster for development, on loopback only, until SIGTERM or ^C.
 
     Like `serve`, but new groups start without the initial rebalance delay, and topics are created
-    at their first use.
+    at their first use. With --brokers, a broker that ends by itself is started again.
 
     Parameters
     ----------
     port
-        Port on 127.0.0.1 (default 9092); 0 selects a free port.
+        Port on 127.0.0.1 (default 9092); 0 selects a free port. Further brokers have the following
+        ports.
     data
-        Folder for all data of the broker (default .lakelog); it is kept when the broker stops.
+        Folder for all data (default .lakelog, or .lakelog-cluster with --brokers); it is kept when
+        the broker stops.
+    brokers
+        Number of brokers of a cluster, each in a process of its own (default: one broker without a
+        cluster). Topics have three replicas, or as many as there are brokers.
+    zookeeper
+        Keep the metadata of the cluster in a ZooKeeper ensemble of three servers, which is run from
+        PySpark's jars and needs Java (default: in a file).
     partitions
         Default number of partitions of a new topic (default 1).
     http
-        HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP).
+        HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP). Further brokers
+        have the following ports.
     settings
         KEY=VALUE with Kafka's keys; may be repeated.
     """
@@ -56,18 +68,37 @@ def dev(
         raise CliError(
             "LL0902", f"--port {port} is not a port", f"a port is a number from 0 to {PORT_MAX}"
         )
+    given = (*_SETTINGS, f"num.partitions={partitions}", *(settings or ()))
+    if brokers is not None:
+        from lakelog.cli.local_cluster.running import ClusterArguments, run_cluster
+
+        return run_cluster(
+            ClusterArguments(
+                brokers=brokers,
+                data=Path(data or _CLUSTER_DATA),
+                port=port,
+                settings=given,
+                http=http,
+                zookeeper=zookeeper,
+                verbose=verbosity.verbose,
+                quiet=verbosity.quiet,
+            )
+        )
+    if zookeeper:
+        raise CliError("LL0902", "--zookeeper is for a cluster", "pass --brokers 3, too")
+    folder = data or _DATA
     arguments = BrokerArguments(
-        data=data,
+        data=folder,
         listen=f"127.0.0.1:{port}",
-        settings=(*_SETTINGS, f"num.partitions={partitions}", *(settings or ())),
+        settings=given,
         http=http,
         verbose=verbosity.verbose,
         quiet=verbosity.quiet,
         address_option="--port",
-        open_hint="use a loopback address, or lakelog serve --insecure for others",
+        open_hint=DEV_OPEN_HINT,
     )
     return run_broker(
-        arguments, ready=lambda info: note(banner(info, Path(data)), quiet=verbosity.quiet)
+        arguments, ready=lambda info: note(banner(info, Path(folder)), quiet=verbosity.quiet)
     )
 
 

@@ -1,0 +1,6 @@
+"""A whole cluster on this host: broker processes, and a ZooKeeper ensemble if wanted.
+
+`running.py` is `lakelog dev --brokers N`, `supervisor.py` runs its processes, and `ensemble.py`
+runs ZooKeeper from the jars that PySpark contains. Every process ends with the process that started
+it, however that ends.
+"""

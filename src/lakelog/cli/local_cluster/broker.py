@@ -1,0 +1,84 @@
+"""One broker of a local cluster: its process, and the lines that it logs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+# -P: modules in the working directory do not take the place of others.
+_PROGRAM = ("-P", "-m", "lakelog.cli.attached_broker")
+_CHUNK_BYTES = 1 << 16
+_LINE_BYTES_MAX = 1 << 16
+"""A longer line is divided, so that a broker cannot make this process keep more."""
+
+
+class BrokerSpec(NamedTuple):
+    """Node id, HOST:PORT of its listener, and the arguments of `lakelog serve`."""
+
+    node_id: int
+    address: str
+    arguments: Sequence[str]
+
+
+class BrokerRun:
+    """One process of a broker, from its start to its end."""
+
+    def __init__(self, process: Process, line: Callable[[bytes], None]) -> None:
+        self._process = process
+        self._log = asyncio.ensure_future(self._read_log(line))
+
+    @classmethod
+    async def start(cls, spec: BrokerSpec, line: Callable[[bytes], None]) -> BrokerRun:
+        """Start the process; `line` is called with each line of its log, without the line's end."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *_PROGRAM,
+            *spec.arguments,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            process_group=0,  # ^C is for the supervisor, which then stops the broker
+        )
+        return cls(process, line)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Let the broker stop in order; nothing if it has ended."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process at once; nothing if it has ended."""
+        self._signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Return the exit status after the end of the process and of its log."""
+        status = await self._process.wait()
+        await self._log
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return status
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def _read_log(self, line: Callable[[bytes], None]) -> None:
+        assert self._process.stderr is not None
+        rest = b""
+        while chunk := await self._process.stderr.read(_CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for each in whole:
+                line(each)
+            if len(rest) >= _LINE_BYTES_MAX:
+                line(rest)
+                rest = b""
+        if rest:
+            line(rest)

@@ -1,0 +1,37 @@
+"""Ports on this host that no other process takes before a server binds them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound and never listens; port 0 takes a free one.
+
+    A server may bind the port too, with SO_REUSEADDR (socket(7)), and the system gives it to no
+    other process meanwhile. Raises `OSError`, and `OverflowError` for a number that is no port.
+    """
+    reserved = socket.socket()
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind((host, port))
+    except (OSError, OverflowError):
+        reserved.close()
+        raise
+    return reserved
+
+
+def port_of(reserved: socket.socket) -> int:
+    """Return the port of a reservation."""
+    port: int = reserved.getsockname()[1]
+    return port
+
+
+@contextmanager
+def reserved_ports(host: str, first: int, count: int) -> Iterator[list[int]]:
+    """Reserve ports within the block: from `first` on, or free ones for 0. Raises as `reserve`."""
+    with ExitStack() as stack:
+        wanted = range(first, first + count) if first else [0] * count
+        yield [port_of(stack.enter_context(reserve(host, port))) for port in wanted]

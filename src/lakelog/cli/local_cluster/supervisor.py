@@ -1,0 +1,154 @@
+"""Runs the processes of a cluster on this host until a signal.
+
+A process that ends by itself is reported, and started again after a pause. But if a broker ends
+before the cluster was complete for the first time, the cluster ends: a broker with wrong arguments
+would never start.
+
+The first signal stops all brokers in order and then ends the ensemble; a second one kills them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec
+from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
+from lakelog.cli.local_cluster.restarts import Restarts
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_STOP_TIMEOUT_S = 60.0
+_ENSEMBLE_CHECK_S = 1.0
+_COMPLETE_CHECK_S = 0.1
+
+
+class Supervisor:
+    """The brokers, and the ensemble if there is one.
+
+    Args:
+        is_complete: returns in a thread whether all brokers serve, given the ids of their
+            processes by node id. It is called until that is true. An exception ends the cluster.
+        report: prints a line of this process; `line` prints a line that a broker has logged.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[BrokerSpec],
+        ensemble: ZooKeeperEnsemble | None,
+        *,
+        is_complete: Callable[[dict[int, int]], bool],
+        report: Callable[[str], None],
+        line: Callable[[int, bytes], None],
+    ) -> None:
+        self._brokers = brokers
+        self._ensemble = ensemble
+        self._check_complete = is_complete
+        self._report = report
+        self._line = line
+        self._runs: dict[int, BrokerRun] = {}
+        self._stopping = asyncio.Event()
+        self._is_complete = False
+        self._failure: CliError | None = None
+
+    async def run(self) -> None:
+        """Return after a signal, when all brokers have stopped.
+
+        Raises `CliError` LL0705 if a broker does not start, and the exceptions of `is_complete`.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled)
+        tasks = [asyncio.ensure_future(self._keep(each)) for each in self._brokers]
+        if self._ensemble is not None:
+            tasks.append(asyncio.ensure_future(self._keep_ensemble(self._ensemble)))
+        completing = asyncio.ensure_future(self._completed())
+        await self._stopping.wait()
+        completing.cancel()
+        self._stop()
+        await asyncio.gather(*tasks)
+        await asyncio.gather(completing, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+        if not completing.cancelled() and (error := completing.exception()) is not None:
+            raise error
+
+    async def _keep(self, spec: BrokerSpec) -> None:
+        """Start the broker again and again until the end."""
+        restarts = Restarts()
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            run = await BrokerRun.start(spec, lambda line: self._line(spec.node_id, line))
+            self._runs[spec.node_id] = run
+            if self._stopping.is_set():
+                run.stop()
+            status = await run.wait()
+            if self._stopping.is_set():
+                return
+            ended = f"broker {spec.node_id} (pid {run.pid}) {ended_how(status)}"
+            if not self._is_complete:
+                self._fail(CliError("LL0705", f"{ended} before the cluster was complete"))
+                return
+            pause_s = restarts.pause_s(time.monotonic() - begun)
+            self._report(f"{ended}; it starts again in {pause_s:g} s")
+            await self._pause(pause_s)
+
+    async def _keep_ensemble(self, ensemble: ZooKeeperEnsemble) -> None:
+        """Start servers of the ensemble that ended by themselves."""
+        while not self._stopping.is_set():
+            for number, status in ensemble.ended().items():
+                self._report(f"ZooKeeper server {number} {ended_how(status)}; it starts again")
+                ensemble.start(number)
+            await self._pause(_ENSEMBLE_CHECK_S)
+
+    async def _completed(self) -> None:
+        """Return when all brokers serve."""
+        try:
+            while not self._is_complete:
+                await asyncio.sleep(_COMPLETE_CHECK_S)
+                pids = {node_id: run.pid for node_id, run in self._runs.items()}
+                self._is_complete = await asyncio.to_thread(self._check_complete, pids)
+        except Exception:
+            self._stopping.set()
+            raise
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until the end of the cluster."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _fail(self, error: CliError) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._stopping.set()
+
+    def _signalled(self) -> None:
+        if not self._stopping.is_set():
+            self._report("Stopping")
+            self._stopping.set()
+            return
+        for run in self._runs.values():
+            run.kill()
+
+    def _stop(self) -> None:
+        """Stop all brokers that run; after a minute, kill them."""
+        for run in self._runs.values():
+            run.stop()
+        loop = asyncio.get_running_loop()
+        for node_id, run in self._runs.items():
+            loop.call_later(_STOP_TIMEOUT_S, self._kill_late, node_id, run)
+
+    def _kill_late(self, node_id: int, run: BrokerRun) -> None:
+        self._report(f"broker {node_id} did not stop within {_STOP_TIMEOUT_S:g} s")
+        run.kill()
+
+
+def ended_how(status: int) -> str:
+    """Return an exit status in words; it is negative for a signal."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"

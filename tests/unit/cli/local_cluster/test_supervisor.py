@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+
+import pytest
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.local_cluster import broker
+from lakelog.cli.local_cluster.broker import BrokerSpec
+from lakelog.cli.local_cluster.supervisor import Supervisor, ended_how
+
+_SERVES = "import sys, signal; sys.stderr.write('up\\n'); signal.pause()"
+_STOPS = "import sys, signal; signal.signal(15, lambda *_: sys.exit(0)); " + _SERVES
+SPECS = [BrokerSpec(node_id, f"127.0.0.1:{node_id}", (str(node_id),)) for node_id in (1, 2)]
+
+
+class Cluster:
+    """A supervisor of programs in the place of brokers, and its lines."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, program: str = _STOPS) -> None:
+        monkeypatch.setattr(broker, "_PROGRAM", ("-c", program))
+        self.reports: list[str] = []
+        self.up: list[int] = []
+        self.complete_at = 2
+        """Number of lines of brokers after which all of them serve."""
+        self.stop_at = 2
+        """Number of lines after which a signal arrives."""
+        self.killed: int | None = None
+        self.pids: Mapping[int, int] = {}
+
+    def run(self) -> None:
+        supervisor = Supervisor(
+            SPECS, None, is_complete=self._is_complete, report=self.reports.append, line=self._line
+        )
+        asyncio.run(asyncio.wait_for(supervisor.run(), 120))
+
+    def _line(self, node_id: int, line: bytes) -> None:
+        self.up.append(node_id)
+        if len(self.up) >= self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _is_complete(self, pids: dict[int, int]) -> bool:
+        self.pids = pids
+        if len(self.up) < self.complete_at:
+            return False
+        if self.killed is not None:
+            os.kill(pids[self.killed], signal.SIGKILL)
+        return True
+
+
+def test_a_signal_stops_all_brokers_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    cluster.run()
+    assert sorted(cluster.up) == [1, 2]
+    assert cluster.reports == ["Stopping"]
+
+
+def test_a_killed_broker_is_reported_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    cluster.stop_at, cluster.killed = 3, 2
+    cluster.run()
+    assert sorted(cluster.up) == [1, 2, 2]
+    pid = cluster.pids[2]
+    report = f"broker 2 (pid {pid}) was killed by SIGKILL; it starts again in 0.5 s"
+    assert cluster.reports == [report, "Stopping"]
+
+
+def test_a_broker_that_does_not_start_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, "import sys; sys.argv[1] == '1' and sys.exit(7); " + _STOPS)
+    cluster.stop_at = 99
+    with pytest.raises(
+        CliError, match=r"broker 1 \(pid \d+\) ended with status 7 before"
+    ) as caught:
+        cluster.run()
+    assert caught.value.code == "LL0705"
+
+
+def test_an_error_of_the_check_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    cluster.stop_at, cluster.killed = 99, 9  # no such broker
+    with pytest.raises(KeyError):
+        cluster.run()
+
+
+def test_an_exit_status_is_a_phrase() -> None:
+    assert ended_how(-9) == "was killed by SIGKILL"
+    assert ended_how(1) == "ended with status 1"
