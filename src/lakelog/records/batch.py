@@ -72,6 +72,7 @@ class BatchHeader:
         "base_sequence",
         "base_timestamp",
         "batch_length",
+        "codec",
         "crc",
         "last_offset_delta",
         "magic",
@@ -80,6 +81,7 @@ class BatchHeader:
         "producer_epoch",
         "producer_id",
         "records_count",
+        "size",
     )
 
     def __init__(
@@ -111,11 +113,10 @@ class BatchHeader:
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.records_count = records_count
-
-    @property
-    def size(self) -> int:
+        self.size = batch_length + LENGTH_OVERHEAD
         """The size of the whole batch in bytes."""
-        return self.batch_length + LENGTH_OVERHEAD
+        self.codec = attributes & CODEC_MASK
+        """The number of the codec, which may be unknown to `Codec`."""
 
     @property
     def last_offset(self) -> int:
@@ -126,11 +127,6 @@ class BatchHeader:
     def newest_timestamp(self) -> int:
         """The greatest timestamp (ms) of its records; -1 if compaction removed them all."""
         return self.max_timestamp if self.records_count else -1
-
-    @property
-    def codec(self) -> int:
-        """The number of the codec, which may be unknown to `Codec`."""
-        return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> int:

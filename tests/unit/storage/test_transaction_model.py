@@ -208,7 +208,7 @@ def produce(log: Log, model: Model, rng: random.Random) -> None:
     expected = model.refusal(wanted, verified)
     producer = producer_id, epoch, sequence
     batch = make_batch(count, producer=producer, transactional=transactional)
-    log.producers.verifications.clear(producer_id)
+    log.producers.verifications.held.pop(producer_id, None)
     try:
         verification = None
         if verified and transactional:

@@ -98,17 +98,15 @@ class Endings:
 
         def committed(now: Now) -> Decision | None:
             self._marked.pop(transactional_id, None)
-            reply(ErrorCode.NONE)
             is_next = self._ids.has_pending_fence(transactional_id)
             return self.fence(now, transactional_id) if is_next else None
 
-        def failed(now: Now, code: ErrorCode) -> None:
-            reply(code)
+        def failed(now: Now, _: ErrorCode) -> None:
             if not ending.partitions:
                 self._ids.try_again(now, transactional_id)
 
         step = completed(ending, now.wall_ms)
-        return self._ids.step(now, transactional_id, step, committed, failed)
+        return self._ids.step(now, transactional_id, step, committed, failed, reply=reply)
 
     def abort(self, now: Now, transactional_id: str, current: Transaction) -> Decision:
         """Abort an ongoing transaction past the epoch of its producer."""

@@ -131,14 +131,18 @@ class TransactionalIds:
         now: Now,
         transactional_id: str,
         step: Transaction | None,
-        committed: Callable[[Now], Decision | None],
-        failed: Callable[[Now, ErrorCode], None],
+        committed: Callable[[Now], Decision | None] | None = None,
+        failed: Callable[[Now, ErrorCode], None] | None = None,
         *,
+        reply: Callable[[ErrorCode], None] | None = None,
         by_client: bool = False,
     ) -> Decision:
         """Return the decision that writes `step`, or a tombstone if it is None.
 
         Args:
+            committed: as in `Result`.
+            failed: as in `Result`.
+            reply: called before either, with NONE or the code of the failure.
             by_client: whether a client adds state, which needs memory. If there is too little, the
                 step raises `KafkaError(POLICY_VIOLATION)`.
         """
@@ -154,12 +158,17 @@ class TransactionalIds:
         def on_committed(now: Now) -> Decision | None:
             done()
             self.arm(now, transactional_id)
-            return committed(now)
+            if reply is not None:
+                reply(ErrorCode.NONE)
+            return None if committed is None else committed(now)
 
         def on_failed(now: Now, code: ErrorCode) -> None:
             done()
             self.arm(now, transactional_id)
-            failed(now, code)
+            if reply is not None:
+                reply(code)
+            if failed is not None:
+                failed(now, code)
 
         return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
 

@@ -101,14 +101,7 @@ class Producers:
         if step is known.current and step is self._ids.transactions[transactional_id]:
             reply(ErrorCode.NONE)
             return Result()
-
-        def committed(_: Now) -> None:
-            reply(ErrorCode.NONE)
-
-        def failed(_: Now, code: ErrorCode) -> None:
-            reply(code)
-
-        return self._ids.step(now, transactional_id, step, committed, failed, by_client=True)
+        return self._ids.step(now, transactional_id, step, reply=reply, by_client=True)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]

@@ -135,10 +135,7 @@ class TransactionShard:
             and transactional_id not in self._ids.pending
             and not self._ids.has_pending_fence(transactional_id)
         ]
-        return [
-            self._ids.step(now, each, None, lambda _: None, lambda _, code: None)
-            for each in expired
-        ]
+        return [self._ids.step(now, each, None) for each in expired]
 
     # Queries
 

@@ -214,8 +214,16 @@ class ProducerStateTable:
             raise _older_epoch(producer_id, epoch, known.epoch)
         in_transaction = known.txn_first_offset >= 0
         is_transactional = fields[5] & TRANSACTIONAL != 0
-        if is_transactional and not (in_transaction and is_present):
-            self.verifications.check(producer_id, verification, origin)
+        begins = is_transactional and not (in_transaction and is_present)
+        if begins or producer_id in self.verifications.held:
+            self.verifications.check(
+                producer_id,
+                first,
+                verification,
+                origin,
+                begins=begins,
+                is_known=bool(known.batches),
+            )
         if origin == "client":
             self._check_sequence(producer_id, epoch, first, known)
         if in_transaction and not is_transactional:
@@ -229,7 +237,6 @@ class ProducerStateTable:
         self, producer_id: int, epoch: int, sequence: int, entry: ProducerEntry
     ) -> None:
         last = entry.last_sequence if epoch == entry.epoch else -1
-        self.verifications.check_sequence(producer_id, sequence, is_known=bool(entry.batches))
         if entry.epoch != NO_EPOCH and sequence != (last + 1) & SEQUENCE_MAX:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -277,7 +284,7 @@ class ProducerStateTable:
         entry.add(header.base_sequence, delta, base_offset + delta, header.max_timestamp)
         if header.attributes & TRANSACTIONAL:
             # A verification covers one begin of a transaction; a later one needs its own (KIP-890).
-            self.verifications.clear(header.producer_id)
+            self.verifications.held.pop(header.producer_id, None)
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = base_offset
                 self._ongoing[base_offset] = None
@@ -313,7 +320,7 @@ class ProducerStateTable:
         entry.begin_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
-        self.verifications.clear(header.producer_id)
+        self.verifications.held.pop(header.producer_id, None)
         first = entry.txn_first_offset
         if first >= 0:
             self._ongoing.pop(first, None)

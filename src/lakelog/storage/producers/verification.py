@@ -61,41 +61,47 @@ class Verifications:
         found.take_in(epoch, sequence)
         return found
 
-    def check(self, producer_id: int, verification: Verification | None, origin: Origin) -> None:
-        """Raise `KafkaError` 48 unless `verification` is still valid.
+    def check(
+        self,
+        producer_id: int,
+        sequence: int,
+        verification: Verification | None,
+        origin: Origin,
+        *,
+        begins: bool,
+        is_known: bool,
+    ) -> None:
+        """Check a batch of a producer that is being verified, or that begins a transaction.
 
-        A coordinator need not pass it; a valid one must exist.
+        A coordinator need not pass the verification; a valid one must exist. With transaction
+        version 2 each transaction begins a new epoch, and therefore at sequence 0.
+
+        Args:
+            begins: whether the batch begins a transaction here.
+            is_known: whether any batch of the producer's present epoch is known.
+
+        Raises `KafkaError` 48 unless `verification` is still valid for a batch that `begins`, and
+        45 if another batch of a client must come first.
         """
         held = self.held.get(producer_id)
-        if held is None or not (
-            verification is held or (verification is None and origin == "coordinator")
+        if begins and (
+            held is None
+            or not (verification is held or (verification is None and origin == "coordinator"))
         ):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"the batch belongs to no ongoing transaction of producer {producer_id}",
             )
-
-    def check_sequence(self, producer_id: int, sequence: int, *, is_known: bool) -> None:
-        """Raise `KafkaError` 45 if another batch must come first.
-
-        `is_known` is true if any batch of the producer's present epoch is known. With transaction
-        version 2 each transaction begins a new epoch, and therefore at sequence 0.
-        """
-        found = self.held.get(producer_id)
-        if found is None:
+        if held is None or origin != "client":
             return
-        lowest = found.lowest_sequence
-        if found.supports_epoch_bump and not is_known:
+        lowest = held.lowest_sequence
+        if held.supports_epoch_bump and not is_known:
             lowest = 0
         if sequence > lowest:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} sent sequence {sequence} where {lowest} must come first",
             )
-
-    def clear(self, producer_id: int) -> None:
-        """Void the producer's verification, if there is one."""
-        self.held.pop(producer_id, None)
 
     def void(self) -> None:
         """Void all verifications: they were started in an earlier leader epoch (KIP-890)."""

@@ -19,9 +19,11 @@ from lakelog.base.config.keys.topics import VERIFY_ALL, VERIFY_SAMPLED
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import (
+    CONTROL,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
     MAGIC,
     TRANSACTIONAL,
     BatchHeader,
@@ -148,7 +150,7 @@ def check_incoming(
         header = BatchHeader(*fields)
         sampled = sampled or (producer >= 0 and producer not in known_producers)
         check_batch(batch, header, config, now_ms, sampled=sampled)
-        if header.timestamp_type:
+        if header.attributes & LOG_APPEND_TIME:
             clear_append_time(batch, 0, header)
             fields = HEADER.unpack_from(batch)
     return fields
@@ -205,7 +207,7 @@ def check_batch(
         raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
     if header.base_offset != 0:
         raise _invalid(f"base offset {header.base_offset}; a producer must send 0")
-    if header.is_control or header.codec > _CODEC_MAX:
+    if header.attributes & CONTROL or header.codec > _CODEC_MAX:
         raise _invalid(f"attributes {header.attributes:#x}: a control batch or an unknown codec")
     size = header.size - HEADER_SIZE
     if count * _LEAST_SIZES[header.codec] > size:
@@ -216,7 +218,7 @@ def check_batch(
             f"negative epoch {header.producer_epoch} or sequence {header.base_sequence} "
             f"of producer {header.producer_id}"
         )
-    if header.timestamp_type and (
+    if header.attributes & LOG_APPEND_TIME and (
         config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0
     ):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")

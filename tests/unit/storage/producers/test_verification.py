@@ -6,6 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.producers.verification import Verification, Verifications
+from lakelog.storage.validation.batches import Origin
 from storage_kit import NOW
 
 ID = 7
@@ -26,33 +27,47 @@ def test_batches_that_wait_together_share_a_verification() -> None:
     assert (first.epoch, first.lowest_sequence) == (1, 5)
 
 
+def check(
+    verifications: Verifications,
+    sequence: int,
+    verification: Verification | None,
+    origin: Origin = "client",
+    *,
+    begins: bool = True,
+    is_known: bool = True,
+) -> None:
+    verifications.check(ID, sequence, verification, origin, begins=begins, is_known=is_known)
+
+
 def test_only_the_present_verification_is_valid() -> None:
     verifications = started()
     present = verifications.held[ID]
-    verifications.check(ID, present, "client")
-    verifications.check(ID, None, "coordinator")
+    check(verifications, 0, present)
+    check(verifications, 0, None, "coordinator")
+    check(verifications, 0, None, begins=False)
     for other in (None, Verification(0, 3, NOW, False)):
         with pytest.raises(KafkaError) as raised:
-            verifications.check(ID, other, "client")
+            check(verifications, 0, other)
         assert raised.value.code == ErrorCode.INVALID_TXN_STATE
-    verifications.clear(ID)
+    del verifications.held[ID]
     with pytest.raises(KafkaError):
-        verifications.check(ID, present, "client")
+        check(verifications, 0, present)
 
 
 @pytest.mark.parametrize(("bumps", "is_known", "lowest"), [(False, False, 3), (True, True, 3)])
 def test_the_lowest_sequence_comes_first(bumps: bool, is_known: bool, lowest: int) -> None:
     verifications = started(bumps=bumps)
-    verifications.check_sequence(ID, lowest, is_known=is_known)
+    check(verifications, lowest, verifications.held[ID], is_known=is_known)
+    check(verifications, lowest + 1, None, "coordinator", is_known=is_known)
     with pytest.raises(KafkaError) as raised:
-        verifications.check_sequence(ID, lowest + 1, is_known=is_known)
+        check(verifications, lowest + 1, None, begins=False, is_known=is_known)
     assert raised.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_new_epoch_of_version_2_begins_at_sequence_0() -> None:
     verifications = started(bumps=True)
     with pytest.raises(KafkaError, match="0 must come first"):
-        verifications.check_sequence(ID, 1, is_known=False)
+        check(verifications, 1, verifications.held[ID], is_known=False)
 
 
 def test_a_verification_without_a_batch_expires() -> None:
