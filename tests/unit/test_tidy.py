@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.xdist_group("trees")]
-"""In one process, which then parses the source once."""
 
 _TESTS = Path(__file__).parents[1]
 _SOURCE = _TESTS.parent / "src"
@@ -72,7 +70,6 @@ def _decision_modules() -> list[Path]:
     return found
 
 
-@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 

@@ -200,6 +200,7 @@ SHAPES: list[Scenario] = [
 async def traced(setup: Any, shape: Coroutine[Any, Any, None]) -> tuple[int, int]:
     """Return measured and estimated bytes of a case."""
     gc.collect()
+    gc.freeze()  # so that the second collection visits the new objects only
     before, counted = tracemalloc.get_traced_memory()[0], setup.memory.used
     await shape
     gc.collect()
