@@ -47,11 +47,15 @@ def without_broker(
     if broker_id not in partition.isr:
         return partition
     others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    # The last member keeps its place even though it is fenced. Without it the image would not show
+    # which replica has every committed record, and an election would lose some (KIP-966).
     if not others:
         is_leader = partition.leader == broker_id
         return partition.led_by(NO_LEADER, partition.isr) if is_leader else partition
     if partition.leader == broker_id:
         return partition.led_by(_first(partition, others, fenced), others)
+    # No new leader epoch: the leader is the same, and its producers and fetches continue. The
+    # partition epoch rises, so that an AlterPartition decided on the old ISR is rejected.
     return partition._replace(isr=others, partition_epoch=partition.partition_epoch + 1)
 
 

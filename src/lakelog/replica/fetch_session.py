@@ -149,6 +149,8 @@ class FetchPlan:
         """
         if self.session is None:
             return True
+        # Otherwise the first result after the error could equal the last one before it and be left
+        # out, and the client would keep the error (as in Kafka's `CachedPartition`).
         if error:
             target.sent_high_watermark = -1
             return True
@@ -219,6 +221,8 @@ class FetchSessions:
         """
         uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
+            # Also when the new request gets no session: the client has forgotten the old one, and
+            # nothing else would remove it before it is evicted.
             self._drop(request.session_id)
             targets = _requested(request, uses_topic_ids)
             session = None
@@ -249,8 +253,12 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        # A lost or repeated request. Its changes may have been applied or not, so only a full
+        # request makes both sides agree again (KIP-227).
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        # The client was up- or downgraded within a session: its partitions are filed under the
+        # other kind of key (KIP-516).
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.advance(now)
@@ -302,6 +310,9 @@ class FetchSessions:
             oldest = min(
                 self._sessions.values(), key=lambda session: session.last_used, default=None
             )
+            # Sessions in use stay: with more clients than slots, each would otherwise evict another
+            # one's session with every request, and all would send full requests plus the cost of
+            # the cache.
             if oldest is None or now - oldest.last_used < self._evict_after_s:
                 return False
             self._drop(oldest.id)
@@ -350,6 +361,7 @@ def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarge
             session.add(entry)
             fresh.append(entry)
         else:
+            # The sent offsets stay: the client still has them.
             target.fetch_offset = entry.fetch_offset
             target.max_bytes = entry.max_bytes
             target.current_leader_epoch = entry.current_leader_epoch

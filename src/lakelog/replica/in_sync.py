@@ -28,6 +28,7 @@ class StallGuard:
 
     def may_shrink(self, now_ms: int) -> bool:
         """Note a turn; return whether the times of fetches can be trusted."""
+        # Twice, because a busy loop delays turns a little. A paused process misses many of them.
         if self._last_ms is not None and now_ms - self._last_ms > 2 * self._period_ms:
             self._patient_until_ms = now_ms + self._lag_max_ms
         self._last_ms = now_ms
@@ -55,6 +56,7 @@ def wanted_isr(
         members = [each for each in isr if each != node_id]
         lagging = partition.followers.lagging(members, end, now_ms, lag_max_ms)
         isr = tuple(each for each in isr if each not in lagging)
+    # In the order of the assignment, so that equal decisions give equal requests.
     others = (each for each in role.followers if each not in role.isr)
     return isr + tuple(each for each in others if _has_caught_up(partition, each, broker_epochs))
 
@@ -63,4 +65,6 @@ def _has_caught_up(partition: Partition, node_id: int, broker_epochs: Mapping[in
     follower = partition.followers.get(node_id)
     if follower is None or follower.broker_epoch != broker_epochs.get(node_id):
         return False  # it has not fetched, or restarted since (KIP-903)
+    # Right after an election the high watermark may be older than the committed end. All committed
+    # records lie before the start of the leader's epoch.
     return follower.end_offset >= max(partition.watermark.offset, partition.epoch_start)

@@ -168,6 +168,7 @@ class Purgatory:
         waiting = self._by_key.get(key)
         if waiting is None:
             return
+        # A copy: an answered request may park or end other waits of this key.
         for parked in list(waiting):
             if not parked.done and not parked.being_tried and self._try(parked):
                 self.cancel(parked)
@@ -231,6 +232,8 @@ class Purgatory:
         return True
 
     def _try(self, parked: Parked) -> bool:
+        # Trying a fetch may answer a produce request, whose event leads here again for the same
+        # wait.
         parked.being_tried = True
         try:
             return parked.wait.try_complete()
@@ -276,6 +279,8 @@ class Purgatory:
         if due == math.inf:
             return
         if self._timer is not None:
+            # A timer that rings early only arms itself again; most deadlines are later than the
+            # next one, so most parks cost no timer.
             if self._timer_due <= due:
                 return
             self._timer.cancel()

@@ -59,6 +59,9 @@ class HighWatermark:
         """Adopt the role and a proposed ISR; the next `advance` commits accordingly."""
         self._role = role
         self._is_leader = role.is_leader
+        # The maximal ISR (KIP-497): while a proposal is under way, the controller may have adopted
+        # it or not. A record counts as committed only if it is so in both cases. A proposed shrink
+        # therefore releases nothing before its answer.
         self._in_sync = frozenset({*role.isr, *proposed}.intersection(role.followers))
         self._compare_isr()
 
@@ -85,6 +88,8 @@ class HighWatermark:
         """Commit appended or flushed records; return whether the high watermark rose."""
         log = self._log
         end = log.flushes.recovery_point if self.by_flush else log.log_end_offset
+        # One comparison for a leader without followers in sync, which is every append of a single
+        # broker.
         if not self._is_sole:
             if not self._is_leader or self._is_short:
                 return False
@@ -99,6 +104,8 @@ class HighWatermark:
     def follow(self, leader_offset: int) -> bool:
         """Adopt the leader's high watermark as far as this log reaches; return whether it rose."""
         assert not self._is_leader, "a leader decides itself"
+        # The leader's watermark may be ahead of this log: records that are not here yet cannot be
+        # served if this replica becomes the leader.
         end = min(leader_offset, self._log.log_end_offset)
         if end <= self.offset:
             return False

@@ -74,11 +74,14 @@ class EpochCache:
 
         Return (-1, -1) if it is unknown.
         """
+        # The newest epoch has not ended: it reaches to the log's end.
         if epoch == self.latest and epoch >= 0:
             return epoch, log_end_offset
         above = bisect_right(self._epochs, epoch)
         if epoch < 0 or above == len(self._epochs):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        # For an epoch that this log never had, the end of the largest one below it: both logs agree
+        # at most up to there. A caller with yet another epoch asks again (KIP-279).
         return self._epochs[above - 1] if above else epoch, self._starts[above]
 
     def truncate_from_end(self, offset: int) -> None:

@@ -108,8 +108,12 @@ def initialised(
     if expected is not None:
         _check_not_early(current, expected)
         _check_expected(current, expected)
+    # The markers on their way carry the present epoch. A higher one could reach a partition first,
+    # which would then reject them, and the transaction would stay open there.
     if current.state.is_ending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    # The records of the former producer have to be aborted before the new one writes (KIP-98):
+    # otherwise a commit of the new one would include them. The client retries until that is done.
     if current.state is _S.ONGOING:
         return fenced(current, now_ms)
     fresh = replace(
@@ -122,12 +126,17 @@ def initialised(
         previous_producer_id=current.producer_id,
     )
     if needs_producer_id(current, expected, may_be_old=may_be_old):
+        # `last_epoch` recognises a repetition, and only a client that names its epoch can repeat. A
+        # client without one has just started: each of its requests must fence the former producer,
+        # even if two look alike.
         last = NO_EPOCH if expected is None else current.producer_epoch
         return replace(fresh, producer_id=new_producer_id, producer_epoch=0, last_epoch=last)
     if expected is None:
         return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=NO_EPOCH)
     if expected == _identity(current):
         return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=expected.epoch)
+    # The client missed the response and repeats its request: it gets the same epoch. A rise for
+    # every lost response would use up the epochs of the producer id.
     return replace(fresh, previous_producer_id=current.previous_producer_id)
 
 
@@ -148,6 +157,9 @@ def fenced(current: Transaction, now_ms: int) -> Transaction:
     The epoch rises past the producer's. At the highest epoch it stays: no client holds that one
     (KAFKA-18660).
     """
+    # A client of KIP-890 may repeat EndTxn with the epoch before the current one. After a rise by
+    # one, EndTxn of the fenced producer would pass for such a repetition and be answered with
+    # success.
     bumps = 2 if current.client_version is TransactionVersion.BUMPING else 1
     epoch = min(current.producer_epoch + bumps, EPOCH_MAX)
     return replace(
@@ -244,6 +256,7 @@ def with_partitions(
     current = check_producer(known.current, producer)
     if current.state.is_ending or not known.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    # Clients repeat AddPartitionsToTxn. Partitions that the transaction has already need no record.
     added = current.partitions | frozenset(partitions)
     if current.state is _S.ONGOING and added == current.partitions:
         return current
@@ -329,16 +342,23 @@ def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
     found = known.current
     is_retry = is_bumping and found is not None and _is_retry(found, end.producer)
     current = _check_end(found, end, is_retry=is_retry)
+    # A record is on its way to the log. If it fails, the state before it holds, so nothing may be
+    # decided on either of the two.
     if not known.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is not _S.ONGOING:
         if current.state.is_ending and _same_outcome(current, commit=end.commit):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        # The outcome is known already. The client repeats a request whose response was lost, so it
+        # gets success for the same outcome and an error for the opposite one, never a second end.
         has_happened = current.state.has_ended and _same_outcome(current, commit=end.commit)
         if has_happened and (is_retry or not is_bumping):
             return Ended(producer=_identity(current))
         if not is_bumping or is_retry or end.commit or current.state.is_ending:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    # At the last epoch the next transaction gets a new producer id. It is chosen before the Prepare
+    # record: that record has to name it, so that every later coordinator completes the transaction
+    # with the same identity.
     needs_id = is_bumping and (_is_exhausted(current) or known.may_be_old)
     if needs_id and next_producer_id == NO_PRODUCER_ID:
         return Ended()
@@ -370,6 +390,8 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     A new producer id continues with the epoch of the old one, if possible. So the epoch before
     identifies a repeated request, after a restart too.
     """
+    # Only now may partitions be dropped: while one of them lacks its marker, a coordinator that
+    # takes over has to find it here.
     assert current.state.is_ending
     committed = current.state is _S.PREPARE_COMMIT
     done = replace(

@@ -140,6 +140,8 @@ class Connection:
         if not size:
             self._on_gone()
             return
+        # One read for each event of the socket: a client that sends without pause would otherwise
+        # keep the loop from all others. The socket stays readable while bytes remain.
         received.end = end + size
         self._handle()
 
@@ -180,6 +182,8 @@ class Connection:
         if end < _LONE_SIZE_MIN:
             return False
         size, api_key = _FRAME_HEAD.unpack_from(received.buffer)
+        # Produce and Fetch are handled in place. Other APIs, and frames of a wrong size, take the
+        # general way below, which also rejects them.
         if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
             return False
         turns = self._turns
@@ -277,6 +281,8 @@ class Connection:
 
     def expect(self, reply: Reply) -> None:
         """Give `reply` the next place in the order of responses."""
+        # The place is taken when the request begins. Kafka clients match responses by order, so a
+        # response that is ready early waits behind the others.
         self._is_new = False
         self._pending.append(reply)
 
@@ -289,6 +295,7 @@ class Connection:
             release(reply.parts)
             return
         pending, responses = self._pending, self.responses
+        # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
             for part in parts:
@@ -393,6 +400,8 @@ class Connection:
         self.received.close()
         self.responses.close()
         self._unread.hold(self, 0)
+        # A copy, and the original is empty before the first call: `on_abandon` may complete replies
+        # of this connection.
         pending = list(self._pending)
         self._pending.clear()
         for reply in pending:
@@ -421,6 +430,7 @@ class Connection:
         for the peer.
         """
         unsent = self.responses.unsent
+        # Less may lie in the buffers of a healthy connection with a slow network.
         if unsent > _UNREAD_MAX:
             return unsent
         return 0 if self._stalled or not self._reading else self.received.missing_bytes

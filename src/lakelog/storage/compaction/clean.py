@@ -93,6 +93,8 @@ class _Cleaning:
         for position, batch, header in self._sources.batches(source):
             if header.last_offset < start:
                 continue
+            # Before the batch, not within it: the map must hold all keys of a batch or none,
+            # because `latest_offset` counts whole batches.
             if keys.is_full:
                 return False
             self.stats.map_bytes_read += header.size
@@ -101,6 +103,7 @@ class _Cleaning:
                     transactions.on_marker(batch, header)
                 except CorruptRecord as error:
                     raise CorruptLog(self._sources.path(source), position, str(error)) from error
+            # A record of an aborted transaction must not supersede a committed record of its key.
             elif not transactions.on_data(header) and header.records_count:
                 self._note_keys(batch, header)
             keys.latest_offset = header.last_offset
@@ -115,6 +118,8 @@ class _Cleaning:
             data = self._records(batch, header)
             note_keys(data, header.records_count, base, self._job.first_dirty_offset, offsets)
         except CorruptRecord:
+            # The keys read so far might be wrong as well. Without them, older records of these keys
+            # stay, which is always safe.
             for key in [key for key, offset in offsets.items() if offset >= base]:
                 del offsets[key]
 
@@ -129,6 +134,7 @@ class _Cleaning:
         group: list[Source] = []
         size = index_size = time_size = 0
         for source in job.segments:
+            # Behind the map's end it is not known which records have newer ones.
             if source.base_offset > self.map.latest_offset:
                 break
             index, time = self._size(source, INDEX), self._size(source, TIME_INDEX)
@@ -205,6 +211,8 @@ class _Cleaning:
             dropped = is_void and expired
         else:
             is_void = dropped = self._transactions.on_data(header)
+        # Empty batches were kept by an earlier compaction for their offsets or their producer,
+        # which is decided again here.
         if dropped or not header.records_count:
             return self._empty(header, is_end)
         if not header.is_control:
@@ -232,6 +240,8 @@ class _Cleaning:
         self.stats.keyless_records += kept.keyless
         if not kept.records_count:
             return self._empty(header, is_end)
+        # Set once and kept by later compactions. Kafka once derived it from the time of the last
+        # cleaning, and frequent cleanings kept tombstones for ever (KAFKA-8522).
         if kept.has_tombstone and not header.has_delete_horizon:
             return rebuilt(header, data, kept, self._new_horizon())
         if kept.records_count == header.records_count:
@@ -248,6 +258,8 @@ class _Cleaning:
         last = self._job.producers.get(header.producer_id) if header.producer_id >= 0 else None
         if last is None:
             return False
+        # After a restart without a snapshot the producer's next sequence follows from this batch
+        # alone.
         if last.offset >= 0:
             return header.last_offset == last.offset
         # The producer has only markers here: the last of its epoch keeps the epoch alive.

@@ -210,6 +210,8 @@ class ProducerStateTable:
             for batch in known.batches:
                 if (batch.first_sequence, batch.last_sequence) == ends:
                     return batch
+        # Before the sequence: a fenced producer must learn that it is fenced, and not retry for
+        # ever because of a gap.
         if epoch < known.epoch:
             raise _older_epoch(producer_id, epoch, known.epoch)
         in_transaction = known.txn_first_offset >= 0
@@ -224,8 +226,12 @@ class ProducerStateTable:
                 begins=begins,
                 is_known=bool(known.batches),
             )
+        # Markers have no sequence, and batches of a leader were checked when it appended them: a
+        # follower whose producers have expired must accept them all the same.
         if origin == "client":
             self._check_sequence(producer_id, epoch, first, known)
+        # A marker ends everything that the producer wrote since the transaction began, so this
+        # batch would be aborted with it.
         if in_transaction and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -236,6 +242,7 @@ class ProducerStateTable:
     def _check_sequence(
         self, producer_id: int, epoch: int, sequence: int, entry: ProducerEntry
     ) -> None:
+        # The first batch of a new epoch begins at 0 (KIP-360).
         last = entry.last_sequence if epoch == entry.epoch else -1
         if entry.epoch != NO_EPOCH and sequence != (last + 1) & SEQUENCE_MAX:
             raise KafkaError(
@@ -262,6 +269,8 @@ class ProducerStateTable:
         )
         if epoch < entry.epoch or is_late:
             raise _older_epoch(producer_id, epoch, entry.epoch)
+        # A coordinator that has lost its partition without knowing it. Its decision may differ from
+        # that of the new one, which has already written here.
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -303,6 +312,8 @@ class ProducerStateTable:
             return None
         first = entry.txn_first_offset
         # The last stable offset after this marker: where the oldest other transaction begins.
+        # A search of the transaction index ends at the first entry whose stable offset lies beyond
+        # the fetched range: no later entry can concern it.
         stable = next((other for other in self._ongoing if other != first), offset + 1)
         return AbortedTransaction(producer_id, first, offset, stable)
 
@@ -317,6 +328,8 @@ class ProducerStateTable:
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        # A marker may carry the next epoch (KIP-890): from here on, late batches of the ended
+        # transaction are fenced.
         entry.begin_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
@@ -347,6 +360,8 @@ class ProducerStateTable:
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
+            # A producer with an open transaction stays however idle it is: without its entry, the
+            # transaction would hold back the last stable offset for good.
             if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
         ]
         for producer_id in expired:

@@ -125,6 +125,8 @@ class LogLoader:
         scanned: list[Segment] = []
         names = self._names(folder)
         segments = self._segments(request, names)
+        # A clean stop has synced every file and written every index entry, so only the end of
+        # the last segment has to be read. To scan the rest would cost seconds per GB.
         if request.clean:
             segments[-1].load_tail()
         else:
@@ -176,6 +178,9 @@ class LogLoader:
         The folder is listed once if there are none: that is a tenth of a start of an empty log.
         """
         names = self._disk.list(folder)
+        # A `.swap` file is durable and complete, so its swap is finished; a `.cleaned` file is
+        # neither, and the old segments are still there. Either way one valid set of segments is
+        # left.
         if any(name.endswith((CLEANED, SWAP)) for name in names):
             for name in finish_interrupted_swaps(self._disk, folder, names):
                 done = folder / name
@@ -198,6 +203,8 @@ class LogLoader:
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
             segment.find(self._disk.size(segment.path(LOG)))
+            # Also without the file: an index that a checkpoint knows and that is missing has to be
+            # rebuilt. An empty one would show aborted records to read_committed consumers.
             if base in indexed or base in aborted:
                 segment.txn_index = TxnIndex(None, aborted.get(base))
             if segments:
@@ -260,6 +267,8 @@ class LogLoader:
                 continue
             recovery.segments_scanned += 1
             scanned.append(segment)
+            # A batch of an epoch that this partition never had is left over from another log, or
+            # damaged in a way that its checksum does not cover (the epoch lies outside the CRC).
             bounds = Bounds(request.epoch_end, _OFFSET_END, request.compacted)
             if following is not None:  # its end is known: gaps cannot hide a wrong offset
                 bounds = bounds._replace(offset_end=following, has_gaps=True)
@@ -294,6 +303,8 @@ class LogLoader:
         last = segments[-1]
         end = last.next_offset
         durable = request.recovery_point
+        # A log that ends before its durable end is damaged; that is no torn tail. If it
+        # were cut here, offsets that consumers have read would be assigned again.
         if end < durable or (request.clean and end > durable > 0):
             reason = f"the log ends at offset {end}, yet {durable} was durable"
             raise CorruptLog(last.path(LOG), last.size, reason)
@@ -312,6 +323,8 @@ class LogLoader:
         data, known = read_if_exists(self._disk, path), list(request.known.epochs)
         try:
             epochs = EpochCache(decode_epochs(data or b""))
+            # The checkpoint file may be older than the log, or of a log that was truncated since. A
+            # wrong entry would make a follower truncate at the wrong offset (KIP-101).
             if known and not _agree(epochs.entries, known, request.recovery_point):
                 _logger.warning(
                     "%s differs from known-logs; rebuilding it",

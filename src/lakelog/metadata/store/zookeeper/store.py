@@ -147,6 +147,8 @@ class ZooKeeperStore:
     async def _elect(self) -> ControllerTerm:
         mine = self._brokers.registered
         term = await self._terms.current()
+        # A live controller keeps its term. A broker that restarted takes a new term even if it was
+        # the controller: what its former process had under way must fail the check of the epoch.
         if term.broker_id != mine.broker_id and term.broker_id in await self._brokers.live():
             return term.public()
         taken = await self._terms.take(mine.broker_id, mine.incarnation_id, term)
@@ -171,6 +173,8 @@ class ZooKeeperStore:
         async def steady() -> T:
             connections = self._connections
             result = await work()
+            # Each of the reads is right by itself, but kazoo may have opened a new session at a
+            # server that lags behind: together they would show a state that never was.
             if connections != self._connections:
                 raise Disconnected("the connection was lost between two reads")
             return result
@@ -185,6 +189,8 @@ class ZooKeeperStore:
         connections = self._connections
         try:
             return await work()
+        # A server that lags behind lacks entries that this broker has seen, exactly like an
+        # ensemble that lost them. Only on an unchanged connection is it a loss.
         except (MetadataCorrupt, MetadataMissing) as error:
             if connections == self._connections:
                 raise
@@ -198,6 +204,8 @@ class ZooKeeperStore:
                 raise MetadataUnavailable("the metadata store is closed")
             try:
                 return await work()
+            # The outcome of an interrupted write is unknown. Repeating it is safe: entries have
+            # numbers, and each batch names its writer and serial, so the log finds its own entry.
             except Disconnected:
                 if self._clock.monotonic() > deadline_s:
                     raise
@@ -209,6 +217,8 @@ class ZooKeeperStore:
     async def _verify(self) -> None:
         """Check the log and register the broker, if the connection is new."""
         async with self._verifying:
+            # For good: an ensemble that was wiped or restored from an old backup may look right
+            # again later, while brokers have acted on the lost entries.
             if self._failure is not None:
                 raise self._failure
             connections = self._connections
@@ -248,6 +258,8 @@ class ZooKeeperStore:
 
     async def _turn(self) -> None:
         """Send a heartbeat if one is due, arm the watches that have ended, and report changes."""
+        # Taken before the reads: a watch that fires during them marks its part again, and the next
+        # turn reads again.
         stale, self._stale = self._stale, NO_CHANGE
         try:
             if self._clock.monotonic() - self._beaten_s >= self._heartbeat_s:
@@ -255,6 +267,7 @@ class ZooKeeperStore:
                 stale |= Change.BROKERS  # heartbeats that no longer come have no watch
             changed = await self._look(stale)
         except BaseException:
+            # These watches may not be armed, and nothing else would report their changes.
             self._stale |= stale
             raise
         if changed:
@@ -262,6 +275,8 @@ class ZooKeeperStore:
                 callback(changed)
 
     async def _beat(self) -> None:
+        # The node is gone: the session expired while the process or its connection was stalled, and
+        # other brokers may have fenced this one.
         if not await self._brokers.beat():
             self._verified = -1
             await self._verify()
