@@ -11,6 +11,7 @@ from typing import Any
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.store.api import MetadataStore
+from lakelog.metadata.store.chain import MARK_FILE, MarkFile
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.api import api_for
 from lakelog.protocol.create_topics import (
@@ -19,7 +20,7 @@ from lakelog.protocol.create_topics import (
     CreateTopicsRequest,
 )
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.runtime.api import Disk, Listener, Socket
+from lakelog.runtime.api import Clock, Disk, Listener, Socket
 from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
@@ -115,6 +116,10 @@ def request_frame(message: Any, version: int, correlation_id: int = 1) -> bytes:
     return b"".join(encode_request(api, version, correlation_id, "test", message))
 
 
+def _embedded(data: Path, clock: Clock) -> EmbeddedStore:
+    return EmbeddedStore(data / METADATA_FILE, clock, marks=MarkFile(data / MARK_FILE))
+
+
 class SocketlessBroker:
     """A server without a network, and the one connection to it that is spoken on."""
 
@@ -139,7 +144,7 @@ class SocketlessBroker:
             self.tasks,
             SeededRandom(seed),
             PythonProcesses(),
-            metadata(self.tasks) if metadata else EmbeddedStore(data / METADATA_FILE, self.clock),
+            metadata(self.tasks) if metadata else _embedded(data, self.clock),
             64,
         )
         values = {key.replace("_", "."): text for key, text in (settings or {}).items()}

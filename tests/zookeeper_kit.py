@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.metadata.store.api import AppendOutcome, MetadataBatch
-from lakelog.metadata.store.zookeeper.chain import Marks, MemoryMarks
+from lakelog.metadata.store.chain import Marks, MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import Layout, Term
 from lakelog.metadata.store.zookeeper.log import EntryLog
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore

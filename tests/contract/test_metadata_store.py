@@ -24,8 +24,8 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
+from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.metadata.store.zookeeper.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom

@@ -72,6 +72,7 @@ _KINDS = {
     "metadata.db-shm": "metadata memory",
     "metadata.db-broker-1": "broker lock",
     "metadata.db-end": "metadata end",
+    "metadata.mark": "metadata mark",
     "known-logs": "known logs",
     "disk-reserve": "disk reserve",
     "boot-id": "boot id",

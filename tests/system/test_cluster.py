@@ -168,6 +168,6 @@ def test_a_folder_of_another_cluster_is_refused(cluster: Cluster, tmp_path: Path
     store = ("--metadata", f"sqlite:{cluster.store}", "--listen", "127.0.0.1:0")
     command = [LAKELOG, "serve", "--node-id", "4", "--data", str(stranger.data), *store]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode != 0
-    assert "belongs to cluster" in ended.stderr
-    assert "use a new data folder" in ended.stderr
+    assert ended.returncode == 6
+    assert "error[LL0707]" in ended.stderr
+    assert "belongs to another cluster; check --metadata" in ended.stderr

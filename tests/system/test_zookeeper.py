@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker_process import LAKELOG, BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerError, BrokerProcess, eventually
 from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
-from lakelog.metadata.store.zookeeper.chain import MarkFile
+from lakelog.metadata.store.chain import MarkFile
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
@@ -170,3 +171,64 @@ def test_brokers_of_one_ensemble_are_a_cluster_that_outlives_its_controller(
         _lakelog(second, "topic", "create", "later")
         first.start()
         assert "later" in _lakelog(first, "topic", "list")
+
+
+@pytest.mark.parametrize("loss", ["wiped", "restored"])
+def test_running_brokers_stop_when_their_ensemble_has_lost_entries(
+    tmp_path: Path, loss: str
+) -> None:
+    with ZooKeeperEnsemble(tmp_path / "zookeeper") as lossy:
+        place = f"zookeeper://{','.join(lossy.servers)}/lakelog"
+        first, second = (
+            BrokerProcess(
+                tmp_path / f"data{number}",
+                settings={"broker.session.timeout.ms": "4000"},
+                arguments=("--node-id", str(number), "--metadata", place),
+            )
+            for number in (1, 2)
+        )
+        with first, second:
+            _lakelog(first, "topic", "create", "before")
+            lossy.end()
+            backup = shutil.copytree(tmp_path / "zookeeper", tmp_path / "backup")
+            _start_all(lossy)
+            _lakelog(first, "topic", "create", "after")
+            lossy.end()
+            shutil.rmtree(tmp_path / "zookeeper")
+            if loss == "restored":
+                shutil.copytree(backup, tmp_path / "zookeeper")
+            _start_all(lossy)
+            for broker in (first, second):
+                assert broker.wait() == 6
+                log = broker.log()
+                assert log.count("metadata_refused") == 1
+                assert "error[LL0707]" in log
+                assert "restore the newest state of the ensemble" in log
+                with pytest.raises(BrokerError, match="LL0707"):
+                    broker.start()
+
+
+def _start_all(ensemble: ZooKeeperEnsemble) -> None:
+    for number in (1, 2, 3):
+        ensemble.start(number)
+    for number in (1, 2, 3):
+        ensemble.wait_for(number)
+
+
+def test_a_broker_refuses_the_path_of_another_cluster_and_a_missing_path(
+    ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    def broker(data: Path, path: str, node_id: int) -> BrokerProcess:
+        place = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}/{path}"
+        arguments = ("--node-id", str(node_id), "--metadata", place)
+        return BrokerProcess(data, arguments=arguments)
+
+    with broker(tmp_path / "data1", "one", 1) as one, broker(tmp_path / "data2", "two", 2) as two:
+        _lakelog(one, "topic", "create", "orders")
+        one.stop()
+        two.stop()
+    for path, reason in (("two", "is another log than"), ("three", "is missing in ZooKeeper")):
+        with pytest.raises(BrokerError, match="LL0707") as caught:
+            broker(tmp_path / "data1", path, 1).start()
+        assert reason in str(caught.value)
+        assert "check --metadata" in str(caught.value)

@@ -125,7 +125,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     start_logging(logging.WARNING if arguments.quiet else level, arguments.log_format)
     config = load_config(arguments)
     listen = listen_address(arguments, config)
-    from lakelog.server.options import ServeOptions, StartError
+    from lakelog.server.options import ServeOptions, StartError, StoppedError
     from lakelog.server.serving import serve
 
     data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
@@ -144,6 +144,8 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
         serve(options)
     except StartError as error:
         raise _cannot_start(error, options.data, arguments) from error
+    except StoppedError as error:
+        raise _metadata_refused(error) from error
     return 0
 
 
@@ -152,7 +154,7 @@ def _nothing_to_add(info: ReadyInfo) -> None:
 
 
 def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> CliError:
-    from lakelog.metadata.errors import BrokerIdInUse
+    from lakelog.metadata.errors import BrokerIdInUse, MetadataCorrupt, MetadataMissing
     from lakelog.server.options import ListenError
     from lakelog.storage.errors import DirectoryInUse
 
@@ -174,7 +176,14 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
             f"the data folder {data} cannot be used: {cause.strerror}{place}",
             "use --data to set another folder",
         )
+    is_shared = arguments.metadata is not None
+    if is_shared and isinstance(cause, MetadataCorrupt | MetadataMissing):
+        return _metadata_refused(error)
     return CliError("LL0703", str(error))
+
+
+def _metadata_refused(error: Exception) -> CliError:
+    return CliError("LL0707", str(error))
 
 
 def load_config(arguments: BrokerArguments) -> BrokerConfig:

@@ -368,6 +368,16 @@ _ENTRIES = (
         "out.log in its folder.",
     ),
     Entry(
+        "LL0707",
+        "the metadata store was refused",
+        ExitCode.CONFLICT,
+        "The metadata store does not continue the metadata that this broker has followed: it was "
+        "wiped, restored from a backup, replaced, or belongs to another cluster. The broker stops "
+        "in order, or does not start; its records are unchanged. Check `--metadata`. Restore the "
+        "newest state of the store if it exists. If the lost changes are accepted, remove "
+        "`metadata.mark` from the data folder of every broker before the start.",
+    ),
+    Entry(
         "LL0801",
         "an optional dependency is not installed",
         ExitCode.FAILURE,

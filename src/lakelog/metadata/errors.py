@@ -33,3 +33,8 @@ class MetadataOffline(MetadataError):  # noqa: N818
 
 class BrokerIdInUse(MetadataError):  # noqa: N818
     """Another live process registered this broker id."""
+
+
+def is_lasting(error: Exception) -> bool:
+    """Return whether no later call of the same process can succeed: the broker has to stop."""
+    return isinstance(error, MetadataError) and not isinstance(error, MetadataUnavailable)

@@ -11,7 +11,9 @@ A broker stands for election when it opens the log, when it has a change to writ
 is dead, and when the store reports the death of a broker.
 
 One task handles submitted plans and reported changes; it exists only while there are any. A
-reported change that cannot be read is retried a second later.
+reported change that cannot be read is retried, after a pause that doubles, and one line in the log
+reports the begin of such a time and one its end. After a lasting failure (`is_lasting`) the log
+accepts no plan and reads nothing more: the store has another history than this broker.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.metadata.errors import MetadataError, MetadataFull
+from lakelog.metadata.errors import MetadataError, MetadataFull, is_lasting
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, Planner
 from lakelog.metadata.plan_queue import PlanGroup, PlanQueue, SubmittedPlan
@@ -45,7 +47,8 @@ _logger = logging.getLogger(__name__)
 _UNKNOWN_TRIES_MAX = 10
 """Attempts to append a batch while the store does not report the outcome."""
 _RETRY_S = 1.0
-"""Seconds until a reported change that could not be read is read again."""
+_RETRY_S_MAX = 8.0
+"""Seconds until a reported change that could not be read is read again: at first, and at most."""
 
 
 class Subscriber(Protocol):
@@ -102,7 +105,10 @@ class MetadataLog:
         self._snapshots = Snapshots(store, tasks, self._space)
         self._changes = NO_CHANGE
         self._on_brokers: Callable[[], object] = tuple
+        self._on_failure: Callable[[MetadataError], object] = lambda error: None
+        self._failure: MetadataError | None = None
         self._retry: Timer | None = None
+        self._retry_s = _RETRY_S
         self._opened = False
         self._closed = False
         self._worker: Any = None
@@ -149,9 +155,17 @@ class MetadataLog:
         """Call `callback` after brokers may have registered, died, or become the controller."""
         self._on_brokers = callback
 
+    def watch_failure(self, callback: Callable[[MetadataError], object]) -> None:
+        """Call `callback` once, after a failure that only a new process may overcome."""
+        self._on_failure = callback
+
     async def live_brokers(self) -> Mapping[int, bytes]:
         """Return the incarnation ids of the live brokers by id. Raises `MetadataError`."""
-        return await self._store.live_brokers()
+        try:
+            return await self._store.live_brokers()
+        except MetadataError as error:
+            self._note_lasting(error)
+            raise
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` for each later entry, in the order of subscription."""
@@ -187,6 +201,8 @@ class MetadataLog:
         """
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
+        if self._failure is not None:
+            raise _as_kafka_error(self._failure)
         submitted = SubmittedPlan(plan, self._tasks.future(), from_reserve)
         self._queue.add(submitted)
         self._wake()
@@ -204,7 +220,7 @@ class MetadataLog:
         self._wake()
 
     def _wake(self) -> None:
-        if self._worker is None and not self._closed:
+        if self._worker is None and not self._closed and self._failure is None:
             self._worker = self._tasks.spawn(self._work(), name="metadata-log")
 
     async def _work(self) -> None:
@@ -215,15 +231,36 @@ class MetadataLog:
                     await self._join(self._joining.pop())
                 if self._changes:
                     await self._follow_changes()
+                    self._note_success()
                 if self._queue:
                     await self._commit_group(self._queue.next_group(self.image))
         except Exception as error:  # noqa: BLE001 - every waiting caller gets it
-            _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
+            self._note_lasting(error)
             self._queue.fail(_as_kafka_error(error))
-            if self._changes and self._retry is None and not self._closed:
-                self._retry = self._tasks.call_later(_RETRY_S, self._try_again)
+            while self._failure is not None and self._joining:
+                self._joining.pop().done.set_exception(error)
+            if self._failure is None and self._retry is None and not self._closed:
+                self._retry_later(error)
         finally:
             self._worker = None
+
+    def _retry_later(self, error: Exception) -> None:
+        if self._retry_s == _RETRY_S:
+            _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
+        if self._changes:
+            self._retry = self._tasks.call_later(self._retry_s, self._try_again)
+            self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
+
+    def _note_success(self) -> None:
+        if self._retry_s != _RETRY_S:
+            _logger.info("metadata log: recovered", extra=event("metadata_log_recovered"))
+        self._retry_s = _RETRY_S
+
+    def _note_lasting(self, error: Exception) -> None:
+        """Report the first failure after which this store is of no more use."""
+        if self._failure is None and isinstance(error, MetadataError) and is_lasting(error):
+            self._failure = error
+            self._on_failure(error)
 
     async def _join(self, joining: _Joining) -> None:
         """Only the worker publishes, so no image is published meanwhile."""
@@ -283,6 +320,7 @@ class MetadataLog:
             await self._repeat_from_reserve(group, error)
             return
         except Exception as error:
+            self._note_lasting(error)
             for submitted in group.plans:
                 submitted.settle(None, _as_kafka_error(error))
             if not isinstance(error, KafkaError | MetadataError):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.key import ConfigError
 from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
 from lakelog.base.memory_budget import MemoryBudget, Share
-from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.errors import MetadataError, MetadataOffline
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import Record
 from lakelog.replica.fetch_session import FetchSessions
@@ -141,6 +143,8 @@ class Server:
             registered=RegisteredBrokers(control.metadata, tasks),
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
+        self.failure: MetadataError | None = None
+        """The reason to stop: the metadata store has another history than this broker."""
         self._settings = Settings(self.broker)
         self._dispatcher = self._make_dispatcher(connections)
         self._listeners = Listeners(
@@ -280,6 +284,20 @@ class Server:
         )
         self._settings.start(control.image)
 
+    def watch_failure(self, callback: Callable[[], object]) -> None:
+        """Call `callback` once if this broker has to stop by itself; `failure` is the reason.
+
+        A single broker that cannot write its metadata still serves records.
+        """
+
+        def note(failure: MetadataError) -> None:
+            logger.error("metadata: %s", failure, extra=event("metadata_refused"))
+            if self._options.is_clustered or not isinstance(failure, MetadataOffline):
+                self.failure = failure
+                callback()
+
+        self._control.metadata.watch_failure(note)
+
     # Following the metadata log
 
     async def prepare(
@@ -323,7 +341,7 @@ class Server:
     async def stop(self) -> None:
         """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
-        if self._options.is_clustered:
+        if self._options.is_clustered and self.failure is None:
             await self._control.membership.leave()
         self._listeners.close()
         self._replicas.stop_copying()

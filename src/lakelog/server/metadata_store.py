@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lakelog.metadata.store.api import MetadataStore
+from lakelog.metadata.store.chain import MARK_FILE, MarkFile
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 from lakelog.runtime.api import Clock, Random
@@ -14,30 +15,30 @@ from lakelog.server.options import ServeOptions, StartError
 
 def metadata_store(options: ServeOptions, clock: Clock, random: Random) -> MetadataStore:
     """Return the store that the options name. Raises `StartError` if its library is missing."""
+    marks = MarkFile(options.data / MARK_FILE)
     timeout_s = options.config.get_int("broker.session.timeout.ms") / 1000
     match options.metadata:
         case None:
-            return EmbeddedStore(options.data / METADATA_FILE, clock)
+            return EmbeddedStore(options.data / METADATA_FILE, clock, marks=marks)
         case Path() as file:
-            return EmbeddedStore(file, clock, shared=True, session_timeout_s=timeout_s)
+            return EmbeddedStore(file, clock, shared=True, session_timeout_s=timeout_s, marks=marks)
         case ensemble:
-            return _zookeeper(ensemble, options.data, clock, random, timeout_s)
+            return _zookeeper(ensemble, marks, clock, random, timeout_s)
 
 
 def _zookeeper(
-    ensemble: EnsembleAddress, data: Path, clock: Clock, random: Random, timeout_s: float
+    ensemble: EnsembleAddress, marks: MarkFile, clock: Clock, random: Random, timeout_s: float
 ) -> MetadataStore:
     if find_spec("kazoo") is None:
         raise StartError("kazoo is not installed; run: pip install 'lakelog[zookeeper]'")
     # Imported here: kazoo would delay the start of every other broker.
-    from lakelog.metadata.store.zookeeper.chain import MARK_FILE, MarkFile
     from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
     from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 
     return ZooKeeperStore(
         KazooSession(ensemble.servers, timeout_s),
         ensemble.root,
-        MarkFile(data / MARK_FILE),
+        marks,
         clock,
         random,
         session_timeout_s=timeout_s,

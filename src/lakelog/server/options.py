@@ -95,6 +95,10 @@ class StartError(Exception):
     """The broker cannot start; the message says why and what to do."""
 
 
+class StoppedError(Exception):
+    """The broker has stopped by itself; the message says why. The cause is a `MetadataError`."""
+
+
 class ListenError(StartError):
     """An address cannot be listened on; `for_http` if it is that of the HTTP endpoint."""
 

@@ -17,7 +17,7 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server
 from lakelog.server.environment import Environment
 from lakelog.server.metadata_store import metadata_store
-from lakelog.server.options import ServeOptions, StartError
+from lakelog.server.options import ServeOptions, StartError, StoppedError
 from lakelog.server.upkeep.descriptors import LIMIT_MIN, Descriptors
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _SETTLED_S = 1.0
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT, stop it cleanly, and return the exit status.
 
-    Raises `StartError`.
+    Raises `StartError`, and `StoppedError` after a clean stop of a broker that cannot go on.
     """
     asyncio.run(_serve(options))
     return 0
@@ -71,6 +71,7 @@ async def _serve(options: ServeOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     server = Server(options, environment)
+    server.watch_failure(stopping.set)
     try:
         if await _start(server, stopping):
             logger.info("%s", server.ready_info, extra=event("ready", **server.ready_info.fields))
@@ -81,6 +82,8 @@ async def _serve(options: ServeOptions) -> None:
             loop.call_later(_SETTLED_S, _freeze_objects)
             await stopping.wait()
             await _stop(server, clock)
+            if server.failure is not None:
+                raise StoppedError(str(server.failure)) from server.failure
     finally:
         tasks.close()
 

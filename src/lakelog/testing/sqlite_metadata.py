@@ -42,6 +42,9 @@ class MemoryDatabase:
     def connect(self) -> sqlite3.Connection:
         return self._mount.connect(self.path)
 
+    def check_place(self) -> None:
+        """A simulated disk does not move files of a running broker."""
+
     def note_committed(self, end: int, controller_epoch: int) -> None:
         file = self._disk.open(self._end_path, create=True)
         note = encode_note(end, controller_epoch)

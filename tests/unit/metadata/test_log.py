@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,12 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
-from lakelog.metadata.errors import MetadataCorrupt, MetadataFull, MetadataUnavailable
+from lakelog.metadata.errors import (
+    MetadataCorrupt,
+    MetadataError,
+    MetadataFull,
+    MetadataUnavailable,
+)
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
@@ -527,6 +532,70 @@ def test_a_change_that_could_not_be_read_is_read_later(
         assert second.image.next_producer_id == 1000
         await first.close()
         await second.close()
+
+    _play(tmp_path, scenario)
+
+
+class LostStore:
+    """A store that fails to read while it has an error."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.error: MetadataError | None = None
+        self.reads: asyncio.Queue[int] = asyncio.Queue()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, from_index: int) -> LogRead:
+        self.reads.put_nowait(from_index)
+        if self.error is not None:
+            raise self.error
+        return await self._store.read(from_index)
+
+
+def test_a_store_out_of_reach_is_reported_once_and_asked_less_and_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("lakelog.metadata.log._RETRY_S", 0.01)
+    monkeypatch.setattr("lakelog.metadata.log._RETRY_S_MAX", 0.02)
+
+    async def scenario(logs: MetadataLogs) -> None:
+        store = LostStore(logs.embedded())
+        log = MetadataLog(cast("Any", store), logs.tasks, SystemRandom(), broker_id=1)
+        await log.open(create=True)
+        store.error = MetadataUnavailable("out of reach")
+        with pytest.raises(KafkaError, match="out of reach"):
+            await log.refresh()
+        for _ in range(6):
+            await store.reads.get()
+        assert caplog.text.count("out of reach") == 1
+        store.error = None
+        await log.refresh()
+        assert caplog.text.count("recovered") == 1
+        assert await log.submit(_ids) == range(1000)
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_store_that_is_another_one_is_reported_and_never_asked_again(tmp_path: Path) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
+        store = LostStore(logs.embedded())
+        log = MetadataLog(cast("Any", store), logs.tasks, SystemRandom(), broker_id=1)
+        await log.open(create=True)
+        failures: list[MetadataError] = []
+        log.watch_failure(failures.append)
+        store.error = MetadataCorrupt("another log")
+        with pytest.raises(KafkaError, match="another log"):
+            await log.refresh()
+        reads, store.error = store.reads.qsize(), None
+        with pytest.raises(KafkaError, match="another log"):
+            await log.submit(_ids)
+        assert [str(failure) for failure in failures] == ["another log"]
+        assert store.reads.qsize() == reads
+        await log.close()
 
     _play(tmp_path, scenario)
 

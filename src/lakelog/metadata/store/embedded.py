@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from lakelog.metadata.errors import MetadataError, MetadataUnavailable
+from lakelog.metadata.errors import MetadataError, MetadataUnavailable, is_lasting
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
     NO_CHANGE,
@@ -26,6 +26,7 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     Snapshot,
 )
+from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.deaths import DeathWatch
 from lakelog.metadata.store.filesystem import refuse_network_file_system
@@ -72,10 +73,12 @@ class EmbeddedStore:
         *,
         shared: bool = False,
         session_timeout_s: float = 9.0,
+        marks: Marks | None = None,
     ) -> None:
+        """`marks` are of the data folder of the broker, which has one, unlike a command."""
         self._path = path
         self._shared = shared
-        self._log = SqliteLog(DatabaseFile(path))
+        self._log = SqliteLog(DatabaseFile(path), marks)
         timeout_s = session_timeout_s if shared else float("inf")
         self._neighbourhood = Neighbourhood(path, clock.monotonic, timeout_s)
         self._registration: Registration | None = None
@@ -192,7 +195,13 @@ class EmbeddedStore:
         A broker that a caller has seen alive may die before the next turn of the poller, which
         would find the same brokers as the turn before and report nothing.
         """
-        found = self._neighbourhood.live()
+        self._log.check_place()  # without the file, others are not dead, and no broker is elected
+        try:
+            if self._registration is not None and not self._registration.is_in_place():
+                self._registration = self._registration.renewed()
+            found = self._neighbourhood.live()
+        except OSError as error:
+            raise MetadataUnavailable(f"{self._path.parent}: {error}") from error
         if self._deaths is not None:
             self._deaths.follow(found.keys() - {self._broker_id})
         if found != self._brokers:
@@ -206,10 +215,17 @@ class EmbeddedStore:
                 callback(change)
 
     async def _try(self, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or none after a failure that may be temporary."""
+        """Return the result of `work`, or none after a failure that may be temporary.
+
+        A lasting failure is reported as a change of everything: the caller's next call raises it.
+        """
         try:
             return await self._run(work)
-        except (MetadataError, OSError):
+        except MetadataError as error:
+            if is_lasting(error):
+                self._report(~NO_CHANGE)
+            return None
+        except OSError:
             return None
 
     async def _poll(self, died: asyncio.Event) -> None:

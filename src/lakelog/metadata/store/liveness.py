@@ -33,6 +33,7 @@ class Registration:
         """
         self._monotonic = monotonic
         self._incarnation_id = incarnation_id
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not _try_lock(self._fd, fcntl.LOCK_EX, _LOCK_TRIES):
             os.close(self._fd)
@@ -45,6 +46,22 @@ class Registration:
     def beat(self) -> None:
         """Write a heartbeat. Raises `OSError`."""
         os.pwrite(self._fd, _FORM.pack(self._incarnation_id, self._monotonic()), 0)
+
+    def is_in_place(self) -> bool:
+        """Return whether other brokers find this file: it was not deleted or replaced."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def renewed(self) -> Registration:
+        """Return a registration in a new file, in place of this one.
+
+        Raises `BrokerIdInUse` and `OSError`; this registration stays then.
+        """
+        new = Registration(self._path, self._incarnation_id, self._monotonic)
+        self.release()
+        return new
 
     def release(self) -> None:
         """Release the lock: other brokers then count this broker as dead."""

@@ -3,7 +3,11 @@
 WAL with `synchronous=FULL`: an append returns after its fsync. Every append is one IMMEDIATE
 transaction that checks the controller epoch and the end of the log, so that SQLite's own lock
 orders the processes that share the file. SQLite does not checksum its pages: each row carries a
-CRC-32 of its contents, and the rows of the log must be consecutive.
+CRC-32 of its contents, and the rows of the log must be consecutive. Each entry carries the chained
+checksum of the log so far (`chain.py`): a file that does not continue the state that this handle or
+its data folder has seen is refused, as it was restored from a backup or replaced.
+
+The log id is zero: the random id of the first writer distinguishes two logs.
 
 A call that fails before COMMIT, or for lack of space, was not carried out. After any other failure
 in COMMIT the outcome is unknown, and the file is not used again before a restart: after a failed
@@ -35,26 +39,41 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
+from lakelog.metadata.store.chain import (
+    LogHead,
+    Mark,
+    Marks,
+    MemoryMarks,
+    first_link,
+    next_link,
+)
 from lakelog.metadata.store.database import Database
 
 _APPLICATION_ID = 0x4C4B4C47
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _ENTRIES_KEPT = 100
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 _READ_ERRORS = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ}
 _WRITERS_KEPT = 1000
+_NO_LOG_ID = bytes(16)
+_LOST = (
+    "the file was restored from a backup, replaced, or belongs to another cluster; check "
+    "--metadata or restore the newest state of the file"
+)
 
 _SCHEMA = (
     "CREATE TABLE entry (idx INTEGER PRIMARY KEY, controller_epoch INTEGER NOT NULL,"
     " writer_id BLOB NOT NULL, serial INTEGER NOT NULL, payload BLOB NOT NULL,"
-    " crc INTEGER NOT NULL)",
+    " crc INTEGER NOT NULL, chain BLOB NOT NULL)",
     "CREATE TABLE snapshot (only INTEGER PRIMARY KEY CHECK (only = 0), end INTEGER NOT NULL,"
-    " payload BLOB NOT NULL, crc INTEGER NOT NULL)",
+    " payload BLOB NOT NULL, crc INTEGER NOT NULL, chain BLOB NOT NULL)",
     "CREATE TABLE writer (writer_id BLOB PRIMARY KEY, serial INTEGER NOT NULL,"
     " idx INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), end INTEGER NOT NULL,"
-    " controller_id INTEGER NOT NULL, controller_epoch INTEGER NOT NULL)",
-    "INSERT INTO state VALUES (0, 0, -1, 0)",
+    " controller_id INTEGER NOT NULL, controller_epoch INTEGER NOT NULL, chain BLOB NOT NULL,"
+    " log_id BLOB NOT NULL)",
+    f"INSERT INTO state VALUES (0, 0, -1, 0, x'{first_link(_NO_LOG_ID).hex()}',"
+    f" x'{_NO_LOG_ID.hex()}')",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_FORMAT_VERSION}",
 )
@@ -63,9 +82,12 @@ _SCHEMA = (
 class SqliteLog:
     """Not thread-safe; the connection belongs to the thread that calls `open`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, marks: Marks | None = None) -> None:
+        """Without `marks`, nothing of an earlier process is compared."""
         self._database = database
+        self._marks = marks or MemoryMarks()
         self._path = database.path
+        self._seen = Mark(_NO_LOG_ID, 0, first_link(_NO_LOG_ID))
         self._connection: sqlite3.Connection | None = None
         self._failure: str | None = None
         self.on_device_failure: Callable[[], object] = tuple
@@ -77,11 +99,19 @@ class SqliteLog:
 
         Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`.
         """
-        if not create and not self._database.exists():
-            raise MetadataMissing(f"{self._path} is missing, but there are logs that it described")
         try:
+            create = create and self._marks.read() is None
+            if not create and not self._database.exists():
+                raise MetadataMissing(
+                    f"{self._path} is missing, but there are logs that it described; restore the "
+                    "file, or check --metadata"
+                )
             self._connection = self._connect()
             self._prepare(create)
+            self._compare_with_mark()
+        except OSError as error:
+            self.close()
+            raise MetadataUnavailable(f"{self._path}: {error}") from error
         except sqlite3.Error as error:
             self.close()
             raise self._opening_error(error) from error
@@ -94,6 +124,10 @@ class SqliteLog:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def check_place(self) -> None:
+        """Raise `MetadataUnavailable` without a file, `MetadataCorrupt` after its replacement."""
+        self._placed_connection()
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed.
@@ -112,18 +146,26 @@ class SqliteLog:
         """
         connection = self._begin()
         try:
-            end, _, epoch = connection.execute(
-                "SELECT end, controller_id, controller_epoch FROM state"
+            end, epoch, chain = connection.execute(
+                "SELECT end, controller_epoch, chain FROM state"
             ).fetchone()
+            self._head.check(end, chain)
             if epoch != batch.controller_epoch or end != expected_end:
                 connection.execute("ROLLBACK")
                 # FENCED goes before LOST: a writer with an old term must not try the next index.
                 fenced = epoch != batch.controller_epoch
                 return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, end)
-            self._insert(connection, batch, end)
+            chain = next_link(chain, end, batch)
+            self._insert(connection, batch, end, chain)
+        except MetadataCorrupt:
+            connection.execute("ROLLBACK")
+            raise
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
-        return self._commit(connection, end + 1)
+        answer = self._commit(connection, end + 1)
+        if answer.outcome is Outcome.DONE:
+            self._see(end + 1, chain)
+        return answer
 
     def position_of(self, writer_id: bytes, serial: int) -> int | None:
         """Return the index of the writer's newest batch if it has that serial.
@@ -137,15 +179,19 @@ class SqliteLog:
 
     def read(self, from_index: int) -> LogRead:
         """Return the entries from an index on, as of one moment. Raises `MetadataCorrupt`."""
-        connection = self._open_connection()
+        connection = self._placed_connection()
         try:
             connection.execute("BEGIN")
             try:
-                return self._read(connection, from_index)
+                read, chain = self._read(connection, from_index)
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise self._reading_error(error) from error
+        if chain is not None:
+            start = from_index if read.snapshot is None else read.snapshot.end
+            self._see(start + len(read.entries), chain)
+        return read
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Replace an older snapshot, and trim entries well before the new one.
@@ -154,11 +200,19 @@ class SqliteLog:
         """
         connection = self._begin()
         try:
+            newest = self._number("SELECT coalesce(max(end), 0) FROM snapshot")
+            chain = self._chain_at(connection, snapshot.end)
+            if newest > snapshot.end or chain is None:
+                connection.execute("ROLLBACK")
+                if newest > snapshot.end:
+                    return
+                raise MetadataUnavailable(f"{self._path}: entry {snapshot.end - 1} was trimmed")
+            crc = _snapshot_crc(snapshot.end, snapshot.payload)
             connection.execute(
-                "INSERT INTO snapshot VALUES (0, ?, ?, ?) ON CONFLICT (only) DO UPDATE"
-                " SET end = excluded.end, payload = excluded.payload, crc = excluded.crc"
-                " WHERE excluded.end > end",
-                (snapshot.end, snapshot.payload, _snapshot_crc(snapshot.end, snapshot.payload)),
+                "INSERT INTO snapshot VALUES (0, ?, ?, ?, ?) ON CONFLICT (only) DO UPDATE"
+                " SET end = excluded.end, payload = excluded.payload, crc = excluded.crc,"
+                " chain = excluded.chain WHERE excluded.end > end",
+                (snapshot.end, snapshot.payload, crc, chain),
             )
             connection.execute("DELETE FROM entry WHERE idx < ?", (snapshot.end - _ENTRIES_KEPT,))
             connection.execute(
@@ -222,6 +276,11 @@ class SqliteLog:
             raise MetadataUnsupported(
                 f"{self._path} has format {version} of a newer version of lakelog"
             )
+        elif version < _FORMAT_VERSION:
+            raise MetadataUnsupported(
+                f"{self._path} has format {version} of a version of lakelog before 0.1.0; this "
+                "version reads format 2 only"
+            )
         # SQLite itself finds damage only where it reads.
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
@@ -238,8 +297,45 @@ class SqliteLog:
             )
         self._database.note_committed(*found)
 
+    def _compare_with_mark(self) -> None:
+        """Raise `MetadataCorrupt` unless the file continues the mark of the data folder."""
+        connection = self._open_connection()
+        end, chain, log_id = connection.execute("SELECT end, chain, log_id FROM state").fetchone()
+        mark = self._marks.read()
+        self._seen = mark or Mark(log_id, 0, first_link(log_id))
+        if log_id != self._seen.log_id:
+            raise MetadataCorrupt(f"{self._path} is another log than this data folder's: {_LOST}")
+        self._head.check(end, chain)
+        self._head.check(self._seen.end, self._chain_at(connection, self._seen.end))
+
+    @property
+    def _head(self) -> LogHead:
+        return LogHead(str(self._path), self._seen, _LOST)
+
+    def _see(self, end: int, chain: bytes) -> None:
+        """Keep a verified state of the log; an old mark is never wrong."""
+        if end <= self._seen.end:
+            return
+        self._seen = Mark(self._seen.log_id, end, chain)
+        try:
+            self._marks.keep(self._seen)
+        except OSError as error:
+            if not is_shortage(error):
+                self.on_device_failure()
+
+    def _chain_at(self, connection: sqlite3.Connection, index: int) -> bytes | None:
+        """Return the stored chain before an entry, or none if it was trimmed."""
+        if index == 0:
+            return first_link(self._seen.log_id)
+        row = connection.execute(
+            "SELECT chain FROM entry WHERE idx = ? UNION SELECT chain FROM state WHERE end = ?"
+            " UNION SELECT chain FROM snapshot WHERE end = ?",
+            (index - 1, index, index),
+        ).fetchone()
+        return None if row is None else row[0]
+
     def _committed(self) -> tuple[int, int]:
-        row = self._row("SELECT end, controller_epoch FROM state", ())
+        row = self._fetch(self._open_connection(), "SELECT end, controller_epoch FROM state", ())
         if row is None:
             raise MetadataCorrupt(f"{self._path} is damaged: it has no state")
         return int(row[0]), int(row[1])
@@ -252,28 +348,42 @@ class SqliteLog:
                 connection.execute(statement)
         connection.execute("COMMIT")
 
-    def _read(self, connection: sqlite3.Connection, from_index: int) -> LogRead:
-        end = self._number("SELECT end FROM state")
+    def _read(
+        self, connection: sqlite3.Connection, from_index: int
+    ) -> tuple[LogRead, bytes | None]:
+        """Return the entries and the chain after them."""
+        end, tail = connection.execute("SELECT end, chain FROM state").fetchone()
+        self._head.check(end, tail)
         first = self._number("SELECT coalesce(min(idx), -1) FROM entry")
         kept = from_index >= end or 0 <= first <= from_index
         # A reader whose next entry was trimmed starts from the snapshot.
         snapshot = None if kept and from_index else self._read_snapshot(connection)
-        if snapshot is not None:
-            from_index = snapshot.end
+        start = from_index if snapshot is None else snapshot.end
+        batches = self._batches(connection, start)
+        if start + len(batches) < end:
+            raise MetadataCorrupt(f"{self._path}: entries before {end} are missing")
+        chain = self._head.follow(start, self._chain_at(connection, start), batches)
+        if start <= end and chain not in (None, tail):
+            raise self._head.forked()
+        entries = (Entry(index, batch.payload) for index, (batch, _) in enumerate(batches, start))
+        return LogRead(snapshot, tuple(entries)), chain
+
+    def _batches(
+        self, connection: sqlite3.Connection, start: int
+    ) -> list[tuple[MetadataBatch, bytes]]:
+        """Return the batches from an entry on with their chains."""
         rows = connection.execute(
-            "SELECT idx, controller_epoch, writer_id, serial, payload, crc FROM entry"
+            "SELECT idx, controller_epoch, writer_id, serial, payload, crc, chain FROM entry"
             " WHERE idx >= ? ORDER BY idx",
-            (from_index,),
+            (start,),
         )
-        entries: list[Entry] = []
-        for index, epoch, writer_id, serial, payload, crc in rows:
-            expected = from_index + len(entries)
+        batches: list[tuple[MetadataBatch, bytes]] = []
+        for index, epoch, writer_id, serial, payload, crc, chain in rows:
+            expected = start + len(batches)
             if index != expected or crc != _entry_crc(index, epoch, writer_id, serial, payload):
                 raise MetadataCorrupt(f"{self._path}: entry {expected} is missing or damaged")
-            entries.append(Entry(index, payload))
-        if from_index + len(entries) < end:
-            raise MetadataCorrupt(f"{self._path}: entries before {end} are missing")
-        return LogRead(snapshot, tuple(entries))
+            batches.append((MetadataBatch(writer_id, serial, epoch, payload), chain))
+        return batches
 
     def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot | None:
         row = connection.execute("SELECT end, payload, crc FROM snapshot").fetchone()
@@ -283,17 +393,19 @@ class SqliteLog:
             raise MetadataCorrupt(f"{self._path}: the snapshot is damaged")
         return Snapshot(row[0], row[1])
 
-    def _insert(self, connection: sqlite3.Connection, batch: MetadataBatch, end: int) -> None:
+    def _insert(
+        self, connection: sqlite3.Connection, batch: MetadataBatch, end: int, chain: bytes
+    ) -> None:
         fields = (end, batch.controller_epoch, batch.writer_id, batch.serial, batch.payload)
         connection.execute(
-            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", (*fields, _entry_crc(*fields))
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, _entry_crc(*fields), chain)
         )
         connection.execute(
             "INSERT INTO writer VALUES (?, ?, ?) ON CONFLICT (writer_id) DO UPDATE"
             " SET serial = excluded.serial, idx = excluded.idx",
             (batch.writer_id, batch.serial, end),
         )
-        connection.execute("UPDATE state SET end = ?", (end + 1,))
+        connection.execute("UPDATE state SET end = ?, chain = ?", (end + 1, chain))
 
     def _open_connection(self) -> sqlite3.Connection:
         if self._failure is not None:
@@ -302,8 +414,14 @@ class SqliteLog:
             raise MetadataUnavailable(f"{self._path} is not open")
         return self._connection
 
-    def _begin(self) -> sqlite3.Connection:
+    def _placed_connection(self) -> sqlite3.Connection:
+        """Return the connection if the path still names its file; for the begin of a call."""
         connection = self._open_connection()
+        self._database.check_place()
+        return connection
+
+    def _begin(self) -> sqlite3.Connection:
+        connection = self._placed_connection()
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -348,10 +466,13 @@ class SqliteLog:
         return int(row[0])
 
     def _row(self, query: str, parameters: tuple[object, ...]) -> tuple[Any, ...] | None:
+        return self._fetch(self._placed_connection(), query, parameters)
+
+    def _fetch(
+        self, connection: sqlite3.Connection, query: str, parameters: tuple[object, ...]
+    ) -> tuple[Any, ...] | None:
         try:
-            row: tuple[Any, ...] | None = (
-                self._open_connection().execute(query, parameters).fetchone()
-            )
+            row: tuple[Any, ...] | None = connection.execute(query, parameters).fetchone()
         except sqlite3.Error as error:
             raise self._reading_error(error) from error
         return row

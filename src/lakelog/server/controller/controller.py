@@ -53,6 +53,7 @@ from lakelog.runtime.api import Tasks, Timer
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_RETRY_S_MAX = 8.0
 
 
 class Controller:
@@ -73,6 +74,7 @@ class Controller:
         self._fencing: Any = None
         self._is_due = False
         self._retry: Timer | None = None
+        self._retry_s = _RETRY_S
         self._stopped = False
 
     # Requests of brokers
@@ -190,12 +192,15 @@ class Controller:
                 self._is_due = False
                 if self._metadata.controller_id == self._node_id:
                     await self._fence(await self._dead(), "is dead")
+            self._retry_s = _RETRY_S
         except (KafkaError, MetadataError) as error:
-            logger.warning(
-                "Dead brokers are not fenced yet: %s", error, extra=event("fencing_failed")
-            )
+            if self._retry_s == _RETRY_S:  # one line for one time without the store
+                logger.warning(
+                    "Dead brokers are not fenced yet: %s", error, extra=event("fencing_failed")
+                )
             if not self._stopped:
-                self._retry = self._tasks.call_later(_RETRY_S, self._on_brokers)
+                self._retry = self._tasks.call_later(self._retry_s, self._on_brokers)
+                self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
         finally:
             self._fencing = None
 

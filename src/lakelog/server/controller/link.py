@@ -99,7 +99,8 @@ class ControllerLink:
                 ErrorCode.NOT_CONTROLLER, f"controller {controller_id} has not registered yet"
             )
         response = await peer.request(request, timeout_s=_ATTEMPT_S, newest=newest)
-        await self._metadata.refresh()
+        with suppress(KafkaError):  # the change is made, whether this broker can read it or not
+            await self._metadata.refresh()
         return response
 
     async def pause(self) -> None:

@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 _JOIN_PATIENCE_S = 60.0
 _LEAVE_PATIENCE_S = 5.0
-_PAUSE_S = 0.1
+_PAUSES_MAX = 50
+"""Pauses of the link between two attempts after many failures: 5 seconds."""
 
 
 class Membership:
@@ -123,22 +124,32 @@ class Membership:
 
     async def _unfence(self) -> None:
         try:
+            failures = 0
             while self._serves and self._metadata.image.brokers[self._node_id].is_fenced:
-                await self._try_unfence()
+                if await self._try_unfence(is_first=not failures):
+                    failures = 0
+                    continue
+                failures += 1
+                for _ in range(min(failures, _PAUSES_MAX)):
+                    await self._link.pause()
         finally:
             self._unfencing = None
 
-    async def _try_unfence(self) -> None:
+    async def _try_unfence(self, *, is_first: bool) -> bool:
+        """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
             response = await self._beat()
             _check(response.error_code, "the controller refused the heartbeat")
-            if not response.is_fenced:
+            if response.is_fenced:
+                await self._link.pause()
+            else:
                 await self._metadata.refresh()
-                return
         except (KafkaError, MetadataError) as error:
-            logger.warning("Still fenced: %s", error, extra=event("unfencing_failed"))
-        await self._link.pause()
+            if is_first:
+                logger.warning("Still fenced: %s", error, extra=event("unfencing_failed"))
+            return False
+        return True
 
     async def _beat(
         self, *, want_shut_down: bool = False, patience_s: float = _JOIN_PATIENCE_S

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
 from lakelog.metadata.store.database import DatabaseFile
 
 
@@ -43,3 +44,22 @@ def test_the_noted_end_belongs_to_one_database(tmp_path: Path) -> None:
     database.note_committed(41, 3)
     assert DatabaseFile(database.path).read_committed() == (41, 3)
     assert other.read_committed() == (0, 0)
+
+
+def test_a_path_without_the_file_may_get_it_back(tmp_path: Path) -> None:
+    database = DatabaseFile(tmp_path / "metadata.db")
+    with closing(database.connect()):
+        database.check_place()
+        away = database.path.rename(tmp_path / "away.db")
+        with pytest.raises(MetadataUnavailable, match=r"metadata\.db.*put the file back"):
+            database.check_place()
+        away.rename(database.path)
+        database.check_place()
+
+
+def test_a_path_with_another_file_is_refused(tmp_path: Path) -> None:
+    database, other = DatabaseFile(tmp_path / "metadata.db"), DatabaseFile(tmp_path / "other.db")
+    with closing(database.connect()), closing(other.connect()):
+        other.path.rename(database.path)
+        with pytest.raises(MetadataCorrupt, match="was replaced"):
+            database.check_place()

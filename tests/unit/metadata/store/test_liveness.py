@@ -43,3 +43,28 @@ def test_other_files_are_no_brokers(tmp_path: Path) -> None:
     (tmp_path / "metadata.db-wal").touch()
     (tmp_path / "metadata.db-broker-3").touch()
     assert Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0).live() == {}
+
+
+def test_a_deleted_lock_is_taken_again(tmp_path: Path) -> None:
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    assert registration.is_in_place()
+    (tmp_path / "metadata.db-broker-1").unlink()
+    assert not registration.is_in_place()
+    assert neighbourhood.live() == {}
+    registration = registration.renewed()
+    assert registration.is_in_place()
+    assert neighbourhood.live() == {1: b"1" * 16}
+    registration.release()
+
+
+def test_a_deleted_lock_that_another_process_has_taken_is_lost(tmp_path: Path) -> None:
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    (tmp_path / "metadata.db-broker-1").unlink()
+    other = neighbourhood.register(1, b"2" * 16)
+    assert not registration.is_in_place()
+    with pytest.raises(BrokerIdInUse):
+        registration.renewed()
+    registration.release()
+    other.release()

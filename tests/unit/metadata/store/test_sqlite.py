@@ -14,6 +14,7 @@ from lakelog.metadata.errors import (
     MetadataUnsupported,
 )
 from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
+from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.committed import note_committed, read_committed
 from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.sqlite import SqliteLog
@@ -121,7 +122,7 @@ def test_a_lost_file_is_missed(path: Path, remains: bytes | None) -> None:
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
-    _execute(path, "PRAGMA user_version = 2")
+    _execute(path, "PRAGMA user_version = 3")
     with pytest.raises(MetadataUnsupported, match="newer version"):
         _read(path)
 
@@ -219,3 +220,91 @@ def test_a_snapshot_forgets_the_oldest_of_a_thousand_writers(path: Path) -> None
     assert log.position_of(writers[0], 0) is None
     assert log.position_of(writers[1], 0) == 4
     log.close()
+
+
+def _with_marks(path: Path, marks: MemoryMarks) -> SqliteLog:
+    log = SqliteLog(DatabaseFile(path), marks)
+    log.open(create=False)
+    return log
+
+
+def _seen(path: Path) -> MemoryMarks:
+    """Return the mark of a broker that has read all of the file."""
+    marks = MemoryMarks()
+    log = _with_marks(path, marks)
+    log.read(0)
+    log.close()
+    return marks
+
+
+def _rebuilt(path: Path, payloads: list[bytes]) -> None:
+    """Put another log in the place of the file."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=True)
+    epoch = log.take_term(1, log.controller()).epoch
+    for index, payload in enumerate(payloads):
+        log.append(MetadataBatch(b"v" * 16, index, epoch, payload), index)
+    log.close()
+
+
+def test_the_mark_follows_reads_and_appends(path: Path) -> None:
+    marks = _seen(path)
+    mark = marks.read()
+    assert mark is not None
+    assert mark.end == 3
+    log = _with_marks(path, marks)
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.DONE
+    log.close()
+    now = marks.read()
+    assert now is not None
+    assert now.end == 4
+    assert now.chain != mark.chain
+    _with_marks(path, marks).close()
+
+
+@pytest.mark.parametrize(
+    ("payloads", "reason"),
+    [
+        ([b"payload 0", b"payload 1"], "ends at entry 2, but entry 3 was seen"),
+        ([b"payload 0", b"payload 1", b"payload 2"], "another history"),
+        ([b"payload 0", b"payload 1", b"payload 2", b"payload 3"], "another history"),
+    ],
+)
+def test_a_file_that_does_not_continue_the_mark_does_not_open(
+    path: Path, payloads: list[bytes], reason: str
+) -> None:
+    marks = _seen(path)
+    _rebuilt(path, payloads)
+    with pytest.raises(MetadataCorrupt, match=reason):
+        _with_marks(path, marks)
+
+
+def test_a_file_that_was_seen_is_not_created_again(path: Path) -> None:
+    marks = _seen(path)
+    path.unlink()
+    with pytest.raises(MetadataMissing, match="check --metadata"):
+        SqliteLog(DatabaseFile(path), marks).open(create=True)
+
+
+def test_a_trimmed_log_continues_an_old_mark(path: Path) -> None:
+    marks = _seen(path)
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=False)
+    for index in range(3, 203):
+        log.append(MetadataBatch(WRITER, index, 1, b"x"), index)
+    log.write_snapshot(Snapshot(203, b"all"))
+    log.close()
+    log = _with_marks(path, marks)
+    assert log.read(0).snapshot == Snapshot(203, b"all")
+    log.close()
+    mark = marks.read()
+    assert mark is not None
+    assert mark.end == 203
+
+
+def test_an_older_format_is_refused(path: Path) -> None:
+    _execute(path, "PRAGMA user_version = 1")
+    with pytest.raises(MetadataUnsupported, match="format 1"):
+        _read(path)

@@ -3,6 +3,11 @@
 kazoo waits a whole session timeout for one TCP connection and its handshake, so that one server
 behind a black hole could expire the session: both are capped. After an expiry kazoo opens a new
 session by itself. A transaction does not raise: it returns exceptions as its items.
+
+A server refuses a client that has seen a newer transaction than its own. After a loss of data of
+the whole ensemble kazoo would try for ever, and no broker would learn of the loss. After one
+session timeout without a connection the session therefore forgets its newest transaction: each new
+connection is verified anyway (`store.py`).
 """
 
 from __future__ import annotations
@@ -93,6 +98,7 @@ class KazooSession:
         )
         self._connections = 0
         self._closing = False
+        self._silence: asyncio.TimerHandle | None = None
 
     @property
     def session_id(self) -> int:
@@ -105,6 +111,7 @@ class KazooSession:
 
         def note(state: str) -> None:
             self._connections += 1
+            self._watch_silence(is_connected=state == KazooState.CONNECTED)
             if state == KazooState.CONNECTED:
                 connected.set()
                 _logger.info("connected to ZooKeeper", extra=event("metadata_connected"))
@@ -157,6 +164,8 @@ class KazooSession:
 
     async def close(self) -> None:
         self._closing = True
+        if self._silence is not None:
+            self._silence.cancel()
 
         def stop() -> None:
             with contextlib.suppress(KazooException):
@@ -164,6 +173,16 @@ class KazooSession:
             self._client.close()
 
         await asyncio.to_thread(stop)
+
+    def _watch_silence(self, *, is_connected: bool) -> None:
+        if is_connected and self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        elif not is_connected and self._silence is None:
+            self._silence = self._loop.call_later(self._timeout_s, self._forget_newest)
+
+    def _forget_newest(self) -> None:
+        self._client.last_zxid = 0
 
     async def _read(self, request: Callable[..., Any], path: str, on_change: Notify | None) -> Any:
         watch = None if on_change is None else lambda _event: self._on_loop(on_change)

@@ -18,7 +18,7 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
-from lakelog.metadata.store.zookeeper.chain import Mark, Marks, first_link, next_link
+from lakelog.metadata.store.chain import LogHead, Mark, Marks, first_link, next_link
 from lakelog.metadata.store.zookeeper.layout import (
     NO_TERM,
     Layout,
@@ -47,7 +47,10 @@ from lakelog.metadata.store.zookeeper.terms import Terms
 
 _SCANNED_AT_ONCE = 32
 _READ_TRIES = 5
-_LOST = "the ensemble lost writes, was wiped, or was restored from a backup"
+_LOST = (
+    "the ensemble lost writes, was wiped, was restored from a backup, or belongs to another "
+    "cluster; check --metadata or restore the newest state of the ensemble"
+)
 
 
 class EntryLog:
@@ -81,7 +84,8 @@ class EntryLog:
                 )
             if not create:
                 raise MetadataMissing(
-                    f"{path} is missing in ZooKeeper, but there are logs that it described"
+                    f"{path} is missing in ZooKeeper, but there are logs that it described; check "
+                    "the path of --metadata, or restore the ensemble"
                 )
             await self._create(log_id)
         node = await get_required(self._session, path)
@@ -94,17 +98,15 @@ class EntryLog:
 
     async def verify(self) -> None:
         """Raise `MetadataCorrupt` unless the ensemble continues the state that was seen before."""
-        mark = self._seen
+        head = self._head  # a concurrent call may see a newer state
+        mark = head.seen
         await pass_barrier(self._session, self._layout.barrier)
         format_node = await get_required(self._session, self._layout.format)
         if decode_format(self._layout.format, format_node.data) != mark.log_id:
             raise MetadataCorrupt(
-                f"{self._layout.root} in ZooKeeper is another log than this data folder's: "
-                "the ensemble was wiped or replaced"
+                f"{self._layout.root} in ZooKeeper is another log than this data folder's: {_LOST}"
             )
-        chain = await self._chain_at(mark.end, await self.refresh())
-        if chain not in (None, mark.chain):
-            raise _forked(self._layout.root, mark.end)
+        head.check(mark.end, await self._chain_at(mark.end, await self.refresh()))
         await self._terms.current()
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
@@ -184,14 +186,11 @@ class EntryLog:
 
     async def refresh(self) -> Tail:
         """Return the current end. Raises `MetadataCorrupt` if it is below one seen before."""
-        seen = max(self._seen.end, self._tail.end)  # a watch may see a newer end meanwhile
+        # A watch may see a newer end meanwhile.
+        seen = self._seen._replace(end=max(self._seen.end, self._tail.end))
         await pass_barrier(self._session, self._layout.barrier)
         tail = await self._stored_tail()
-        if tail.end < seen:
-            raise MetadataCorrupt(
-                f"{self._layout.root} in ZooKeeper ends at entry {tail.end}, but entry {seen} was "
-                f"seen before: {_LOST}"
-            )
+        self._head._replace(seen=seen).check(tail.end, None)
         self._keep(tail)
         return tail
 
@@ -205,6 +204,10 @@ class EntryLog:
         is_news = tail.end > self._reported_end
         self._reported_end = max(self._reported_end, tail.end)
         return is_news
+
+    @property
+    def _head(self) -> LogHead:
+        return LogHead(f"{self._layout.root} in ZooKeeper", self._seen, _LOST)
 
     @property
     def _seen(self) -> Mark:
@@ -281,18 +284,13 @@ class EntryLog:
         self, start: int, chain: bytes | None, stored: list[StoredEntry], tail: Tail
     ) -> None:
         """Require that these entries continue each other and the state that was seen before."""
-        seen = self._seen
-        for index, entry in enumerate(stored, start):
-            if index == seen.end and chain not in (None, seen.chain):
-                raise _forked(self._layout.root, index)
-            if chain is not None and next_link(chain, index, entry.batch()) != entry.chain:
-                raise MetadataCorrupt(f"{self._layout.entry(index)} in ZooKeeper is damaged")
-            chain = entry.chain
         end = start + len(stored)
+        chain = self._head.follow(start, chain, ((each.batch(), each.chain) for each in stored))
         if chain is None or end != tail.end:
             return
+        seen = self._seen
         if chain != tail.chain or (end == seen.end and chain != seen.chain):
-            raise _forked(self._layout.root, end)
+            raise self._head.forked()
         await self._see(tail)
 
     async def _see(self, tail: Tail) -> None:
@@ -300,10 +298,3 @@ class EntryLog:
         if tail.end > self._seen.end:
             self._mark = Mark(self._seen.log_id, tail.end, tail.chain)
             await self._marks.write(self._mark)
-
-
-def _forked(root: str, end: int) -> MetadataCorrupt:
-    return MetadataCorrupt(
-        f"{root} in ZooKeeper has another history than this broker has seen up to entry {end}: "
-        f"{_LOST}"
-    )

@@ -35,15 +35,22 @@ async def pass_barrier(session: Session, path: str) -> None:
     A write is a quorum operation, which `sync` is not (ZOOKEEPER-1675). Raises `Disconnected`.
     """
     if await write_repeatable(session, Put(path, b"")) is not None:
-        raise MetadataCorrupt(f"{path} is missing in ZooKeeper: the ensemble was wiped or replaced")
+        raise _wiped(path)
 
 
 async def get_required(session: Session, path: str, on_change: Notify | None = None) -> Node:
     """Return a node that every log has. Raises `MetadataCorrupt` and `Disconnected`."""
     node = await session.get(path, on_change)
     if node is None:
-        raise MetadataCorrupt(f"{path} is missing in ZooKeeper: the ensemble was wiped or replaced")
+        raise _wiped(path)
     return node
+
+
+def _wiped(path: str) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{path} is missing in ZooKeeper: the ensemble was wiped or replaced; check --metadata or "
+        "restore the newest state of the ensemble"
+    )
 
 
 async def get_all(session: Session, paths: Iterable[str]) -> list[Node | None]:

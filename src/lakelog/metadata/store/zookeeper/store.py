@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
 from lakelog.metadata.errors import (
     BrokerIdInUse,
@@ -35,8 +33,8 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     Snapshot,
 )
+from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.zookeeper.brokers import Brokers
-from lakelog.metadata.store.zookeeper.chain import Marks
 from lakelog.metadata.store.zookeeper.layout import Layout
 from lakelog.metadata.store.zookeeper.log import EntryLog
 from lakelog.metadata.store.zookeeper.session import Disconnected, Session
@@ -50,7 +48,6 @@ _ALL = Change.ENTRIES | Change.BROKERS | Change.TERM
 _HEARTBEATS_PER_TIMEOUT = 5
 _RETRY_S = 0.05
 """Seconds before a call is repeated on the next connection."""
-_logger = logging.getLogger(__name__)
 
 
 class ZooKeeperStore:
@@ -229,7 +226,6 @@ class ZooKeeperStore:
                 await self._brokers.restore()
             except (MetadataCorrupt, BrokerIdInUse) as error:
                 self._failure = error
-                _logger.error("metadata: %s", error, extra=event("metadata_refused"))
                 raise
             self._verified = connections
 
@@ -250,8 +246,13 @@ class ZooKeeperStore:
         """Runs until cancelled; a failed turn is repeated at the next one."""
         while True:
             self._wake.clear()
-            with contextlib.suppress(MetadataError):
+            try:
                 await self._call(self._turn)
+            except MetadataUnavailable:
+                pass
+            except MetadataError:
+                self._report(_ALL)  # the caller's next call raises the error, too
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._wake.wait()
@@ -271,8 +272,11 @@ class ZooKeeperStore:
             self._stale |= stale
             raise
         if changed:
-            for callback in self._watchers:
-                callback(changed)
+            self._report(changed)
+
+    def _report(self, changed: Change) -> None:
+        for callback in self._watchers:
+            callback(changed)
 
     async def _beat(self) -> None:
         # The node is gone: the session expired while the process or its connection was stalled, and

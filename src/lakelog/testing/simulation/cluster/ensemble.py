@@ -11,8 +11,8 @@ import asyncio
 import random
 from contextvars import Context
 
+from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
-from lakelog.metadata.store.zookeeper.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.session import (
     Disconnected,
     Node,

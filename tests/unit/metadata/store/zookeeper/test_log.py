@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
 from lakelog.metadata.store.api import Outcome, Snapshot
-from lakelog.metadata.store.zookeeper.chain import MemoryMarks
+from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
 from lakelog.metadata.store.zookeeper.session import Put
 from lakelog.testing.zookeeper import Faults
@@ -88,7 +88,7 @@ def test_a_changed_entry_is_refused() -> None:
         entry = StoredEntry.decode(path, node.data)
         await handle.session.write(Put(path, entry._replace(payload=b"y").encode()))
         reader = await world.handle()
-        with pytest.raises(MetadataCorrupt, match="0000000000000001 in ZooKeeper is damaged"):
+        with pytest.raises(MetadataCorrupt, match="in ZooKeeper: entry 1 is damaged"):
             await reader.log.read(0)
 
     in_world(work)

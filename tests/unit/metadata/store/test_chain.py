@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.metadata.store.api import MetadataBatch
-from lakelog.metadata.store.zookeeper.chain import Mark, MarkFile, first_link, next_link
+from lakelog.metadata.store.chain import Mark, MarkFile, first_link, next_link
 
 BATCH = MetadataBatch(b"w" * 16, 3, 4, b"payload")
 

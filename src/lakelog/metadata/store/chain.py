@@ -1,0 +1,178 @@
+"""The chained checksum of the log, and the mark of it in the data folder.
+
+Each entry carries the hash of itself and the chain before it. A broker keeps the newest
+(end, chain) that it has seen: 48 bytes in `metadata.mark`.
+
+    0 log id 16s   16 end u64   24 chain 16s   40 CRC-32 of all before u32   44 zero
+
+A store that lost acknowledged writes (ZOOKEEPER-4785, ZOOKEEPER-4712), was wiped, or was restored
+from a backup has a smaller end or another chain. The mark is never synced: after a power failure it
+may be old, then it detects less, but it is never wrong.
+
+The chain does not depend on the store: a log that was moved to another store continues the marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import struct
+import zlib
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lakelog.base.events import event
+from lakelog.metadata.errors import MetadataCorrupt
+from lakelog.metadata.store.api import MetadataBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MARK_FILE = "metadata.mark"
+_FORM = struct.Struct(">16sQ16sII")
+_COVERED = 40
+_logger = logging.getLogger(__name__)
+
+
+def first_link(log_id: bytes) -> bytes:
+    """Return the chain before the first entry."""
+    return blake2b(log_id, digest_size=16).digest()
+
+
+def next_link(chain: bytes, index: int, batch: MetadataBatch) -> bytes:
+    """Return the chain after an entry."""
+    head = struct.pack(">QQ16sQ", index, batch.controller_epoch, batch.writer_id, batch.serial)
+    link = blake2b(chain, digest_size=16)
+    link.update(head)
+    link.update(batch.payload)
+    return link.digest()
+
+
+class Mark(NamedTuple):
+    """The newest state of the log that a data folder has seen."""
+
+    log_id: bytes
+    end: int
+    chain: bytes
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """Return the mark in the contents of a file, or none if they are damaged."""
+    if len(data) == _FORM.size:
+        *fields, checksum, rest = _FORM.unpack(data)
+        if checksum == zlib.crc32(data[:_COVERED]) and not rest:
+            return Mark(*fields)
+    return None
+
+
+class LogHead(NamedTuple):
+    """The place of a log for errors, the newest verified state, and the cause of a mismatch."""
+
+    place: str
+    seen: Mark
+    loss: str
+
+    def check(self, end: int, chain: bytes | None) -> None:
+        """Raise `MetadataCorrupt` if the log does not continue the state that was seen before.
+
+        chain: before entry `end`; None if it is not known.
+        """
+        if end < self.seen.end:
+            raise MetadataCorrupt(
+                f"{self.place} ends at entry {end}, but entry {self.seen.end} was seen before: "
+                f"{self.loss}"
+            )
+        if end == self.seen.end and chain not in (None, self.seen.chain):
+            raise self.forked()
+
+    def forked(self) -> MetadataCorrupt:
+        """Return the error for another history."""
+        return MetadataCorrupt(
+            f"{self.place} has another history than this broker has seen up to entry "
+            f"{self.seen.end}: {self.loss}"
+        )
+
+    def follow(
+        self, start: int, chain: bytes | None, entries: Iterable[tuple[MetadataBatch, bytes]]
+    ) -> bytes | None:
+        """Return the chain after consecutive entries with their stored chains.
+
+        chain: before entry `start`; None if it is not known. Raises `MetadataCorrupt` if an entry
+        does not continue the one before it or the state that was seen before.
+        """
+        for index, (batch, stored) in enumerate(entries, start):
+            if index == self.seen.end and chain not in (None, self.seen.chain):
+                raise self.forked()
+            if chain is not None and next_link(chain, index, batch) != stored:
+                raise MetadataCorrupt(f"{self.place}: entry {index} is damaged")
+            chain = stored
+        return chain
+
+
+class Marks(Protocol):
+    """The place of the mark."""
+
+    def read(self) -> Mark | None:
+        """Return the mark if there is a valid one. Raises `OSError`."""
+        ...
+
+    def keep(self, mark: Mark) -> None:
+        """Replace the mark, in a thread that may wait. Not durable. Raises `OSError`."""
+        ...
+
+    async def write(self, mark: Mark) -> None:
+        """Replace the mark without blocking the loop. Not durable. Raises `OSError`."""
+        ...
+
+
+class MarkFile:
+    """`Marks` in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Mark | None:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if (mark := decode_mark(data)) is not None:
+            return mark
+        _logger.warning(
+            "%s is damaged and will be rebuilt",
+            self._path,
+            extra=event("file_rebuilt", path=self._path),
+        )
+        return None
+
+    async def write(self, mark: Mark) -> None:
+        await asyncio.to_thread(self.keep, mark)
+
+    def keep(self, mark: Mark) -> None:
+        head = struct.pack(">16sQ16s", *mark)
+        data = head + struct.pack(">II", zlib.crc32(head), 0)
+        # A broker opens a shared store before its folder.
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, os.write(descriptor, data))
+        finally:
+            os.close(descriptor)
+
+
+class MemoryMarks:
+    """`Marks` that end with the process, for a command without a data folder."""
+
+    def __init__(self) -> None:
+        self._mark: Mark | None = None
+
+    def read(self) -> Mark | None:
+        return self._mark
+
+    def keep(self, mark: Mark) -> None:
+        self._mark = mark
+
+    async def write(self, mark: Mark) -> None:
+        self.keep(mark)
