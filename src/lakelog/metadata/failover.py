@@ -1,9 +1,14 @@
-"""The leader and the in-sync replicas of one partition after a broker is fenced or unfenced.
+"""Leader, in-sync and eligible replicas of one partition as brokers come and go (KIP-966).
 
-A fenced broker leads nothing. It leaves the ISR as long as another replica is in it: it may have
-lost acknowledged records, and the others need not wait for it. The last in-sync replica stays in
-the ISR, and the partition has no leader until that broker is back: only it has every committed
-record. With `unclean.leader.election.enable` another replica leads instead, and records are lost.
+A fenced broker leads nothing and leaves the ISR. With fewer in-sync replicas than
+`min.insync.replicas` the leader commits nothing, so a replica that leaves the ISR then keeps every
+committed record: it becomes an eligible leader replica (ELR). Once enough replicas are in sync,
+records are committed without the others, and the ELR is empty.
+
+Only members of the ISR and the ELR are elected. A broker that lost data leaves both before it can
+be unfenced. Without an eligible replica the partition has no leader, unless
+`unclean.leader.election.enable` or an operator accepts the loss of records, or the partition has
+one replica alone, which has kept its folder: no other replica could have more of the records.
 
 These functions are part of the format of the metadata log: they define the effect of its records.
 """
@@ -17,7 +22,10 @@ NO_LEADER = -1
 
 
 class PartitionImage(NamedTuple):
-    """Replicas, ISR, leader and epochs of one partition; `leader` is -1 if there is none."""
+    """Replicas, ISR, leader, epochs and eligible replicas of one partition.
+
+    `leader` is -1 if there is none.
+    """
 
     partition: int
     replicas: tuple[int, ...]
@@ -25,6 +33,11 @@ class PartitionImage(NamedTuple):
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    """Replicas outside of the ISR that have every committed record."""
+    last_known_elr: tuple[int, ...] = ()
+    """Replicas that had every committed record until a failure, the latest last; they kept their
+    folders and may have lost the end of their logs."""
 
     def led_by(self, leader: int, isr: tuple[int, ...]) -> PartitionImage:
         """Return the partition with this leader, in a new leader epoch."""
@@ -36,13 +49,111 @@ class PartitionImage(NamedTuple):
             partition_epoch=self.partition_epoch + 1,
         )
 
+    def with_isr(self, isr: tuple[int, ...], min_isr: int) -> PartitionImage:
+        """Return the partition with another ISR and the ELR that follows; the epochs are unchanged.
+
+        min_isr: `min.insync.replicas`, which counts as far as there are replicas.
+        """
+        if len(isr) >= min(min_isr, len(self.replicas)):
+            return self._replace(isr=isr, elr=(), last_known_elr=())
+        eligible = {*self.isr, *self.elr}
+        return self._replace(
+            isr=isr,
+            elr=tuple(each for each in self.replicas if each in eligible and each not in isr),
+            last_known_elr=tuple(each for each in self.last_known_elr if each not in isr),
+        )
+
+
+def after_fencing(
+    partition: PartitionImage, broker_id: int, fenced: Container[int], min_isr: int
+) -> PartitionImage:
+    """Return the partition after the fencing of one broker; the same object if nothing changes.
+
+    fenced: the fenced brokers, with this one.
+    """
+    if broker_id not in partition.isr:
+        return partition
+    others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    return _with_leader(partition, partition.with_isr(others, min_isr), fenced, min_isr)
+
+
+def after_loss(
+    partition: PartitionImage,
+    broker_id: int,
+    fenced: Container[int],
+    min_isr: int,
+    *,
+    keeps_folder: bool,
+) -> PartitionImage:
+    """Return the partition after one replica may have lost records.
+
+    The same object if it did not have all of them before. keeps_folder: whether it may have lost
+    the end of its log only.
+    """
+    if broker_id not in (*partition.isr, *partition.elr):
+        return partition if keeps_folder else _without_last_known(partition, broker_id)
+    others = tuple(node_id for node_id in partition.isr if node_id != broker_id)
+    changed = partition.with_isr(others, min_isr)
+    is_short = len(others) < min(min_isr, len(partition.replicas))
+    changed = changed._replace(
+        elr=tuple(node_id for node_id in changed.elr if node_id != broker_id),
+        last_known_elr=(
+            (*changed.last_known_elr, broker_id)
+            if keeps_folder and is_short
+            else changed.last_known_elr
+        ),
+    )
+    return _with_leader(partition, changed, fenced, min_isr)
+
+
+def elected(partition: PartitionImage, fenced: Container[int], min_isr: int) -> PartitionImage:
+    """Return a partition without a leader led by an eligible replica.
+
+    The same object if none can lead.
+    """
+    assert partition.leader == NO_LEADER
+    leader = _eligible(partition, fenced)
+    return partition if leader == NO_LEADER else _led_by(partition, leader, min_isr)
+
+
+def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> PartitionImage:
+    """Return a partition without a leader led by any replica, which may lack committed records.
+
+    A replica that had all of them until a failure comes before the others. The same object if no
+    replica can lead.
+    """
+    assert partition.leader == NO_LEADER
+    last_known = (each for each in reversed(partition.last_known_elr) if each not in fenced)
+    leader = next(last_known, _first(partition, partition.replicas, fenced))
+    return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
+
+
+def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:
+    """Return the partition led by this replica, whose log the others adopt."""
+    return partition.led_by(leader, (leader,))._replace(elr=(), last_known_elr=())
+
+
+def under_settings(partition: PartitionImage, min_isr: int) -> PartitionImage:
+    """Return the partition under a changed `min.insync.replicas`.
+
+    If enough replicas are in sync now, the leader commits without the ELR. The same object if
+    nothing changes.
+    """
+    if not (partition.elr or partition.last_known_elr):
+        return partition
+    changed = partition.with_isr(partition.isr, min_isr)
+    if changed == partition:
+        return partition
+    return changed._replace(partition_epoch=partition.partition_epoch + 1)
+
 
 def without_broker(
     partition: PartitionImage, broker_id: int, fenced: Container[int]
 ) -> PartitionImage:
-    """Return the partition after the fencing of one broker; the same object if nothing changes.
+    """Return the partition after a broker left, by the rules before there was an ELR.
 
-    fenced: the fenced brokers, with this one or without it.
+    The last in-sync replica stays in the ISR. Entries of the first versions of records mean this.
+    The same object if nothing changes. fenced: the fenced brokers, with this one or without it.
     """
     if broker_id not in partition.isr:
         return partition
@@ -59,24 +170,44 @@ def without_broker(
     return partition._replace(isr=others, partition_epoch=partition.partition_epoch + 1)
 
 
-def with_broker(partition: PartitionImage, broker_id: int) -> PartitionImage:
-    """Return the partition after a broker was unfenced; the same object if nothing changes."""
-    if partition.leader == NO_LEADER and broker_id in partition.isr:
-        return partition.led_by(broker_id, partition.isr)
-    return partition
+def _with_leader(
+    old: PartitionImage, changed: PartitionImage, fenced: Container[int], min_isr: int
+) -> PartitionImage:
+    """Return the changed partition in its next epochs, with the old leader or another one."""
+    if old.leader in (NO_LEADER, *changed.isr):
+        return changed._replace(partition_epoch=old.partition_epoch + 1)
+    leader = _eligible(changed, fenced)
+    if leader == NO_LEADER:
+        return changed.led_by(NO_LEADER, changed.isr)
+    return _led_by(changed, leader, min_isr)
 
 
-def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> PartitionImage:
-    """Return a partition without a leader led by any replica, which may lack committed records.
+def _led_by(partition: PartitionImage, leader: int, min_isr: int) -> PartitionImage:
+    if leader in partition.isr:
+        return partition.led_by(leader, partition.isr)
+    return partition.with_isr((leader,), min_isr).led_by(leader, (leader,))
 
-    The same object if no replica can lead.
-    """
-    assert partition.leader == NO_LEADER
-    leader = _first(partition, partition.replicas, fenced)
-    return partition if leader == NO_LEADER else partition.led_by(leader, (leader,))
+
+def _eligible(partition: PartitionImage, fenced: Container[int]) -> int:
+    """Return the replica that can lead without a loss of records that another one has, or -1."""
+    for candidates in (partition.isr, partition.elr):
+        leader = _first(partition, candidates, fenced)
+        if leader != NO_LEADER:
+            return leader
+    is_alone = partition.last_known_elr == partition.replicas
+    return _first(partition, partition.replicas, fenced) if is_alone else NO_LEADER
 
 
 def _first(partition: PartitionImage, candidates: tuple[int, ...], fenced: Container[int]) -> int:
     """Return the first replica in the order of preference that can lead, or -1."""
     able = (each for each in partition.replicas if each in candidates and each not in fenced)
     return next(able, NO_LEADER)
+
+
+def _without_last_known(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    if broker_id not in partition.last_known_elr:
+        return partition
+    return partition._replace(
+        last_known_elr=tuple(each for each in partition.last_known_elr if each != broker_id),
+        partition_epoch=partition.partition_epoch + 1,
+    )

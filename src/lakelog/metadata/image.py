@@ -23,18 +23,25 @@ from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.failover import (
     NO_LEADER,
     PartitionImage,
+    after_fencing,
+    after_loss,
+    elected,
     elected_uncleanly,
-    with_broker,
+    under_settings,
     without_broker,
 )
 from lakelog.metadata.records import (
+    NO_DIRECTORY,
     BrokerFenced,
+    BrokerFencedV0,
+    BrokerLost,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
+    LeadersReviewed,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -72,6 +79,8 @@ class BrokerImage(NamedTuple):
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    directory_id: bytes = NO_DIRECTORY
+    """The id of its data folder; zeros if it is not known."""
     is_fenced: bool = False
     """Whether it must not lead: it is starting, or it stopped or died."""
 
@@ -87,7 +96,11 @@ def metric_name(topic: str) -> str:
 
 
 _NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
-_UNCLEAN = "unclean.leader.election.enable"
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+ELECTION_KEYS = frozenset({MIN_ISR, UNCLEAN})
+"""Settings that decide about elections. The metadata has them for the whole cluster: brokers with
+different files must come to the same leaders."""
 
 
 class MetadataImage(NamedTuple):
@@ -143,6 +156,10 @@ class MetadataImage(NamedTuple):
         """
         return self.config_map.get((int(resource_type), name), _NO_CONFIG)
 
+    def min_isr(self, topic: str) -> int:
+        """Return `min.insync.replicas` of a topic, as elections use it."""
+        return int(_setting(self.config_map, topic, MIN_ISR) or 1)
+
     def apply(self, record: Record) -> MetadataImage:
         """Return the image after one more record of the same entry.
 
@@ -171,10 +188,7 @@ class MetadataImage(NamedTuple):
         records: list[Record] = []
         if self.cluster_id is not None:
             records.append(ClusterRecord(self.cluster_id))
-        records += [
-            BrokerRecord(b.broker_id, b.incarnation_id, b.epoch, b.endpoints, b.rack)
-            for _, b in sorted(self.brokers.items())
-        ]
+        records += [BrokerRecord(*b[:-1]) for _, b in sorted(self.brokers.items())]
         records += [
             BrokerFenced(b.broker_id, b.epoch)
             for _, b in sorted(self.brokers.items())
@@ -198,6 +212,15 @@ class MetadataImage(NamedTuple):
             for key, value in sorted(values.items())
         ]
         return records
+
+
+def _setting(
+    config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]], topic: str, key: str
+) -> str | None:
+    """Return a topic's setting, else the default of all brokers, else None."""
+    own = config_map.get((int(ResourceType.TOPIC), topic), _NO_CONFIG)
+    default = config_map.get((int(ResourceType.BROKER), ""), _NO_CONFIG)
+    return own.get(key) or default.get(key)
 
 
 class _Draft:
@@ -232,6 +255,12 @@ class _Draft:
             self.unregistered,
         )
 
+    def min_isr(self, topic: TopicImage) -> int:
+        return int(_setting(self.config_map, topic.name, MIN_ISR) or 1)
+
+    def may_lose_records(self, topic: TopicImage) -> bool:
+        return (_setting(self.config_map, topic.name, UNCLEAN) or "").lower() == "true"
+
     def existing(self, topic_id: bytes) -> TopicImage:
         topic = self.topics_by_id.get(topic_id)
         if topic is None:
@@ -260,26 +289,48 @@ def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
     _change_partitions(draft, restarted)
 
 
-def _apply_fenced(draft: _Draft, record: BrokerFenced) -> None:
+def _apply_fenced_v0(draft: _Draft, record: BrokerFencedV0) -> None:
     _set_fenced(draft, record, is_fenced=True)
     fenced = _fenced(draft)
 
     def stopped(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
         partition = without_broker(partition, record.broker_id, fenced)
-        return _elected(draft, topic, partition, fenced)
+        return _elected_uncleanly(draft, topic, partition, fenced)
 
     _change_partitions(draft, stopped)
+
+
+def _apply_fenced(draft: _Draft, record: BrokerFenced) -> None:
+    _set_fenced(draft, record, is_fenced=True)
+    fenced = _fenced(draft)
+
+    def stopped(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        if record.broker_id not in partition.isr:
+            return partition
+        min_isr = draft.min_isr(topic)
+        partition = after_fencing(partition, record.broker_id, fenced, min_isr)
+        return _elected_uncleanly(draft, topic, partition, fenced)
+
+    _change_partitions(draft, stopped)
+
+
+def _apply_lost(draft: _Draft, record: BrokerLost) -> None:
+    fenced = _fenced(draft)
+    assert record.broker_id in fenced, "a broker that lost data is fenced"
+
+    def lost(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        if record.broker_id not in partition.replicas:
+            return partition
+        min_isr, keeps = draft.min_isr(topic), record.keeps_folder
+        return after_loss(partition, record.broker_id, fenced, min_isr, keeps_folder=keeps)
+
+    _change_partitions(draft, lost)
 
 
 def _apply_unfenced(draft: _Draft, record: BrokerUnfenced) -> None:
     _set_fenced(draft, record, is_fenced=False)
     fenced = _fenced(draft)
-
-    def returned(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
-        partition = with_broker(partition, record.broker_id)
-        return _elected(draft, topic, partition, fenced)
-
-    _change_partitions(draft, returned)
+    _change_partitions(draft, lambda topic, partition: _elected(draft, topic, partition, fenced))
 
 
 def _apply_unregistered(draft: _Draft, record: BrokerUnregistered) -> None:
@@ -291,7 +342,18 @@ def _apply_unregistered(draft: _Draft, record: BrokerUnregistered) -> None:
     draft.unregistered = draft.unregistered.insert(record.broker_id, record.epoch)
 
 
-def _set_fenced(draft: _Draft, record: BrokerFenced | BrokerUnfenced, *, is_fenced: bool) -> None:
+def _apply_reviewed(draft: _Draft, _: LeadersReviewed) -> None:
+    fenced = _fenced(draft)
+
+    def reviewed(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
+        return _elected(draft, topic, under_settings(partition, draft.min_isr(topic)), fenced)
+
+    _change_partitions(draft, reviewed)
+
+
+def _set_fenced(
+    draft: _Draft, record: BrokerFenced | BrokerFencedV0 | BrokerUnfenced, *, is_fenced: bool
+) -> None:
     broker = draft.brokers.get(record.broker_id)
     if broker is None or broker.epoch != record.epoch:
         raise MetadataCorrupt(f"no broker {record.broker_id} registered in epoch {record.epoch}")
@@ -311,15 +373,17 @@ def _unable(brokers: Mapping[int, BrokerImage], unregistered: Mapping[int, int])
 def _elected(
     draft: _Draft, topic: TopicImage, partition: PartitionImage, fenced: frozenset[int]
 ) -> PartitionImage:
-    if partition.leader != NO_LEADER or not _may_lose_records(draft, topic):
+    if partition.leader == NO_LEADER:
+        partition = elected(partition, fenced, draft.min_isr(topic))
+    return _elected_uncleanly(draft, topic, partition, fenced)
+
+
+def _elected_uncleanly(
+    draft: _Draft, topic: TopicImage, partition: PartitionImage, fenced: frozenset[int]
+) -> PartitionImage:
+    if partition.leader != NO_LEADER or not draft.may_lose_records(topic):
         return partition
     return elected_uncleanly(partition, fenced)
-
-
-def _may_lose_records(draft: _Draft, topic: TopicImage) -> bool:
-    own = draft.config_map.get((int(ResourceType.TOPIC), topic.name), _NO_CONFIG)
-    default = draft.config_map.get((int(ResourceType.BROKER), ""), _NO_CONFIG)
-    return (own.get(_UNCLEAN) or default.get(_UNCLEAN)) == "true"
 
 
 def _change_partitions(
@@ -359,6 +423,7 @@ def _apply_partitions(draft: _Draft, records: Iterable[PartitionRecord]) -> None
 def _check_partition(new: PartitionImage, old: PartitionImage | None) -> None:
     assert set(new.isr) <= set(new.replicas), "the ISR is a subset of the replicas"
     assert new.leader == -1 or new.leader in new.isr, "the leader is in the ISR"
+    assert set(new.elr) <= set(new.replicas).difference(new.isr), "the ELR is outside of the ISR"
     if old is not None:
         assert new.leader_epoch >= old.leader_epoch, "the leader epoch never falls"
         assert new.partition_epoch > old.partition_epoch, "each change raises the partition epoch"
@@ -416,10 +481,13 @@ def _apply_forgotten_epochs(draft: _Draft, record: ForgottenEpochs) -> None:
 _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     ClusterRecord: _apply_cluster,
     BrokerRecord: _apply_broker,
+    BrokerFencedV0: _apply_fenced_v0,
     BrokerFenced: _apply_fenced,
+    BrokerLost: _apply_lost,
     BrokerUnfenced: _apply_unfenced,
     BrokerUnregistered: _apply_unregistered,
     TopicRecord: _apply_topic,
+    LeadersReviewed: _apply_reviewed,
     TopicRemoved: _apply_topic_removed,
     ConfigRecord: _apply_config,
     ProducerIdBlock: _apply_producer_ids,

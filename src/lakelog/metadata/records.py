@@ -1,8 +1,9 @@
 """The records of the metadata log and their stored form (docs/formats/metadata.md).
 
 A batch is UTF-8 text with one JSON array per line, `["<type>",<version>,<field>,...]`, which has
-the fields in the order of their declaration. When the fields of a type change, its version rises.
-An unknown type or version is an error, because ignoring a record would lead to a different cluster.
+the fields in the order of their declaration. When the fields of a type or their meaning change, its
+version rises; older versions are still read. An unknown type or version is an error, because
+ignoring a record would lead to a different cluster.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
 
 _SHOWN_CHARS_MAX = 100
+
+NO_DIRECTORY = bytes(16)
 
 
 class ResourceType(IntEnum):
@@ -48,10 +51,22 @@ class BrokerRecord(NamedTuple):
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    directory_id: bytes = NO_DIRECTORY
+    """The id of its data folder; zeros if it is not recorded."""
+
+
+class BrokerFencedV0(NamedTuple):
+    """Version 0 of `BrokerFenced`: the last in-sync replica stays in the ISR, and there is no ELR.
+
+    It is only read, so that an older log leads to the image that its writer had.
+    """
+
+    broker_id: int
+    epoch: int
 
 
 class BrokerFenced(NamedTuple):
-    """A broker stopped, died, or starts: it leads nothing and leaves the ISRs with other replicas.
+    """A broker stopped, died, or starts: it leads nothing and leaves all ISRs.
 
     One record stands for the changes of all its partitions (`failover.py`), so that a failover of
     any size is one entry.
@@ -61,8 +76,19 @@ class BrokerFenced(NamedTuple):
     epoch: int
 
 
+class BrokerLost(NamedTuple):
+    """A broker started without all that its former process had written: it leaves ISRs and ELRs.
+
+    keeps_folder: whether its logs lack their ends at most, as after a power failure.
+    """
+
+    broker_id: int
+    epoch: int
+    keeps_folder: bool
+
+
 class BrokerUnfenced(NamedTuple):
-    """A broker serves: it leads the partitions whose only in-sync replica it has."""
+    """A broker serves: it leads the partitions without a leader for which it is eligible."""
 
     broker_id: int
     epoch: int
@@ -95,6 +121,12 @@ class PartitionRecord(NamedTuple):
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+class LeadersReviewed(NamedTuple):
+    """ELRs and leaders of all partitions follow changed settings."""
 
 
 class TopicRemoved(NamedTuple):
@@ -137,16 +169,24 @@ class ForgottenEpochs(NamedTuple):
 Record = (
     ClusterRecord
     | BrokerRecord
+    | BrokerFencedV0
     | BrokerFenced
+    | BrokerLost
     | BrokerUnfenced
     | BrokerUnregistered
     | TopicRecord
     | PartitionRecord
+    | LeadersReviewed
     | TopicRemoved
     | ConfigRecord
     | ProducerIdBlock
     | ForgottenEpochs
 )
+
+OF_MANY_PARTITIONS = (
+    BrokerRecord | BrokerFencedV0 | BrokerFenced | BrokerLost | BrokerUnfenced | LeadersReviewed
+)
+"""Records without the names of partitions: each may change all of them."""
 
 
 class _Kind(NamedTuple):
@@ -175,6 +215,7 @@ def _load_endpoints(value: list[Any]) -> object:
 
 
 _INT = _Kind((int,))
+_BOOL = _Kind((bool,))
 _TEXT = _Kind((str,))
 _OPTIONAL_TEXT = _Kind((str, type(None)))
 _UUID = _Kind((str,), encode_uuid, lru_cache(decode_uuid))
@@ -183,7 +224,11 @@ _ENDPOINTS = _Kind((list,), _dump_endpoints, _load_endpoints)
 
 
 class _Form(NamedTuple):
-    """The stored form of one type of record; `loads` are the conversions with their positions."""
+    """One version of the stored form of a type of record.
+
+    `loads` are the conversions with their positions, `omitted` the values of fields that this
+    version does not have.
+    """
 
     record: Callable[..., Record]
     name: str
@@ -191,38 +236,49 @@ class _Form(NamedTuple):
     kinds: tuple[_Kind, ...]
     types: frozenset[tuple[type, ...]]
     loads: tuple[tuple[int, Callable[[Any], object]], ...]
+    omitted: tuple[object, ...]
 
 
-def _form(record: type[Any], name: str, *kinds: _Kind) -> _Form:
-    assert len(record._fields) == len(kinds)
+def _form(record: type[Any], name: str, *kinds: _Kind, version: int = 0) -> _Form:
     types = frozenset(product(*[kind.types for kind in kinds]))
     loads = tuple((i, kind.load) for i, kind in enumerate(kinds) if kind.load is not None)
-    return _Form(record, name, 0, kinds, types, loads)
+    omitted = tuple(record._field_defaults[field] for field in record._fields[len(kinds) :])
+    return _Form(record, name, version, kinds, types, loads, omitted)
 
 
+_BROKER = (_INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT)
+_PARTITION = (_UUID, _INT, _INTS, _INTS, _INT, _INT, _INT)
 _FORMS: tuple[_Form, ...] = (
     _form(ClusterRecord, "cluster", _TEXT),
-    _form(BrokerRecord, "broker", _INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT),
-    _form(BrokerFenced, "broker-fenced", _INT, _INT),
+    _form(BrokerRecord, "broker", *_BROKER),
+    _form(BrokerRecord, "broker", *_BROKER, _UUID, version=1),
+    _form(BrokerFencedV0, "broker-fenced", _INT, _INT),
+    _form(BrokerFenced, "broker-fenced", _INT, _INT, version=1),
+    _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL),
     _form(BrokerUnfenced, "broker-unfenced", _INT, _INT),
     _form(BrokerUnregistered, "broker-unregistered", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),
-    _form(PartitionRecord, "partition", _UUID, _INT, _INTS, _INTS, _INT, _INT, _INT),
+    _form(PartitionRecord, "partition", *_PARTITION),
+    _form(PartitionRecord, "partition", *_PARTITION, _INTS, _INTS, version=1),
+    _form(LeadersReviewed, "leaders-reviewed"),
     _form(TopicRemoved, "topic-removed", _UUID),
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),
     _form(ProducerIdBlock, "producer-ids", _INT, _INT),
     _form(ForgottenEpochs, "forgotten-epochs", _INT),
 )
-_FORM_OF_CLASS = {form.record: form for form in _FORMS}
 _FORM_OF_NAME = {(form.name, form.version): form for form in _FORMS}
+_FORMS_OF_CLASS: dict[object, list[_Form]] = {}
+for _each in _FORMS:
+    _FORMS_OF_CLASS.setdefault(_each.record, []).append(_each)
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode_record(record: Record) -> bytes:
-    """Return one line, including its end."""
-    form = _FORM_OF_CLASS[type(record)]
+    """Return one line, including its end, in the oldest version that has all of the record."""
+    forms = _FORMS_OF_CLASS[type(record)]
+    form = next(form for form in forms if record[len(form.kinds) :] == form.omitted)
     fields: list[object] = [form.name, form.version]
-    for kind, value in zip(form.kinds, record, strict=True):
+    for kind, value in zip(form.kinds, record, strict=False):
         fields.append(value if kind.dump is None else kind.dump(value))
     return _encode_json(fields).encode("utf-8") + b"\n"
 

@@ -12,13 +12,7 @@ from typing import Any
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import (
-    BrokerFenced,
-    BrokerRecord,
-    BrokerUnfenced,
-    Record,
-    encode_records,
-)
+from lakelog.metadata.records import OF_MANY_PARTITIONS, Record, encode_records
 from lakelog.metadata.space import Space
 from lakelog.metadata.store.api import MetadataStore, Snapshot
 from lakelog.runtime.api import Tasks
@@ -78,5 +72,4 @@ class Snapshots:
 
 def _cost(record: Record, image: MetadataImage) -> int:
     """Return the cost of replaying a record, in partitions touched."""
-    of_broker = isinstance(record, BrokerRecord | BrokerFenced | BrokerUnfenced)
-    return 1 + image.partition_count if of_broker else 1
+    return 1 + image.partition_count if isinstance(record, OF_MANY_PARTITIONS) else 1

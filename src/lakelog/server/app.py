@@ -280,8 +280,10 @@ class Server:
         await control.register(
             self._listeners.endpoints(),
             self._listeners.advertised(),
-            has_lost=folder.directory.has_lost_page_cache,
+            directory_id=folder.directory.meta.directory_id,
+            previous_epoch=folder.directory.broker_epoch,
         )
+        folder.directory.note_registered(control.membership.epoch)
         self._settings.start(control.image)
 
     def watch_failure(self, callback: Callable[[], object]) -> None:

@@ -1,20 +1,140 @@
-"""Leaders and in-sync replicas after brokers are fenced and unfenced."""
+"""Leaders, in-sync and eligible replicas after brokers are fenced, unfenced, and lose data."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from failover_model import ClusterModel
 from lakelog.metadata.failover import (
     NO_LEADER,
     PartitionImage,
+    after_fencing,
+    after_loss,
+    elected,
     elected_uncleanly,
-    with_broker,
+    under_settings,
     without_broker,
 )
 
+NOBODY: frozenset[int] = frozenset()
 
-def partition(isr: tuple[int, ...], leader: int) -> PartitionImage:
-    return PartitionImage(0, (1, 2, 3), isr, leader, leader_epoch=5, partition_epoch=8)
+
+def partition(
+    isr: tuple[int, ...],
+    leader: int,
+    elr: tuple[int, ...] = (),
+    last_known: tuple[int, ...] = (),
+    replicas: tuple[int, ...] = (1, 2, 3),
+) -> PartitionImage:
+    return PartitionImage(0, replicas, isr, leader, 5, 8, elr, last_known)
+
+
+@pytest.mark.parametrize(
+    ("before", "min_isr", "after", "epochs"),
+    [
+        (partition((1, 2, 3), 1), 2, partition((2, 3), 2), (6, 9)),
+        (partition((1, 2, 3), 2), 2, partition((2, 3), 2), (5, 9)),
+        (partition((2, 3), 2), 2, partition((2, 3), 2), (5, 8)),
+        (partition((1, 3), 1), 1, partition((3,), 3), (6, 9)),
+        (partition((1, 3), 1), 2, partition((3,), 3, (1,)), (6, 9)),
+        (partition((1,), 1), 1, partition((), -1, (1,)), (6, 9)),
+        (partition((1,), 1, (2,)), 2, partition((2,), 2, (1,)), (6, 9)),
+        (partition((1,), 1, (2,)), 9, partition((2,), 2, (1,)), (6, 9)),
+        (partition((1,), -1), 1, partition((), -1, (1,)), (5, 9)),
+        (partition((2,), 2, (1,)), 2, partition((2,), 2, (1,)), (5, 8)),
+    ],
+    ids=[
+        "leader", "follower", "not in sync", "leader of two", "leader of two, short", "last",
+        "last, another is eligible", "more than there are replicas", "last, of an old log",
+        "eligible",
+    ],
+)  # fmt: skip
+def test_a_fenced_broker_leaves_the_isr_and_is_eligible_while_the_isr_is_short(
+    before: PartitionImage, min_isr: int, after: PartitionImage, epochs: tuple[int, int]
+) -> None:
+    leader_epoch, partition_epoch = epochs
+    wanted = after._replace(leader_epoch=leader_epoch, partition_epoch=partition_epoch)
+    assert after_fencing(before, 1, {1}, min_isr) == wanted
+
+
+def test_a_fenced_eligible_replica_is_not_elected() -> None:
+    found = after_fencing(partition((1,), 1, (2, 3)), 1, {1, 2}, 2)
+    assert (found.leader, found.isr, found.elr) == (3, (3,), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("before", "min_isr", "keeps_folder", "after"),
+    [
+        (partition((), -1, (1, 3)), 2, True, partition((), -1, (3,), (1,))),
+        (partition((), -1, (1, 3)), 2, False, partition((), -1, (3,))),
+        (partition((), -1, (1,), (3,)), 2, True, partition((), -1, (), (3, 1))),
+        (partition((2,), 2, (1,)), 2, True, partition((2,), 2, (), (1,))),
+        (partition((1,), -1), 1, True, partition((), -1, (), (1,))),
+        (partition((), -1, (), (1,)), 1, False, partition((), -1)),
+    ],
+    ids=["power", "folder", "second", "not needed", "of an old log", "first power, then folder"],
+)
+def test_a_broker_that_lost_data_is_not_eligible(
+    before: PartitionImage, min_isr: int, keeps_folder: bool, after: PartitionImage
+) -> None:
+    found = after_loss(before, 1, {1}, min_isr, keeps_folder=keeps_folder)
+    assert found == after._replace(partition_epoch=9)
+
+
+def test_a_broker_that_was_not_eligible_has_nothing_to_lose() -> None:
+    led = partition((2, 3), 2)
+    assert after_loss(led, 1, {1}, 2, keeps_folder=True) is led
+    assert after_loss(led, 1, {1}, 2, keeps_folder=False) is led
+
+
+def test_a_leader_that_lost_its_log_hands_over() -> None:
+    found = after_loss(partition((1, 2), 1), 1, NOBODY, 2, keeps_folder=True)
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (2, (2,), (), (1,))
+    assert (found.leader_epoch, found.partition_epoch) == (6, 9)
+
+
+def test_only_an_eligible_replica_leads_again() -> None:
+    waiting = partition((), NO_LEADER, (1, 3), (2,))
+    assert elected(waiting, {1, 3}, 2) is waiting, "broker 2 may lack committed records"
+    assert elected(waiting, {1}, 2) == waiting.with_isr((3,), 2).led_by(3, (3,))
+    found = elected(waiting, {3}, 2)
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (1, (1,), (3,), (2,))
+    assert elected(waiting, {3}, 1).elr == (), "broker 1 commits alone"
+    old = partition((1,), NO_LEADER)
+    assert elected(old, {2, 3}, 1) == old.led_by(1, (1,))
+
+
+def test_the_only_replica_leads_again_with_the_folder_that_it_kept() -> None:
+    alone = partition((), NO_LEADER, (), (1,), (1,))
+    assert elected(alone, {1}, 1) is alone
+    assert elected(alone, NOBODY, 1) == partition((1,), 1, (), (), (1,))._replace(
+        leader_epoch=6, partition_epoch=9
+    )
+    empty = partition((), NO_LEADER, (), (), (1,))
+    assert elected(empty, NOBODY, 1) is empty
+    others = partition((), NO_LEADER, (), (1,))
+    assert elected(others, NOBODY, 1) is others, "another replica may have more of the records"
+
+
+def test_an_unclean_leader_is_the_last_known_one_or_the_first_that_lives() -> None:
+    waiting = partition((), NO_LEADER, (1,))
+    assert elected_uncleanly(waiting, {1}).leader == 2
+    assert elected_uncleanly(waiting, {1, 2, 3}) is waiting
+    found = elected_uncleanly(partition((), NO_LEADER, (1,), (2, 3)), {1})
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (3, (3,), (), ())
+    assert (found.leader_epoch, found.partition_epoch) == (6, 9)
+
+
+def test_the_elr_ends_when_enough_replicas_are_in_sync_under_new_settings() -> None:
+    short = partition((1,), 1, (2,), (3,))
+    assert under_settings(short, 2) is short
+    assert under_settings(short, 1) == partition((1,), 1)._replace(partition_epoch=9)
+    leaderless = partition((), NO_LEADER, (2,))
+    assert under_settings(leaderless, 1) is leaderless
+    full = partition((1, 2), 1)
+    assert under_settings(full, 3) is full
 
 
 @pytest.mark.parametrize(
@@ -29,7 +149,7 @@ def partition(isr: tuple[int, ...], leader: int) -> PartitionImage:
     ],
     ids=["leader", "follower-of-two", "follower", "not-in-sync", "last", "last-again"],
 )
-def test_a_fenced_broker_leaves_unless_it_is_the_last(
+def test_before_there_was_an_elr_the_last_replica_stayed(
     isr: tuple[int, ...],
     leader: int,
     fenced: set[int],
@@ -38,19 +158,37 @@ def test_a_fenced_broker_leaves_unless_it_is_the_last(
     epochs: tuple[int, int],
 ) -> None:
     found = without_broker(partition(isr, leader), 1, fenced)
-    assert (found.isr, found.leader) == (new_isr, new_leader)
+    assert (found.isr, found.leader, found.elr) == (new_isr, new_leader, ())
     assert (found.leader_epoch, found.partition_epoch) == epochs
 
 
-def test_only_the_last_in_sync_replica_leads_again() -> None:
-    waiting = partition((1,), NO_LEADER)
-    assert with_broker(waiting, 2) is waiting, "broker 2 may lack committed records"
-    assert with_broker(waiting, 1) == waiting.led_by(1, (1,))
-    led = partition((1, 2), 2)
-    assert with_broker(led, 1) is led
+_STEPS = (
+    "append", "append", "fetch", "fetch", "fetch", "commit", "commit", "follow", "follow", "flush",
+    "fence", "unfence", "start", "kill", "lose_power", "wipe", "propose", "set_min_isr", "prefer",
+)  # fmt: skip
 
 
-def test_an_unclean_leader_is_the_first_replica_that_lives() -> None:
-    waiting = partition((1,), NO_LEADER)
-    assert elected_uncleanly(waiting, {1}) == waiting.led_by(2, (2,))
-    assert elected_uncleanly(waiting, {1, 2, 3}) is waiting
+@st.composite
+def _histories(draw: st.DrawFn) -> tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]]:
+    factor = draw(st.integers(2, 4))  # the only replica leads in spite of a loss
+    nodes = st.integers(1, factor)
+    steps: list[tuple[str, tuple[object, ...]]] = []
+    for name in draw(st.lists(st.sampled_from(_STEPS), min_size=20, max_size=80)):
+        arguments: tuple[object, ...] = (draw(nodes),)
+        if name == "propose":
+            arguments = (*arguments, draw(st.frozensets(nodes)))
+        elif name == "prefer":
+            arguments = ()
+        steps.append((name, arguments))
+    return ClusterModel(factor, draw(st.integers(1, 3))), steps
+
+
+@given(_histories())
+@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
+def test_no_history_lets_a_replica_without_a_committed_record_lead(
+    history: tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]],
+) -> None:
+    model, steps = history
+    for name, arguments in steps:
+        getattr(model, name)(*arguments)
+        model.check()

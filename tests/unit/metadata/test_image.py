@@ -11,12 +11,15 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
+    BrokerFencedV0,
+    BrokerLost,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
+    LeadersReviewed,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -107,12 +110,12 @@ def test_records_that_cannot_follow_one_another_are_corrupt(records: list[Record
 _STEPS = st.lists(
     st.one_of(
         st.builds(BrokerRecord, st.integers(1, 3), st.just(A), st.integers(1, 9), st.just(()),
-                  st.none()),
+                  st.none(), st.sampled_from([bytes(16), B])),
         st.builds(ConfigRecord, st.just(4), st.sampled_from(["", "1"]), st.sampled_from("kl"),
                   st.sampled_from([None, "v", "w"])),
         st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 1), st.just((1, 2)),
                   st.sampled_from([(1,), (2, 1)]), st.sampled_from([-1, 1]), st.just(0),
-                  st.just(0)),
+                  st.just(0), st.just(()), st.sampled_from([(), (2,)])),
     ),
     max_size=30,
 ).map(lambda steps: [_later(record, number) for number, record in enumerate(steps, 1)])  # fmt: skip
@@ -200,7 +203,7 @@ def test_an_unregistered_broker_keeps_its_replicas_and_leads_nothing() -> None:
     topic = image.topic_by_id(A)
     assert topic is not None
     partition = topic.partitions[0]
-    assert (partition.replicas, partition.isr, partition.leader) == ((2, 1), (2,), -1)
+    assert (partition.replicas, partition.elr, partition.leader) == ((2, 1), (2,), -1)
     assert image.fenced == {2}
 
 
@@ -236,3 +239,78 @@ def test_a_log_that_unregisters_a_broker_in_service_is_damaged() -> None:
     image = _image([BrokerRecord(1, A, 1, (), None)])
     with pytest.raises(MetadataCorrupt, match="not fenced"):
         image.apply(BrokerUnregistered(1, 1))
+
+
+def _state(image: MetadataImage) -> PartitionImage:
+    topic = image.topic_by_id(A)
+    assert topic is not None
+    return topic.partitions[0]
+
+
+def _three(**settings: str) -> MetadataImage:
+    """Three brokers in sync with one partition; keys of settings have "_" for "."."""
+    return _image(
+        [
+            *(BrokerRecord(n, bytes([n]) * 16, 4, (), None, bytes([n]) * 16) for n in (1, 2, 3)),
+            TopicRecord("t", A),
+            PartitionRecord(A, 0, (1, 2, 3), (1, 2, 3), 1, 0, 0),
+            *(
+                ConfigRecord(ResourceType.TOPIC, "t", key.replace("_", "."), value)
+                for key, value in settings.items()
+            ),
+        ]
+    )
+
+
+def test_the_last_eligible_replicas_are_waited_for() -> None:
+    image = _three(min_insync_replicas="2")
+    for node_id in (2, 3, 1):
+        image = image.apply(BrokerFenced(node_id, 4))
+    assert (_state(image).isr, _state(image).elr, _state(image).leader) == ((), (1, 3), -1)
+    lost = image.apply(BrokerLost(1, 4, keeps_folder=False)).apply(BrokerUnfenced(1, 4))
+    assert (_state(lost).elr, _state(lost).leader) == ((3,), -1)
+    assert _state(lost.apply(BrokerUnfenced(2, 4))).leader == -1, "records were committed without"
+    found = _state(lost.apply(BrokerUnfenced(3, 4)))
+    assert (found.leader, found.isr) == (3, (3,))
+    assert _image(lost.to_records())._replace(end=lost.end) == lost
+
+
+def test_the_default_of_all_brokers_counts_unless_the_topic_has_a_setting() -> None:
+    default = ConfigRecord(ResourceType.BROKER, "", "min.insync.replicas", "3")
+    assert _three().apply(default).min_isr("t") == 3
+    assert _three(min_insync_replicas="2").apply(default).min_isr("t") == 2
+    assert _three().min_isr("t") == 1
+
+
+def test_a_setting_of_one_broker_decides_nothing() -> None:
+    own = ConfigRecord(ResourceType.BROKER, "1", "min.insync.replicas", "3")
+    unclean = ConfigRecord(ResourceType.BROKER, "2", "unclean.leader.election.enable", "true")
+    image = _three().apply(own).apply(unclean)
+    assert image.min_isr("t") == 1
+    for node_id in (3, 2, 1):
+        image = image.apply(BrokerFenced(node_id, 4))
+    assert _state(image.apply(BrokerUnfenced(2, 4))).leader == -1
+
+
+def test_partitions_follow_changed_settings_when_a_record_says_so() -> None:
+    image = _three(min_insync_replicas="2")
+    for node_id in (2, 3):
+        image = image.apply(BrokerFenced(node_id, 4))
+    alone = ConfigRecord(ResourceType.TOPIC, "t", "min.insync.replicas", "1")
+    image = image.apply(alone)
+    assert _state(image).elr == (3,)
+    assert _state(image.apply(LeadersReviewed())).elr == ()
+    unclean = ConfigRecord(ResourceType.TOPIC, "t", "unclean.leader.election.enable", "true")
+    image = image.apply(BrokerUnfenced(2, 4)).apply(BrokerFenced(1, 4)).apply(unclean)
+    assert _state(image).leader == -1
+    assert _state(image.apply(LeadersReviewed())).leader == 2
+
+
+def test_an_older_entry_keeps_the_last_replica_in_the_isr() -> None:
+    image = _three(min_insync_replicas="2")
+    for node_id in (2, 3, 1):
+        image = image.apply(BrokerFencedV0(node_id, 4))
+    assert (_state(image).isr, _state(image).elr, _state(image).leader) == ((1,), (), -1)
+    assert _state(image.apply(BrokerUnfenced(2, 4))).leader == -1
+    assert _state(image.apply(BrokerUnfenced(1, 4))).leader == 1
+    assert _state(image.apply(BrokerLost(1, 4, keeps_folder=True))).isr == ()

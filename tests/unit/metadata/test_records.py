@@ -5,11 +5,15 @@ import pytest
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
 from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerFencedV0,
+    BrokerLost,
     BrokerRecord,
     BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
+    LeadersReviewed,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -30,11 +34,23 @@ GOLDEN: list[tuple[Record, bytes]] = [
         b'["broker",0,1,"AAECAwQFBgcICQoLDA0ODw",3,[["PLAINTEXT","::1",9092]],null]\n',
     ),
     (BrokerUnregistered(3, 5), b'["broker-unregistered",0,3,5]\n'),
+    (
+        BrokerRecord(1, ID, 3, (), "r", ID),
+        b'["broker",1,1,"AAECAwQFBgcICQoLDA0ODw",3,[],"r","AAECAwQFBgcICQoLDA0ODw"]\n',
+    ),
+    (BrokerFencedV0(3, 5), b'["broker-fenced",0,3,5]\n'),
+    (BrokerFenced(3, 5), b'["broker-fenced",1,3,5]\n'),
+    (BrokerLost(3, 5, keeps_folder=True), b'["broker-lost",0,3,5,true]\n'),
     (TopicRecord("a.b", ID), b'["topic",0,"a.b","AAECAwQFBgcICQoLDA0ODw"]\n'),
     (
         PartitionRecord(ID, 7, (1, 2), (2,), 2, 5, 6),
         b'["partition",0,"AAECAwQFBgcICQoLDA0ODw",7,[1,2],[2],2,5,6]\n',
     ),
+    (
+        PartitionRecord(ID, 7, (1, 2, 3), (), -1, 5, 6, (2,), (1,)),
+        b'["partition",1,"AAECAwQFBgcICQoLDA0ODw",7,[1,2,3],[],-1,5,6,[2],[1]]\n',
+    ),
+    (LeadersReviewed(), b'["leaders-reviewed",0]\n'),
     (TopicRemoved(ID), b'["topic-removed",0,"AAECAwQFBgcICQoLDA0ODw"]\n'),
     (
         ConfigRecord(ResourceType.TOPIC, "t", "k", 'line\n"é'),

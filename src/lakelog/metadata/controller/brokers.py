@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
+    NO_DIRECTORY,
     BrokerFenced,
+    BrokerLost,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
@@ -47,27 +50,70 @@ def plan_register_broker(
     *,
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
-    starts_fenced: bool = False,
 ) -> Plan[int]:
-    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too.
+    """Return the epoch of a broker that is alone; the leader epochs of its partitions rise too.
 
-    A broker that `starts_fenced` hands over what its former process led, and leads again after
-    `plan_unfence`. A repetition by the same process returns its epoch again (KIP-631).
+    A repetition by the same process returns its epoch again (KIP-631).
     """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
-    was_fenced = known is not None and known.is_fenced
-    last = image.unregistered.get(broker_id, 0) if known is None else known.epoch
-    epoch = last + 1
+    epoch = _last_epoch(image, broker_id) + 1
     records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
-    if starts_fenced and known is not None and not was_fenced:
-        records.insert(0, BrokerFenced(broker_id, known.epoch))
-    elif starts_fenced and known is None:
-        records.append(BrokerFenced(broker_id, epoch))
-    elif was_fenced and not starts_fenced:
+    if known is not None and known.is_fenced:
         records.append(BrokerUnfenced(broker_id, epoch))
     return Plan(tuple(records), epoch)
+
+
+class Joined(NamedTuple):
+    """The registration of a broker in a cluster."""
+
+    epoch: int
+    has_lost: bool
+    """Whether it lacks records that a former process of the broker had written."""
+
+
+def plan_join(
+    image: MetadataImage,
+    broker_id: int,
+    incarnation_id: bytes,
+    *,
+    endpoints: tuple[Endpoint, ...],
+    rack: str | None,
+    directory_id: bytes,
+    previous_epoch: int,
+) -> Plan[Joined]:
+    """Register a process of a broker, which is fenced until `plan_unfence` (KIP-631).
+
+    The partitions that its former process led get other leaders. Unless the data folder has all
+    that the broker wrote in its last epoch, its replicas leave the ISRs and the ELRs (KIP-966). A
+    repetition by the same process returns its epoch again.
+
+    previous_epoch: the epoch that the folder is complete for, otherwise -1.
+    """
+    known = image.brokers.get(broker_id)
+    if known is not None and known.incarnation_id == incarnation_id:
+        return Plan((), Joined(known.epoch, has_lost=False))
+    last = _last_epoch(image, broker_id)
+    epoch = last + 1
+    records: list[Record] = [
+        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, directory_id)
+    ]
+    if known is None:
+        records.append(BrokerFenced(broker_id, epoch))
+    elif not known.is_fenced:
+        records.insert(0, BrokerFenced(broker_id, known.epoch))
+    has_lost = last > 0 and previous_epoch != last
+    if has_lost:
+        keeps = known is not None and directory_id == known.directory_id != NO_DIRECTORY
+        records.append(BrokerLost(broker_id, epoch, keeps_folder=keeps))
+    return Plan(tuple(records), Joined(epoch, has_lost))
+
+
+def _last_epoch(image: MetadataImage, broker_id: int) -> int:
+    """Return the epoch of the last registration of a broker, 0 before the first."""
+    known = image.brokers.get(broker_id)
+    return image.unregistered.get(broker_id, 0) if known is None else known.epoch
 
 
 def plan_fence(image: MetadataImage, brokers: Mapping[int, int]) -> Plan[list[int]]:

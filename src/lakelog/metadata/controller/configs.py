@@ -17,6 +17,7 @@ from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS, check_group_
 from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
 from lakelog.base.config.running_changes import check_needed, check_running_change
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.election_settings import with_review
 from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
@@ -99,7 +100,7 @@ def plan_alter_configs(
             results.append(ConfigResult(*name, error.code, error.message))
             continue
         results.append(ConfigResult(*name))
-    return Plan(() if validate_only else tuple(records), results)
+    return Plan(() if validate_only else tuple(with_review(image, records)), results)
 
 
 def plan_replace_configs(
@@ -142,7 +143,7 @@ def plan_stored_configs(
     present = image.configs(resource_type, resource_name)
     changed = [name for name in sorted(values) if values[name] != present.get(name)]
     records = [ConfigRecord(resource_type, resource_name, name, values[name]) for name in changed]
-    return Plan(tuple(records), None)
+    return Plan(tuple(with_review(image, records)), None)
 
 
 def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:

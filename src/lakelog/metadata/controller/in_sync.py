@@ -64,7 +64,7 @@ def plan_alter_partitions(
         except KafkaError as error:
             results.append(AlteredIsr(*key, error.code))
             continue
-        new = _altered(old, tuple(node_id for node_id, _ in proposal.isr), prefers_first)
+        new = _altered(image, old, proposal, prefers_first)
         records.append(PartitionRecord(proposal.topic_id, *new))
         is_moved = new.leader != old.leader
         code = ErrorCode.NEW_LEADER_ELECTED if is_moved else ErrorCode.NONE
@@ -104,10 +104,14 @@ def _may_join(image: MetadataImage, node_id: int, epoch: int) -> bool:
     return broker is not None and not broker.is_fenced and epoch in (_UNKNOWN_EPOCH, broker.epoch)
 
 
-def _altered(old: PartitionImage, isr: tuple[int, ...], prefers_first: bool) -> PartitionImage:
+def _altered(
+    image: MetadataImage, old: PartitionImage, proposal: ProposedIsr, prefers_first: bool
+) -> PartitionImage:
     """Return the new state, led by the preferred replica if that has just joined."""
-    ordered = tuple(node_id for node_id in old.replicas if node_id in isr)
+    members = {node_id for node_id, _ in proposal.isr}
+    isr = tuple(node_id for node_id in old.replicas if node_id in members)
+    new = old.with_isr(isr, image.min_isr(image.topics_by_id[proposal.topic_id].name))
     preferred = old.replicas[0]
     if prefers_first and preferred in isr and preferred not in old.isr:
-        return old.led_by(preferred, ordered)
-    return old._replace(isr=ordered, partition_epoch=old.partition_epoch + 1)
+        return new.led_by(preferred, isr)
+    return new._replace(partition_epoch=old.partition_epoch + 1)

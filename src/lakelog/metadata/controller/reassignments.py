@@ -83,11 +83,6 @@ def _reassign(
     return [
         PartitionRecord(
             topic.topic_id,
-            partition.partition,
-            replicas,
-            partition.isr,
-            partition.leader,
-            partition.leader_epoch,
-            partition.partition_epoch + 1,
+            *partition._replace(replicas=replicas, partition_epoch=partition.partition_epoch + 1),
         )
     ]

@@ -35,6 +35,10 @@ def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogCon
             extra=event("topic_config_ignored", topic=topic),
         )
         config = LogConfig.from_values({}, broker)
+    # A leader that commits with fewer replicas than the controller counts on would let an ELR
+    # without its records lead.
+    min_isr = max(config.min_insync_replicas, image.min_isr(topic))
+    config = config._replace(min_insync_replicas=min_isr)
     if topic in INTERNAL_TOPICS and any(_is_durable(image, other.name) for other in image.topics):
         return config._replace(durability=FSYNC)
     return config

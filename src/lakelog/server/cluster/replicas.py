@@ -26,9 +26,7 @@ from lakelog.base.shortage import is_shortage
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (
-    BrokerFenced,
-    BrokerRecord,
-    BrokerUnfenced,
+    OF_MANY_PARTITIONS,
     ConfigRecord,
     PartitionRecord,
     Record,
@@ -253,10 +251,12 @@ class Replicas:
         for partition in wanted:
             if self._stopped:
                 return
-            if self._ensure_partition(topic, partition):
+            if self._ensure_partition(topic, partition, configs):
                 await self._yield_sometimes()
 
-    def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
+    def _ensure_partition(
+        self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
+    ) -> bool:
         """Add the partition unless it is known; return whether it was new."""
         partition = known = self._partitions.get(topic.name, wanted.partition)
         role = Role.in_image(wanted, self._node_id)
@@ -277,6 +277,8 @@ class Replicas:
             self._partitions.add(partition)
         elif partition.role != role:
             self._revoke()
+            # With the `min.insync.replicas` by which the controller has chosen this ISR.
+            partition.use_config(configs(topic.name))
             partition.assume(role, self._monotonic_ms())
         else:
             return False
@@ -393,12 +395,8 @@ class _Changes:
     all_configs: bool = False
 
 
-_OF_BROKERS = BrokerRecord | BrokerFenced | BrokerUnfenced
-"""Each may change all partitions of a broker."""
-
-
 def _changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> _Changes:
-    if not records or any(isinstance(record, _OF_BROKERS) for record in records):
+    if not records or any(isinstance(record, OF_MANY_PARTITIONS) for record in records):
         return _compared(old, new)
     return _named(records)
 

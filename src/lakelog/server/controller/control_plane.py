@@ -54,7 +54,7 @@ class ControlPlane:
             node_id,
             self.metadata,
             tasks,
-            prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
+            options.config,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
 
@@ -98,19 +98,26 @@ class ControlPlane:
         )
 
     async def register(
-        self, bound: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...], *, has_lost: bool
+        self,
+        bound: tuple[Endpoint, ...],
+        advertised: tuple[Endpoint, ...],
+        *,
+        directory_id: bytes,
+        previous_epoch: int,
     ) -> None:
         """Record this start of the broker, which raises its leader epochs. Raises `KafkaError`.
 
         In a cluster every listener needs an address that others can use. A single broker records
         only the advertised ones: its clients use the address that they have connected to.
 
-        has_lost: whether records that the former process wrote may be missing.
+        directory_id, previous_epoch: see `Membership.register`.
         """
         given = self._options.config.get("broker.rack")
         rack = given if isinstance(given, str) else None
         if self._options.is_clustered:
-            await self.membership.register(bound, rack, has_lost=has_lost)
+            await self.membership.register(
+                bound, rack, directory_id=directory_id, previous_epoch=previous_epoch
+            )
             return
         node_id, incarnation_id = self._options.node_id, self.metadata.incarnation_id
         await self.metadata.submit(

@@ -10,6 +10,7 @@ import logging
 from itertools import groupby
 from typing import Any
 
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
@@ -18,11 +19,12 @@ from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
     plan_fence,
     plan_forget_epochs,
+    plan_join,
     plan_producer_ids,
-    plan_register_broker,
     plan_unfence,
     plan_unregister,
 )
+from lakelog.metadata.controller.election_settings import plan_election_settings
 from lakelog.metadata.controller.in_sync import (
     AlteredIsr,
     ProposedIsr,
@@ -32,6 +34,7 @@ from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import NO_DIRECTORY
 from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -61,13 +64,14 @@ class Controller:
 
     Args:
         node_id: of this broker.
-        prefers_first: see `plan_alter_partitions`.
+        config: of this broker. Its settings about elections become the cluster's, unless the
+            cluster has such settings.
     """
 
     def __init__(
-        self, node_id: int, metadata: MetadataLog, tasks: Tasks, *, prefers_first: bool
+        self, node_id: int, metadata: MetadataLog, tasks: Tasks, config: BrokerConfig
     ) -> None:
-        self._prefers_first = prefers_first
+        self._config = config
         self._node_id = node_id
         self._metadata = metadata
         self._tasks = tasks
@@ -82,7 +86,9 @@ class Controller:
     async def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """Register a process of a broker, which is fenced until it asks to be unfenced."""
         try:
-            epoch = await self._metadata.submit(lambda image: _registered(image, request))
+            epoch = await self._metadata.submit(
+                lambda image: _registered(image, request, self._config)
+            )
         except KafkaError as error:
             return BrokerRegistrationResponse(error_code=error.code)
         return BrokerRegistrationResponse(broker_epoch=epoch)
@@ -125,7 +131,7 @@ class Controller:
                 request.broker_id,
                 request.broker_epoch,
                 proposals,
-                prefers_first=self._prefers_first,
+                prefers_first=self._config.get_bool("auto.leader.rebalance.enable"),
             )
 
         try:
@@ -230,7 +236,9 @@ class Controller:
             )
 
 
-def _registered(image: MetadataImage, request: BrokerRegistrationRequest) -> Plan[int]:
+def _registered(
+    image: MetadataImage, request: BrokerRegistrationRequest, config: BrokerConfig
+) -> Plan[int]:
     if request.cluster_id != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -238,25 +246,26 @@ def _registered(image: MetadataImage, request: BrokerRegistrationRequest) -> Pla
             f"{image.cluster_id}",
         )
     endpoints = (Endpoint(each.name, each.host, each.port) for each in request.listeners)
-    planned = plan_register_broker(
+    joined = plan_join(
         image,
         request.broker_id,
         request.incarnation_id,
         endpoints=tuple(endpoints),
         rack=request.rack,
-        starts_fenced=True,
+        directory_id=request.log_dirs[0] if len(request.log_dirs) == 1 else NO_DIRECTORY,
+        previous_epoch=request.previous_broker_epoch,
     )
-    has_lost = planned.records and request.previous_broker_epoch < 0
-    if not has_lost or not _is_last_with_transactions(image, request.broker_id):
-        return planned
-    return planned._replace(records=(*planned.records, *plan_forget_epochs(image).records))
+    records = [*plan_election_settings(image, config), *joined.records]
+    if joined.result.has_lost and _is_last_with_transactions(image, request.broker_id):
+        records += plan_forget_epochs(image).records
+    return Plan(tuple(records), joined.result.epoch)
 
 
 def _is_last_with_transactions(image: MetadataImage, broker_id: int) -> bool:
     """Return whether no other broker has all of the state of some transactions."""
     topic = image.topic(TRANSACTION_TOPIC)
     partitions = topic.partitions.values() if topic is not None else ()
-    return any(partition.isr == (broker_id,) for partition in partitions)
+    return any({*each.isr, *each.elr} == {broker_id} for each in partitions)
 
 
 def _proposals(request: AlterPartitionRequest) -> list[ProposedIsr]:

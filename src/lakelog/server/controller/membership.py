@@ -64,11 +64,17 @@ class Membership:
         return -1 if broker is None else broker.epoch
 
     async def register(
-        self, endpoints: tuple[Endpoint, ...], rack: str | None, *, has_lost: bool
+        self,
+        endpoints: tuple[Endpoint, ...],
+        rack: str | None,
+        *,
+        directory_id: bytes,
+        previous_epoch: int,
     ) -> None:
         """Register this process, and wait until the image shows it.
 
-        has_lost: whether records that the former process wrote may be missing.
+        directory_id: of the data folder.
+        previous_epoch: the broker epoch up to which the folder is complete, or -1 (KIP-966).
 
         Raises `KafkaError`.
         """
@@ -80,7 +86,8 @@ class Membership:
                 Listener(name=each.name, host=each.host, port=each.port) for each in endpoints
             ],
             rack=rack,
-            previous_broker_epoch=-1 if has_lost else self.epoch,
+            log_dirs=[directory_id],
+            previous_broker_epoch=previous_epoch,
         )
         response: BrokerRegistrationResponse = await self._link.carry_out(
             request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S

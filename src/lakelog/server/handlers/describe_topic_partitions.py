@@ -1,8 +1,7 @@
 """DescribeTopicPartitions (75): returns topics in the order of names, by pages (KIP-966).
 
 A page ends after the requested number of partitions, or at `max.request.partition.size.limit`; its
-cursor is the start of the next page. lakelog keeps no eligible leader replicas, so their lists are
-empty.
+cursor is the start of the next page.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ def handle(
 API = ServedApi(
     DescribeTopicPartitionsRequest,
     handle,
-    done="Pages with cursors and limits.",
-    missing="Eligible leader replicas, whose lists are empty.",
+    done="Pages with cursors and limits, eligible leader replicas.",
 )
 
 
@@ -82,8 +80,8 @@ def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePart
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
     )
 
 

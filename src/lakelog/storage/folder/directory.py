@@ -126,19 +126,24 @@ class LogDirectory:
         return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
 
     @property
-    def has_lost_page_cache(self) -> bool:
-        """Whether the former process stopped uncleanly and the page cache is another one since.
+    def broker_epoch(self) -> int:
+        """The broker epoch up to which the folder has all that the broker wrote.
 
-        Known at once, unlike `has_lost`.
+        -1 if that is unknown: after a power failure, and in a new folder. Known at once, unlike
+        `has_lost`.
         """
-        return not (self.clean or self._ownership.cached)
+        return self._ownership.broker_epoch
+
+    def note_registered(self, broker_epoch: int) -> None:
+        """Count later marks of the folder for this epoch: the controller knows earlier losses."""
+        self._ownership.broker_epoch = broker_epoch
 
     def trust_page_cache(self) -> None:
         """Let the next start trust the page cache if this process is killed.
 
         Called when the losses before this start have been noted durably. Never raises.
         """
-        self._ownership.page_cache.write()
+        self._ownership.page_cache.write(self._ownership.broker_epoch)
 
     def distrust_page_cache(self) -> None:
         """Count the next unclean stop as a power failure. May be called in a thread.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 from lakelog.base.events import event
@@ -17,7 +18,8 @@ _logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":%d}'
+_IS_CLEAN = re.compile(rb'\{"version":0,"brokerEpoch":(-1|\d{1,19})\}')
 
 
 class Ownership:
@@ -33,6 +35,8 @@ class Ownership:
         """Whether the last process that used the folder stopped cleanly."""
         self.cached = False
         """Whether the page cache still has all that that process wrote."""
+        self.broker_epoch = -1
+        """The broker epoch up to which the folder has all that the broker wrote, -1 if unknown."""
 
     @property
     def meta(self) -> MetaProperties:
@@ -58,14 +62,20 @@ class Ownership:
             self.release()
             raise
         found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
-        if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
+        clean = _IS_CLEAN.fullmatch(found or b"")
+        if found is not None and clean is None:
             _logger.warning(
                 "%s is damaged; recovering all logs",
                 self.path / CLEAN_SHUTDOWN,
                 extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
             )
-        self.clean = found == _CLEAN_SHUTDOWN_CONTENT
-        self.cached = self.page_cache.find()
+        self.clean = clean is not None
+        cached = self.page_cache.find()
+        self.cached = cached is not None
+        if clean is not None:
+            self.broker_epoch = int(clean[1])
+        elif cached is not None:
+            self.broker_epoch = cached
         self._disk.watch(self.page_cache.on_failure)
 
     def _make_folder(self) -> None:
@@ -80,7 +90,8 @@ class Ownership:
     def claim_clean(self) -> None:
         """Mark a clean stop, durably. Raises `OSError`."""
         assert self._lock is not None
-        self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
+        content = _CLEAN_SHUTDOWN_CONTENT % self.broker_epoch
+        self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, content)
 
     def disclaim_clean(self) -> None:
         """Remove the marks before anything in the folder changes; `clean` and `cached` stay.

@@ -5,6 +5,9 @@ names the page cache (`Disk.page_cache_id`). The file exists only while no loss 
 a start removes it before it changes any log, and writes it once it has noted all losses. The
 first write or sync that fails removes it until the next start, because the kernel drops pages that
 it could not write. A missing, damaged or different file counts as a power failure.
+
+The second line is the broker epoch of the process that wrote the file. It shows whether a later
+process of the same broker has run elsewhere meanwhile (KIP-966).
 """
 
 from __future__ import annotations
@@ -33,11 +36,17 @@ class PageCacheMark:
         self._lock = lock
         self._has_failed = False
 
-    def find(self) -> bool:
-        """Return whether the last process wrote to the same page cache."""
+    def find(self) -> int | None:
+        """Return the broker epoch of the last process if it wrote to the same page cache.
+
+        -1 stands for an unknown epoch, None for another page cache.
+        """
         try:
-            found = read_if_exists(self._disk, self.path)
-            return found is not None and found == self._present()
+            found = read_if_exists(self._disk, self.path) or b""
+            page_cache, end, epoch = found.partition(b"\n")
+            if not end or page_cache != self._present():
+                return None
+            return int(epoch) if epoch.endswith(b"\n") and epoch[:-1].isdigit() else -1
         except OSError as error:
             _logger.warning(
                 "%s cannot be compared with the kernel's: %s; an unclean stop counts as a power "
@@ -46,16 +55,16 @@ class PageCacheMark:
                 error,
                 extra=event("boot_id_ignored", path=self.path),
             )
-            return False
+            return None
 
-    def write(self) -> None:
+    def write(self, broker_epoch: int) -> None:
         """Write the id of the present page cache, durably, unless a write has failed before.
 
         A failure is only logged: without the file the next start assumes the worst.
         """
         try:
             if not self._has_failed:
-                self._disk.write_atomic(self.path, self._present())
+                self._disk.write_atomic(self.path, self._present() + b"\n%d\n" % broker_epoch)
             if self._has_failed:  # meanwhile, in another thread
                 self.remove()
         except OSError as error:
@@ -89,4 +98,4 @@ class PageCacheMark:
             )
 
     def _present(self) -> bytes:
-        return f"{self._disk.page_cache_id(self._lock)}\n".encode()
+        return self._disk.page_cache_id(self._lock).encode()

@@ -4,20 +4,71 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import (
+    Joined,
     plan_cluster_id,
     plan_forget_epochs,
+    plan_join,
     plan_producer_ids,
     plan_register_broker,
     plan_unregister,
 )
 from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
     BrokerFenced,
+    BrokerLost,
+    BrokerRecord,
     BrokerUnregistered,
     ClusterRecord,
     ForgottenEpochs,
     ProducerIdBlock,
 )
+
+
+def _join(
+    image: MetadataImage, broker_id: int, previous_epoch: int = -1, folder: bytes = b"d" * 16
+) -> Plan[Joined]:
+    return plan_join(
+        image,
+        broker_id,
+        b"n" * 16,
+        endpoints=(),
+        rack=None,
+        directory_id=folder,
+        previous_epoch=previous_epoch,
+    )
+
+
+def test_a_broker_joins_fenced_and_leads_nothing(image: MetadataImage) -> None:
+    plan = _join(image, 1, previous_epoch=1)
+    assert plan.result == Joined(2, has_lost=False)
+    image = image.apply_all(plan.records, 2)
+    assert (image.brokers[1].is_fenced, image.brokers[1].directory_id) == (True, b"d" * 16)
+    topic = image.topic("orders")
+    assert topic is not None
+    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (2, (2,))
+    again = plan_join(
+        image, 1, b"n" * 16, endpoints=(), rack=None, directory_id=bytes(16), previous_epoch=-1
+    )
+    assert again == Plan((), Joined(2, has_lost=False)), "the same process"
+
+
+@pytest.mark.parametrize("previous_epoch", [-1, 0, 2], ids=["power", "backup", "newer"])
+@pytest.mark.parametrize(("folder", "keeps"), [(b"d" * 16, True), (b"e" * 16, False)])
+def test_a_folder_that_is_not_complete_for_the_last_epoch_has_lost_records(
+    image: MetadataImage, previous_epoch: int, folder: bytes, keeps: bool
+) -> None:
+    start = BrokerRecord(1, b"o" * 16, 2, (), None, b"d" * 16)
+    epoch = previous_epoch + 1 if previous_epoch >= 0 else -1
+    plan = _join(image.apply(start), 1, epoch, folder)
+    assert plan.result == Joined(3, has_lost=True)
+    assert plan.records[-1] == BrokerLost(1, 3, keeps_folder=keeps)
+
+
+def test_a_new_broker_has_nothing_to_lose(image: MetadataImage) -> None:
+    assert _join(image, 9).result == Joined(1, has_lost=False)
+    image = image.apply(BrokerFenced(3, 1)).apply(BrokerUnregistered(3, 1))
+    assert _join(image, 3).records[-1] == BrokerLost(3, 2, keeps_folder=False)
 
 
 def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImage) -> None:
@@ -102,9 +153,7 @@ def test_a_broker_that_may_be_running_is_not_unregistered(
     image: MetadataImage, ended_epoch: int | None
 ) -> None:
     unfenced = image
-    restarted = image.apply_all(
-        plan_register_broker(image, 3, b"n" * 16, starts_fenced=True).records, 2
-    )
+    restarted = image.apply_all(_join(image, 3).records, 2)
     for present in (unfenced, restarted):
         with pytest.raises(KafkaError, match="running") as caught:
             plan_unregister(present, 3, ended_epoch)
@@ -115,8 +164,8 @@ def test_a_returning_broker_has_a_higher_epoch_than_before_its_removal(
     image: MetadataImage,
 ) -> None:
     image = image.apply(BrokerFenced(3, 1)).apply(BrokerUnregistered(3, 1))
-    plan = plan_register_broker(image, 3, b"n" * 16, starts_fenced=True)
-    assert plan.result == 2
+    plan = _join(image, 3, previous_epoch=1)
+    assert plan.result == Joined(2, has_lost=False)
     image = image.apply_all(plan.records, 2)
     assert image.brokers[3].is_fenced
     assert not image.unregistered

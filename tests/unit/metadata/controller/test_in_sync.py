@@ -9,7 +9,14 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord, TopicRecord
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    ConfigRecord,
+    PartitionRecord,
+    ResourceType,
+    TopicRecord,
+)
 
 TOPIC = b"t" * 16
 LEADER, FOLLOWER, OTHER, STRANGER = 2, 1, 3, 4
@@ -84,3 +91,15 @@ def test_a_fenced_broker_does_not_join(image: MetadataImage) -> None:
 def test_only_the_present_process_of_the_leader_is_heard(image: MetadataImage) -> None:
     with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         plan_alter_partitions(image, LEADER, EPOCH - 1, [proposal(LEADER)])
+
+
+def test_a_follower_that_lags_is_eligible_while_the_isr_is_short(image: MetadataImage) -> None:
+    image = image.apply(ConfigRecord(ResourceType.TOPIC, "t", "min.insync.replicas", "2"))
+    image = image.apply(PartitionRecord(TOPIC, 0, (1, 2, 3), (LEADER, OTHER), LEADER, 5, 9))
+    shrunk = alter(image, proposal(LEADER, partition_epoch=9))
+    assert shrunk.state is not None
+    assert (shrunk.state.isr, shrunk.state.elr) == ((LEADER,), (OTHER,))
+    image = image.apply(PartitionRecord(TOPIC, *shrunk.state))
+    grown = alter(image, proposal(LEADER, FOLLOWER, partition_epoch=10), prefers_first=False)
+    assert grown.state is not None
+    assert (grown.state.isr, grown.state.elr) == ((FOLLOWER, LEADER), ())

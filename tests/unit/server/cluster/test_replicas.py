@@ -423,3 +423,19 @@ def test_a_topic_that_waits_may_be_deleted(node: Node) -> None:
     asyncio.run(node.replicas.make_waiting(lambda: node.image))
     assert node.names() == node.directories() == []
     assert node.partitions.offline() == []
+
+
+def test_a_shorter_isr_comes_with_the_settings_that_it_was_chosen_by(
+    node: Node, named: bool
+) -> None:
+    """Otherwise the leader would commit alone for a moment, and an eligible replica could lead."""
+    led = PartitionRecord(ORDERS, 0, (NODE, 2), (NODE, 2), NODE, 0, 0)
+    node.apply([TopicRecord("orders", ORDERS), led], named=named)
+    partition = node.partitions.leader(ORDERS, 0)
+    partition.append(make_batch(), NOW)
+    assert partition.watermark.offset == 0
+    both = ConfigRecord(ResourceType.TOPIC, "orders", "min.insync.replicas", "2")
+    alone = led._replace(isr=(NODE,), elr=(2,), partition_epoch=1)
+    node.apply([both, alone], named=named)
+    assert partition.role.isr == (NODE,)
+    assert partition.watermark.offset == 0

@@ -28,7 +28,7 @@ def test_a_single_broker_registers_only_advertised_addresses() -> None:
         bound = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
         control = world._server._control
         control.metadata.incarnation_id, before = b"n" * 16, control.membership.epoch
-        world.run(control.register(bound, (), has_lost=False))
+        world.run(control.register(bound, (), directory_id=bytes(16), previous_epoch=-1))
         own = world.broker.image.brokers[OWN]
         assert (own.endpoints, own.is_fenced) == ((), False)
         assert own.epoch > before

@@ -27,13 +27,20 @@ class Cluster:
         self.controller = world.broker.controller
 
     def register(
-        self, incarnation: bytes = b"a" * 16, *, cluster_id: str | None = None
+        self,
+        incarnation: bytes = b"a" * 16,
+        *,
+        cluster_id: str | None = None,
+        previous_epoch: int = -1,
+        folder: bytes = b"d" * 16,
     ) -> BrokerRegistrationResponse:
         request = BrokerRegistrationRequest(
             broker_id=OTHER,
             cluster_id=cluster_id or self.world.broker.cluster_id,
             incarnation_id=incarnation,
             listeners=[Listener(name="PLAINTEXT", host="h", port=9093)],
+            log_dirs=[folder],
+            previous_broker_epoch=previous_epoch,
         )
         return self.world.run(self.controller.register(request))
 
@@ -135,3 +142,45 @@ def test_only_a_broker_whose_process_has_ended_is_unregistered(cluster: Cluster)
     assert OTHER not in cluster.world.broker.image.brokers
     assert unregister() == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert cluster.register(b"b" * 16).broker_epoch == epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("previous_epoch", "folder", "elr", "last_known"),
+    [(1, b"d" * 16, (OTHER,), ()), (-1, b"d" * 16, (), (OTHER,)), (-1, b"e" * 16, (), ())],
+    ids=["killed", "power failure", "new folder"],
+)
+def test_a_broker_that_lost_records_is_not_eligible_when_it_returns(
+    cluster: Cluster, previous_epoch: int, folder: bytes, elr: tuple[int], last_known: tuple[int]
+) -> None:
+    world = cluster.world
+    world.create("orders")
+    cluster.beat(cluster.register().broker_epoch)
+    world.change_leader("orders", OTHER, (OTHER,))
+    epoch = cluster.register(b"b" * 16, previous_epoch=previous_epoch, folder=folder).broker_epoch
+    topic = world.broker.image.topic("orders")
+    assert topic is not None
+    state = topic.partitions[0]
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), elr, last_known)
+    cluster.beat(epoch)
+    topic = world.broker.image.topic("orders")
+    assert topic is not None
+    assert topic.partitions[0].leader == (OTHER if elr else -1)
+
+
+@pytest.mark.parametrize("eligible", [(OTHER,), (1, OTHER)], ids=["alone", "with another"])
+def test_producer_epochs_are_forgotten_with_the_last_eligible_replica(
+    cluster: Cluster, eligible: tuple[int, ...]
+) -> None:
+    world = cluster.world
+    world.create("__transaction_state")
+    cluster.beat(cluster.register().broker_epoch)
+    world.run(world.broker.controller.producer_ids(1, world.broker.image.brokers[1].epoch))
+    world.change_leader("__transaction_state", OTHER, eligible)
+    cluster.register(b"b" * 16, previous_epoch=-1)
+    assert bool(world.broker.image.forgotten_epochs_end) == (eligible == (OTHER,))
+
+
+def test_the_controllers_settings_about_elections_count_for_the_cluster() -> None:
+    with MemoryBroker(min_insync_replicas="2") as world:
+        Cluster(world).register()
+        assert world.broker.image.min_isr("orders") == 2

@@ -15,7 +15,9 @@ def test_a_broker_registers_is_unfenced_and_leaves() -> None:
         before = membership.epoch
         metadata.incarnation_id = b"n" * 16
         endpoint = Endpoint("PLAINTEXT", "h", 9092)
-        world.run(membership.register((endpoint,), "r", has_lost=False))
+        world.run(
+            membership.register((endpoint,), "r", directory_id=bytes(16), previous_epoch=before)
+        )
         own = world.broker.image.brokers[OWN]
         assert (own.epoch, own.endpoints, own.rack) == (before + 1, (endpoint,), "r")
         assert own.is_fenced

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord
 from lakelog.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -99,3 +101,12 @@ def test_a_partition_has_its_leader_and_replicas(world: MemoryBroker) -> None:
     assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, [1], [1])
     assert partition.leader_epoch == world.partition("orders").leader_epoch
     assert partition.eligible_leader_replicas == partition.last_known_elr == []
+
+
+def test_eligible_replicas_are_returned(world: MemoryBroker) -> None:
+    topic_id = world.create("orders")
+    state = PartitionRecord(topic_id, 0, (1, 2, 3), (), -1, 9, 9, (2,), (3,))
+    world.run(world.broker.metadata.submit(lambda image: Plan((state,), None)))
+    (topic,) = ask(world, "orders").topics
+    (found,) = topic.partitions
+    assert (found.isr_nodes, found.eligible_leader_replicas, found.last_known_elr) == ([], [2], [3])

@@ -90,3 +90,22 @@ def test_the_lock_may_be_released_twice() -> None:
     ownership = taken(MemoryDisk(ManualClock()))
     ownership.release()
     ownership.release()
+
+
+def test_the_mark_of_a_clean_stop_has_the_broker_epoch() -> None:
+    disk = MemoryDisk(ManualClock())
+    first = taken(disk)
+    assert first.broker_epoch == -1
+    first.broker_epoch = 7
+    first.claim_clean()
+    first.release()
+    assert disk.read(DATA / CLEAN_SHUTDOWN) == b'{"version":0,"brokerEpoch":7}'
+    assert taken(disk).broker_epoch == 7
+
+
+def test_a_mark_without_a_broker_epoch_is_clean_and_of_an_unknown_one() -> None:
+    disk = MemoryDisk(ManualClock())
+    taken(disk).release()
+    disk.write_atomic(DATA / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+    found = taken(disk)
+    assert (found.clean, found.broker_epoch) == (True, -1)

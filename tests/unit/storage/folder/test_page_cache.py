@@ -173,3 +173,22 @@ def test_so_is_a_log_that_is_offline() -> None:
     disk.remove(store.log.segments[-1].path(LOG))
     assert has_lost_after(store, disk.kill)
     assert isinstance(store.directory.failed["topic", 0], CorruptLog)
+
+
+def test_it_has_the_broker_epoch_of_its_process(store: Store) -> None:
+    store.directory.note_registered(7)
+    store.directory.trust_page_cache()
+    store.memory_disk.kill()
+    store.start()
+    assert store.directory.broker_epoch == 7
+    store.directory.trust_page_cache()
+    store.memory_disk.crash()
+    store.start()
+    assert store.directory.broker_epoch == -1, "records may be lost"
+
+
+def test_a_mark_of_an_older_version_has_no_broker_epoch(store: Store) -> None:
+    name, end, _ = store.disk.read(PATH).partition(b"\n")
+    store.disk.write_atomic(PATH, name + end)
+    assert not has_lost_after(store, store.memory_disk.kill)
+    assert store.directory.broker_epoch == -1

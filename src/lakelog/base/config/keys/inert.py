@@ -239,7 +239,6 @@ replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
 replication.quota.window.num int 11 1..
 replication.quota.window.size.seconds int 1 1..
-unclean.leader.election.enable boolean false cluster-wide
 # one event loop serves every connection
 background.threads int 10 1.. cluster-wide
 delete.records.purgatory.purge.interval.requests int 1

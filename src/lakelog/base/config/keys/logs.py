@@ -75,8 +75,17 @@ LOG_KEYS = (
         _INT,
         1,
         "Default of the topic key of the same name: minimum number of in-sync replicas for a "
-        "write with acks=all.",
+        "write with acks=all. The first broker of a cluster records it for all brokers; change "
+        "it there, as a setting of all brokers.",
         at_least(1),
+    ),
+    dynamic_key(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        "false",
+        "Default of the topic key of the same name: whether a replica that may lack committed "
+        "records becomes leader when no other replica can. The first broker of a cluster records "
+        "it for all brokers; change it there, as a setting of all brokers.",
     ),
     dynamic_key(
         "producer.id.expiration.ms",

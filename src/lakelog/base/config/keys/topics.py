@@ -277,15 +277,13 @@ _RECORDS = (
         at_least(1),
         "min.insync.replicas",
     ),
-    _not_yet(
-        ConfigKey(
-            "unclean.leader.election.enable",
-            ConfigType.BOOLEAN,
-            "false",
-            "Whether a replica that is not in sync may become leader, which can lose records.",
-            synonyms=(Synonym("unclean.leader.election.enable"),),
-        ),
-        _ONE_REPLICA,
+    ConfigKey(
+        "unclean.leader.election.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a replica that may lack committed records becomes leader when no eligible "
+        "replica is left; records can be lost.",
+        synonyms=(Synonym("unclean.leader.election.enable"),),
     ),
 )
 
