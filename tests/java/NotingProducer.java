@@ -59,7 +59,9 @@ public class NotingProducer {
             + "\"records\": [[\"%s-%d\", \"%s\"]]", number, topic, partition, value));
         producer.send(new ProducerRecord<>(topic, partition, null, value), (metadata, failure) -> {
             synchronized (NotingProducer.class) { outstanding--; }
-            if (failure != null) System.err.println(value + ": " + failure);
+            if (failure != null)
+                note(String.format("\"f\": \"error\", \"type\": \"ok\", \"text\": \"%s: %s\"", value,
+                    failure.toString().replace('"', '\'')));
             note(failure == null
                 ? String.format("\"op\": %d, \"type\": \"ok\", \"offsets\": [%d]", number, metadata.offset())
                 : String.format("\"op\": %d, \"type\": \"info\"", number));

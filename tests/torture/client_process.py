@@ -110,7 +110,7 @@ class NumbersProducer:
             if error is None:
                 self._journal.end(number, OK, offsets=[message.offset()])
             else:
-                self._client.print(f"{value}: {error}")
+                self._journal.note("error", text=f"{value}: {error}")
                 self._journal.end(number, INFO)
 
         self._producer.produce(NUMBERS, value, partition=index, on_delivery=on_delivery)

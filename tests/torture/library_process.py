@@ -72,7 +72,7 @@ class Send:
         self._complete()
 
     def on_failure(self, error: BaseException) -> None:
-        print(repr(error), file=sys.stderr, flush=True)
+        self._journal.note("error", text=f"{self.value.decode()}: {error!r}")
         self._journal.end(self._number, INFO)
         self._complete()
 
