@@ -33,7 +33,7 @@ from torture.servers import (
     host_of_server,
 )
 
-PROGRESS_S = 90.0
+PROGRESS_S = 180.0
 """The deadline of each role after a healing; generous, for machines with other work."""
 _FAULT_S = 1.0, 4.0
 _SECOND_FAULT = 0.2
