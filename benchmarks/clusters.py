@@ -81,10 +81,10 @@ class Cluster:
     """Three brokers that are started, measured and stopped together."""
 
     name: str
-    brokers: list[Broker]
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.brokers: list[Broker] = []
         folder.mkdir(parents=True)
 
     @property
@@ -131,15 +131,17 @@ class LakelogCluster(Cluster):
 
     name = "lakelog"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.brokers = self._members(f"sqlite:{folder / 'metadata.db'}")
-
-    def _members(self, metadata: str) -> list[Broker]:
-        return [
+    def _launch(self) -> None:
+        metadata = self._metadata()
+        self.brokers = [
             LakelogMember(self.folder / f"broker{node_id}", node_id, metadata)
             for node_id in range(1, SIZE + 1)
         ]
+        super()._launch()
+
+    def _metadata(self) -> str:
+        """Return the location of the metadata, which is ready."""
+        return f"sqlite:{self.folder / 'metadata.db'}"
 
 
 class LakelogOnZooKeeper(LakelogCluster):
@@ -151,10 +153,9 @@ class LakelogOnZooKeeper(LakelogCluster):
         super().__init__(folder)
         self._ensemble = ZooKeeperEnsemble(folder)
 
-    def _launch(self) -> None:
+    def _metadata(self) -> str:
         self._ensemble.__enter__()
-        self.brokers = self._members(f"zookeeper://{','.join(self._ensemble.servers)}/bench")
-        super()._launch()
+        return f"zookeeper://{','.join(self._ensemble.servers)}/bench"
 
     def stop(self) -> None:
         super().stop()
