@@ -70,6 +70,10 @@ class MemoryMetadata:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return self._brokers
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        if self._brokers.get(broker_id) == incarnation_id:
+            del self._brokers[broker_id]
+
     async def controller(self) -> ControllerTerm:
         return self._term
 

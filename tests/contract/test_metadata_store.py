@@ -298,6 +298,20 @@ def test_a_broker_id_can_be_registered_by_one_only(run: Run) -> None:
     run(scenario)
 
 
+def test_a_report_of_an_ended_process_concerns_no_other_one(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            cluster.second = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        await cluster.second.report_dead(1, b"x" * 16)
+        assert await cluster.second.live_brokers() == {1: b"1" * 16, 2: b"2" * 16}
+        await cluster.first.close()
+        await cluster.second.report_dead(1, b"1" * 16)
+        assert await cluster.second.live_brokers() == {2: b"2" * 16}
+
+    run(scenario)
+
+
 class Watch:
     """Waits for reported changes; a reported change makes it look again."""
 

@@ -167,6 +167,10 @@ class MetadataLog:
             self._note_lasting(error)
             raise
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Have a process that has ended leave the live brokers at once. Raises `MetadataError`."""
+        await self._store.report_dead(broker_id, incarnation_id)
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` for each later entry, in the order of subscription."""
         self._subscribers.append(subscriber)

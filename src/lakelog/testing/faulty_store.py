@@ -95,6 +95,10 @@ class FaultyStore:
         await self._reach()
         return await self._inner.live_brokers()
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        await self._reach()
+        await self._inner.report_dead(broker_id, incarnation_id)
+
     async def controller(self) -> ControllerTerm:
         await self._reach()
         return await self._inner.controller()

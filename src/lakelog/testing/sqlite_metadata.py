@@ -146,6 +146,9 @@ class SimulatedStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return self._metadata.live()
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Do nothing, as the embedded store."""
+
     async def controller(self) -> ControllerTerm:
         return await self._run(self._log.controller)
 

@@ -168,6 +168,15 @@ class MetadataStore(Protocol):
         """Return the incarnation ids of the registered brokers that are alive, by broker id."""
         ...
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Remove this process from the live brokers now, if the store still counts it.
+
+        The caller has seen that the process ended, as it refuses connections. Without the report
+        the store notices after its session timeout. A process that is alive after all registers
+        again by itself.
+        """
+        ...
+
     async def controller(self) -> ControllerTerm:
         """Return the current term, never an older one than an earlier call of this handle."""
         ...

@@ -131,6 +131,9 @@ class EmbeddedStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return await self._run(self._live)
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Do nothing: the system frees the lock of an ended process at once."""
+
     async def controller(self) -> ControllerTerm:
         return await self._run(self._log.controller)
 

@@ -7,13 +7,17 @@ the broker follows its log, registers with the controller of the moment, and rea
 
 from __future__ import annotations
 
+import logging
+
 from lakelog.base.endpoint import Endpoint
+from lakelog.base.events import event
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
     plan_forget_epochs,
     plan_register_broker,
 )
+from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.role import Role
@@ -26,6 +30,8 @@ from lakelog.server.options import ServeOptions
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.watch import PeerWatch
 from lakelog.server.upkeep.shortages import Shortages
+
+logger = logging.getLogger(__name__)
 
 
 class ControlPlane:
@@ -41,6 +47,7 @@ class ControlPlane:
         node_id, tasks, random = options.node_id, environment.tasks, environment.random
         self._options = options
         self._random = random
+        self._tasks = tasks
         self.metadata = MetadataLog(
             environment.metadata, tasks, random, broker_id=node_id, space=shortages
         )
@@ -48,6 +55,7 @@ class ControlPlane:
             Process(node_id, self.metadata.incarnation_id),
             options.listeners[0][0],
             PeerSeams(node_id, environment.net, tasks, environment.clock, random),
+            self._report_dead,
         )
         self.link = ControllerLink(node_id, self.metadata, self.peer, environment.clock, tasks)
         self.controller = Controller(
@@ -130,6 +138,23 @@ class ControlPlane:
     async def forget_epochs(self) -> None:
         """Record that producer epochs assigned so far may be missing from the recovered logs."""
         await self.metadata.submit(plan_forget_epochs, from_reserve=True)
+
+    def _report_dead(self, process: Process) -> None:
+        """Report a process that has ended, so that its partitions get new leaders at once."""
+        work = self._try_report(process)
+        self._tasks.spawn(work, name=f"report the end of broker {process.node_id}")
+
+    async def _try_report(self, process: Process) -> None:
+        """Report it once: the store notices by itself, later."""
+        try:
+            await self.metadata.report_dead(process.node_id, process.incarnation_id)
+        except MetadataError as error:
+            logger.warning(
+                "The end of broker %d was not reported: %s",
+                process.node_id,
+                error,
+                extra=event("death_not_reported", broker=process.node_id),
+            )
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a change of the registered brokers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ class Peer:
         ends: the processes that prove their identity to each other; None for a greeting alone.
         """
         self.node_id = identity.node_id
+        self.ends = ends
         self.endpoint = endpoint
         self._net, self._tasks, self._clock = seams.net, seams.tasks, seams.clock
         self._exchange = Exchange(
@@ -57,6 +59,10 @@ class Peer:
         )
         self._attempt: Any = None
         """The task that connects."""
+        self.on_lost: Callable[[], object] = tuple
+        """Called after an established connection has ended."""
+        self.is_absent = False
+        """Whether the other host refused the last attempt: no process has the port."""
         self._sock: Socket | None = None
         self._is_blocked = False
         self._timer: Timer | None = None
@@ -113,8 +119,10 @@ class Peer:
         try:
             sock = await self._net.connect(host, port, timeout_s=limit.connect_timeout_s)
         except (OSError, UnicodeError) as error:  # a host name that DNS cannot have
+            self.is_absent = isinstance(error, ConnectionRefusedError)
             self._exchange.on_lost(self._clock.monotonic(), _reason(error))
         else:
+            self.is_absent = False
             self._sock = sock
             self._exchange.on_connected()
             self._net.on_readable(sock, self._on_readable)
@@ -157,6 +165,7 @@ class Peer:
         self._disconnect()
         self._exchange.on_lost(self._clock.monotonic(), reason)
         self._set_timer()
+        self.on_lost()
 
     def _disconnect(self) -> None:
         sock, self._sock = self._sock, None

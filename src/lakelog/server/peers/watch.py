@@ -1,12 +1,18 @@
 """Calls every other registered broker regularly, so that operators see which cannot be reached.
 
 A log line appears when the answer changes, not at each call, and in a bounded number.
+
+A killed process is noticed at once: its host closes its connections and refuses new ones. It is
+reported as dead then, long before its session with the metadata store ends. A host that fails, or
+cannot be reached, closes and refuses nothing, and only the session ends. A live process behind a
+firewall that refuses connections may be reported by mistake; it then registers again, and is
+reported once for each connection that it had, so that such a mistake cannot repeat itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -40,8 +46,17 @@ class Reach(Enum):
 class PeerWatch:
     """The peers of this broker, from `start` to `stop`, and whether each can be reached."""
 
-    def __init__(self, own: Process, listener_name: str, seams: PeerSeams) -> None:
-        """own: this process."""
+    def __init__(
+        self,
+        own: Process,
+        listener_name: str,
+        seams: PeerSeams,
+        on_death: Callable[[Process], object],
+    ) -> None:
+        """
+        own: this process.
+        on_death: called with a process that has ended.
+        """
         self.peers = Peers(own, listener_name, seams)
         self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
@@ -51,6 +66,7 @@ class PeerWatch:
         """
         self._node_id = own.node_id
         self._seams = seams
+        self._on_death = on_death
         self._log = PeerLog(seams.clock)
         self._reach: dict[Peer, Reach] = {}
         self._calls: dict[Peer, Any] = {}
@@ -103,6 +119,7 @@ class PeerWatch:
 
     async def _call(self, peer: Peer) -> None:
         """Runs until cancelled."""
+        was_connected = False
         while True:
             error: PeerError | None = None
             try:
@@ -110,7 +127,25 @@ class PeerWatch:
             except PeerError as failure:
                 error = failure
             self._note(peer, error)
-            await pause(self._seams.tasks, PERIOD_S if error is None else RETRY_S)
+            if was_connected and peer.is_absent:
+                was_connected = False
+                assert peer.ends is not None, "registered processes prove their registration"
+                self._on_death(peer.ends.callee)
+            if error is None:
+                was_connected = True
+                await self._rest(peer)
+            else:
+                await pause(self._seams.tasks, RETRY_S)
+
+    async def _rest(self, peer: Peer) -> None:
+        """Wait until the next call, or the end of the connection, is due."""
+        over = self._seams.tasks.future()
+        timer = self._seams.tasks.call_later(PERIOD_S, _settle, over)
+        peer.on_lost = lambda: _settle(over)
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def _note(self, peer: Peer, error: PeerError | None) -> None:
         reach = _reach(error)
@@ -124,6 +159,11 @@ class PeerWatch:
             self._log.refused(node_id, endpoint, error.message)
         else:
             self._log.unreachable(node_id, endpoint, error.message)
+
+
+def _settle(over: Any) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _reach(error: PeerError | None) -> Reach:

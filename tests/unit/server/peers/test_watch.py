@@ -49,7 +49,9 @@ class Watched:
         self.process = Process("a")
         net: Any = SimulatedNet(network, self.process)
         tasks, clock = SimulatedTasks(loop, rng), SimulatedClock(loop)
-        self.watch = PeerWatch(CALLER, "X", PeerSeams(OWN, net, tasks, clock, StreamRandom(rng)))
+        self.ended: list[Any] = []
+        seams = PeerSeams(OWN, net, tasks, clock, StreamRandom(rng))
+        self.watch = PeerWatch(CALLER, "X", seams, self.ended.append)
         self._caplog = caplog
 
     @property
@@ -91,6 +93,34 @@ def test_a_change_leaves_one_line_however_long_it_lasts(run: Run) -> None:
         watched.broker.listen()
         await asyncio.sleep(10.0)
         assert watched.events[2:] == ["peer_connected"]
+
+    run(scenario)
+
+
+def test_a_process_that_closes_its_connection_and_refuses_others_has_ended(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(10.0)
+        watched.broker.stop_listening()
+        await asyncio.sleep(0.5)
+        assert watched.ended == [CALLED]
+        await asyncio.sleep(60.0)
+        assert watched.ended == [CALLED], "it is reported once"
+        watched.broker.listen()
+        await asyncio.sleep(10.0)
+        watched.broker.stop_listening()
+        await asyncio.sleep(10.0)
+        assert watched.ended == [CALLED, CALLED], "it was connected again"
+
+    run(scenario)
+
+
+def test_a_process_that_was_never_reached_has_not_ended(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.broker.stop_listening()
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(60.0)
+        assert watched.ended == []
 
     run(scenario)
 

@@ -98,6 +98,14 @@ class Brokers:
         put = Put(self._layout.heartbeat(self._mine.incarnation_id), b"")
         return await write_repeatable(self._session, put) is None
 
+    async def end(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Remove a process that has ended, unless its session has ended already.
+
+        The heartbeat is of this process alone, so another process with this id is not removed.
+        """
+        beat = self._layout.heartbeat(incarnation_id)
+        await write_repeatable(self._session, Delete(beat), Delete(self._layout.broker(broker_id)))
+
     async def live(self, on_change: Notify | None = None) -> dict[int, bytes]:
         """Return the incarnation ids of the live brokers by id."""
         names = await self._session.children(self._layout.brokers, on_change) or []

@@ -126,6 +126,10 @@ class ZooKeeperStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         return await self._read(self._live)
 
+    async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
+        await self._call(lambda: self._brokers.end(broker_id, incarnation_id))
+        self._mark_stale(Change.BROKERS)
+
     async def controller(self) -> ControllerTerm:
         return (await self._read(self._terms.current)).public()
 

@@ -91,6 +91,37 @@ def test_a_hung_broker_keeps_its_id_while_its_session_lives() -> None:
     in_world(work)
 
 
+def test_an_ended_process_leaves_the_live_brokers_before_its_session_ends() -> None:
+    async def work(world: World) -> None:
+        ended, _ = await _brokers(world)
+        await ended.register(1, b"1" * 16)
+        reader, _ = await _brokers(world)
+        assert await reader.live() == {1: b"1" * 16}
+        await reader.end(1, b"1" * 16)
+        assert await reader.live() == {}
+        await reader.end(1, b"1" * 16)
+        restarted, _ = await _brokers(world)
+        await restarted.register(1, b"2" * 16)
+        await reader.end(1, b"1" * 16)
+        assert await reader.live() == {1: b"2" * 16}, "another process has the id"
+
+    in_world(work)
+
+
+def test_a_process_that_was_ended_by_mistake_registers_again() -> None:
+    async def work(world: World) -> None:
+        broker, _ = await _brokers(world)
+        await broker.register(1, b"1" * 16)
+        reader, _ = await _brokers(world)
+        await reader.end(1, b"1" * 16)
+        assert not await broker.beat()
+        await broker.restore()
+        await asyncio.sleep(1)
+        assert await reader.live() == {1: b"1" * 16}
+
+    in_world(work)
+
+
 def test_a_lost_session_is_replaced_unless_the_id_was_taken() -> None:
     async def work(world: World) -> None:
         broker, session = await _brokers(world)
