@@ -87,9 +87,6 @@ class RequestTurns:
     def may_begin(self) -> bool:
         """Return whether a request that is neither Produce nor Fetch may begin in this turn."""
         self.left = 0  # later requests of this turn are timed
-        if self._granted:
-            self._granted = False  # for one request only: the next is timed as any other
-            return True
         return not self.is_over()
 
     def wait(self, resume: Callable[[], object], rank: Rank) -> None:

@@ -177,6 +177,42 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     assert not all(connection.closed for _, _, connection in crowd)
 
 
+def test_large_buffers_with_the_begin_of_a_small_request_are_given_back_in_a_shortage() -> None:
+    """A few bytes would otherwise hold the buffer of the large request before them."""
+    memory = RequestMemory(Share())
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    crowd = [connect(memory=memory) for _ in range(6)]
+    good_world, sink, good = connect(memory=memory)
+    registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
+    sweep = ConnectionSweep(registry, lambda: config, clock, RELEASE)
+    small = frame(request(2))
+    good.last_active = clock.now
+    for transport, _, connection in crowd:
+        connection.last_active = clock.now
+        transport.incoming += frame(request(1, size=200_000)) + small[:5]
+        transport.run()
+        assert connection.received.unhandled_bytes == 5
+    held = memory.share.used
+    sweep.run()
+    assert memory.share.used == held > 6 * 200_000, "they stay for the next request"
+    memory.share.bytes_max = held
+    overdrawing, _, _ = connect(memory=memory)
+    for transport in (overdrawing, good_world):
+        transport.incoming += frame(request(3, size=50_000))[:-1]
+        transport.run()
+    assert good.received in memory.waiting
+    sweep.run()
+    good_world.incoming += b"y"
+    good_world.run()
+    assert len(sink.requests) == 1
+    assert not any(connection.closed for _, _, connection in crowd)
+    transport, its_sink, _ = crowd[0]
+    transport.incoming += small[5:]
+    transport.run()
+    assert len(its_sink.requests) == 2
+
+
 def test_a_client_that_does_not_read_responses_is_closed_eventually() -> None:
     transport, sink, connection = connect()
     slow_world, slow_sink, slow = connect()
