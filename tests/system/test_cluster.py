@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import LAKELOG, BrokerProcess, eventually
@@ -53,6 +54,11 @@ class Cluster:
         return len(states) == PARTITIONS and all(
             isr == sorted(self.brokers) for _, isr in states.values()
         )
+
+    def kill(self, number: int) -> None:
+        """Kill a broker, and wait until it is in no ISR."""
+        self.brokers[number].kill()
+        eventually(lambda: all(number not in isr for _, isr in self.states().values()))
 
     def create(self) -> None:
         wanted = NewTopic(
@@ -150,6 +156,44 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(
         first, *others = (log_bytes(broker, index) for broker in cluster.brokers.values())
         assert first
         assert others == [first, first]
+
+
+def test_no_broker_leads_with_an_empty_folder_until_an_eligible_one_is_back(
+    cluster: Cluster,
+) -> None:
+    cluster.create()
+    load = Load(cluster)
+    load.send(600)
+    load.finish()
+    first, second, last = (cluster.brokers[number] for number in (1, 2, 3))
+    cluster.kill(1)
+    cluster.kill(2)
+    last.kill()
+    shutil.rmtree(last.data)
+    last.restart()
+    no_leader: dict[int, tuple[int, list[int]]] = {index: (-1, []) for index in range(PARTITIONS)}
+    eventually(lambda: cluster.states() == no_leader)
+    first.restart()  # the others have committed without it
+    eventually(lambda: len(cluster.admin().list_topics(timeout=30).brokers) == 2)
+    assert cluster.states() == no_leader
+    second.restart()
+    eventually(cluster.is_full)
+    assert sorted(stored(cluster, len(load.acknowledged))) == sorted(load.acknowledged)
+
+
+def test_an_operator_may_accept_the_loss_of_records(cluster: Cluster) -> None:
+    cluster.create()
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.brokers[1].kill()
+    shutil.rmtree(cluster.brokers[1].data)
+    cluster.brokers[1].restart()
+    eventually(lambda: {leader for leader, _ in cluster.states().values()} == {-1})
+    partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+    admin = cluster.admin()
+    elected = admin.elect_leaders(ElectionType.UNCLEAN, partitions).result(30)
+    assert set(elected.values()) == {None}
+    eventually(lambda: {leader for leader, _ in cluster.states().values()} == {1})
 
 
 def test_a_node_id_in_use_is_refused(cluster: Cluster, tmp_path: Path) -> None:
