@@ -44,7 +44,14 @@ class ReplicaPair:
     def _submit(self, plan: Callable[[MetadataImage], Plan[None]]) -> None:
         self.broker.run(self.broker.broker.metadata.submit(plan))
 
-    def change(self, isr: tuple[int, ...], *, epoch_rises: bool = False, topic: str = "t") -> None:
+    def change(
+        self,
+        isr: tuple[int, ...],
+        *,
+        leader: int = LEADER,
+        epoch_rises: bool = False,
+        topic: str = "t",
+    ) -> None:
         """Give the partition an ISR, in a new leader epoch if it rises."""
 
         def plan(image: MetadataImage) -> Plan[None]:
@@ -52,7 +59,7 @@ class ReplicaPair:
             assert found is not None
             old = found.partitions[0]
             epoch = old.leader_epoch + epoch_rises
-            state = (0, (LEADER, FOLLOWER), isr, LEADER, epoch, old.partition_epoch + 1)
+            state = (0, (LEADER, FOLLOWER), isr, leader, epoch, old.partition_epoch + 1)
             return Plan((PartitionRecord(found.topic_id, *state),), None)
 
         self._submit(plan)

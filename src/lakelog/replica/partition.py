@@ -615,6 +615,28 @@ class Partition:
         self.check_leader()
         return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica of this leader is not in sync."""
+        return len(self.role.isr) <= len(self.role.followers)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than `min.insync.replicas`, or all if there are fewer.
+
+        A topic with fewer replicas than that is not a failure of a broker.
+        """
+        replicas = 1 + len(self.role.followers)
+        return len(self.role.isr) < min(self.log.config.min_insync_replicas, replicas)
+
+    @property
+    def replica_lag(self) -> int:
+        """The number of records that the most distant follower of this leader lacks."""
+        end, start = self.log.log_end_offset, self.log.log_start_offset
+        known = (self.followers.get(node_id) for node_id in self.role.followers)
+        ends = (max(each.end_offset, start) for each in known if each is not None)
+        return end - min(ends, default=end)
+
     def check_min_insync(self) -> None:
         """Check `min.insync.replicas` for `acks=all`.
 

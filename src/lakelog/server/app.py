@@ -36,6 +36,7 @@ from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes
+from lakelog.server.event_log.election_log import log_elections
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import (
@@ -158,6 +159,7 @@ class Server:
             environment.fsyncs,
             environment.processes,
             control.peers,
+            replicas.role_changes,
         )
         self._maintenance = self._make_maintenance(connections)
 
@@ -312,6 +314,7 @@ class Server:
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         log_changes(old, new, records)
+        log_elections(self._options.node_id, old, new, records)
         self._settings.follow(old, new)
         self._control.follow(old, new)
         gone = await self._replicas.follow(old, new, records)

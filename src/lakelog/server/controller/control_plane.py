@@ -61,6 +61,7 @@ class ControlPlane:
         self.controller = Controller(
             node_id,
             self.metadata,
+            environment.clock,
             tasks,
             options.config,
         )

@@ -35,6 +35,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
+from lakelog.metrics.durations import Durations
 from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -51,7 +52,7 @@ from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from lakelog.runtime.api import Tasks, Timer
+from lakelog.runtime.api import Clock, Tasks, Timer
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +70,23 @@ class Controller:
     """
 
     def __init__(
-        self, node_id: int, metadata: MetadataLog, tasks: Tasks, config: BrokerConfig
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        clock: Clock,
+        tasks: Tasks,
+        config: BrokerConfig,
     ) -> None:
+        self._clock = clock
+        self.elections = Durations()
+        """From the report of a dead broker to the commit of the new leaders."""
         self._config = config
         self._node_id = node_id
         self._metadata = metadata
         self._tasks = tasks
         self._fencing: Any = None
         self._is_due = False
+        self._reported_at: float | None = None
         self._retry: Timer | None = None
         self._retry_s = _RETRY_S
         self._stopped = False
@@ -187,6 +197,8 @@ class Controller:
 
     def _on_brokers(self) -> None:
         self._is_due = True
+        if self._reported_at is None:
+            self._reported_at = self._clock.monotonic()
         self._retry = None
         if self._fencing is None and not self._stopped:
             self._fencing = self._tasks.spawn(self._fence_dead(), name="fence brokers")
@@ -196,19 +208,23 @@ class Controller:
         try:
             while self._is_due and not self._stopped:
                 self._is_due = False
+                reported_at, self._reported_at = self._reported_at, None
                 if self._metadata.controller_id == self._node_id:
-                    await self._fence(await self._dead(), "is dead")
+                    await self._fence_now(await self._dead(), reported_at)
             self._retry_s = _RETRY_S
         except (KafkaError, MetadataError) as error:
-            if self._retry_s == _RETRY_S:  # one line for one time without the store
-                logger.warning(
-                    "Dead brokers are not fenced yet: %s", error, extra=event("fencing_failed")
-                )
             if not self._stopped:
+                if self._retry_s == _RETRY_S:  # one line for one time without the store
+                    _log_failure(error)
                 self._retry = self._tasks.call_later(self._retry_s, self._on_brokers)
                 self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
         finally:
             self._fencing = None
+
+    async def _fence_now(self, dead: dict[int, int], reported_at: float | None) -> None:
+        await self._fence(dead, "is dead")
+        if dead and reported_at is not None:
+            self.elections.note(self._clock.monotonic() - reported_at)
 
     async def _dead(self) -> dict[int, int]:
         """Return the dead brokers with their epochs.
@@ -234,6 +250,13 @@ class Controller:
                 reason,
                 extra=event("broker_fenced", broker=broker_id, reason=reason),
             )
+
+
+def _log_failure(error: KafkaError | MetadataError) -> None:
+    """Log that dead brokers are not fenced, unless another controller will do that."""
+    if isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER:
+        return
+    logger.warning("Dead brokers are not fenced yet: %s", error, extra=event("fencing_failed"))
 
 
 def _registered(

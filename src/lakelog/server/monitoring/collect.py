@@ -47,6 +47,7 @@ def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
     yield from _peers(sources.peers)
     yield from _waits(broker)
     yield from _topics(broker)
+    yield from _cluster(sources)
     yield from _groups(sources)
     yield from exposed_durations(OVERVIEW["fsync_duration_seconds"], [((), [sources.fsyncs])])
     yield from exposed_durations(OVERVIEW["event_loop_lag_seconds"], [((), [sources.loop.lag])])
@@ -121,17 +122,10 @@ def _waits(broker: Broker) -> Iterator[str]:
 
 def _topics(broker: Broker) -> Iterator[str]:
     partitions = list(broker.partitions)
-    image = broker.image
-    behind = sum(
-        len(partition.isr) < len(partition.replicas)
-        for topic in image.topics
-        for partition in topic.partitions.values()
-    )
     size, free = broker.disk_space()
-    yield from _single("topics", len(image.topic_ids))
+    yield from _single("topics", len(broker.image.topic_ids))
     yield from _single("partitions", len(partitions))
     yield from _single("offline_partitions", len(broker.partitions.offline()))
-    yield from _single("under_replicated_partitions", behind)
     short = [((name,), int(name in broker.shortages.reasons)) for name in (SPACE, DESCRIPTORS)]
     yield from exposed(OVERVIEW["shortage"], short)
     yield from _single("disk_size_bytes", size)
@@ -140,6 +134,35 @@ def _topics(broker: Broker) -> Iterator[str]:
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition)
     yield from _traffic(sorted(by_topic.items()))
+
+
+def _cluster(sources: Sources) -> Iterator[str]:
+    for name, number in cluster_numbers(sources).items():
+        yield from _single(name, number)
+    elections = sources.broker.controller.elections
+    elections.fold()
+    yield from exposed_durations(OVERVIEW["election_duration_seconds"], [((), [elections])])
+
+
+def cluster_numbers(sources: Sources) -> dict[str, int]:
+    """Return the counts of replicas, ISRs, leaders and brokers, by their names in `OVERVIEW`."""
+    broker, changes = sources.broker, sources.role_changes
+    image, led = broker.image, [each for each in broker.partitions if each.serves]
+    leaderless = sum(
+        partition.leader < 0 for topic in image.topics for partition in topic.partitions.values()
+    )
+    return {
+        "under_replicated_partitions": sum(each.is_under_replicated for each in led),
+        "under_min_isr_partitions": sum(each.is_under_min_isr for each in led),
+        "leaderless_partitions": leaderless,
+        "replica_lag_records_max": max((each.replica_lag for each in led), default=0),
+        "isr_shrinks_total": changes.isr_shrinks,
+        "isr_expansions_total": changes.isr_expansions,
+        "leader_elections_total": changes.elections,
+        "active_controller": int(broker.metadata.controller_id == broker.node_id),
+        "registered_brokers": len(image.brokers),
+        "fenced_brokers": len(image.fenced),
+    }
 
 
 def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:

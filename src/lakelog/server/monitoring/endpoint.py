@@ -10,10 +10,11 @@ from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Processes, Tasks
 from lakelog.server.broker import Broker
 from lakelog.server.monitoring.loop_watch import LoopWatch
-from lakelog.server.monitoring.readiness import Check, Stage, checks
+from lakelog.server.monitoring.readiness import Check, ClusterStanding, Stage, checks
 from lakelog.server.monitoring.sources import Sources
 from lakelog.server.options import ListenError, parse_address
 from lakelog.server.peers.watch import PeerWatch
+from lakelog.server.replication.role_changes import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
@@ -35,11 +36,16 @@ class Monitoring:
         fsyncs: Durations,
         processes: Processes,
         peers: PeerWatch,
+        role_changes: RoleChanges,
     ) -> None:
         self.stage = Stage.STARTING
+        self._was_in_sync = False
+        """Whether all replicas of this broker have been in their ISRs at once since the start."""
         self._broker = broker
         self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
-        self._sources = Sources(broker, dispatcher, self._loop, fsyncs, processes, peers)
+        self._sources = Sources(
+            broker, dispatcher, self._loop, fsyncs, processes, peers, role_changes
+        )
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:
@@ -78,7 +84,22 @@ class Monitoring:
     def checks(self) -> list[Check]:
         """Return the current checks of readiness."""
         broker = self._broker
-        return checks(self.stage, broker.partitions.offline(), broker.shortages.reasons)
+        standing = self._standing()
+        return checks(self.stage, broker.partitions.offline(), broker.shortages.reasons, standing)
+
+    def _standing(self) -> ClusterStanding:
+        """Return the place of this broker in its cluster.
+
+        A replica that leaves an ISR later does not make the broker unready: it still serves.
+        """
+        broker = self._broker
+        own = broker.image.brokers.get(broker.node_id)
+        is_fenced = own is not None and own.is_fenced
+        behind = 0
+        if not self._was_in_sync:
+            behind = sum(broker.node_id not in each.role.isr for each in broker.partitions)
+            self._was_in_sync = self.stage is Stage.SERVING and not is_fenced and not behind
+        return ClusterStanding(is_fenced, behind)
 
     async def stop(self) -> None:
         """Stop the watch of the loop, and close the endpoint with its connections."""

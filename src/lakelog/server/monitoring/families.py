@@ -73,7 +73,48 @@ _OVERVIEW = (
         ("topic",),
     ),
     ("offline_partitions", _G, "Partitions of this broker whose log cannot be used.", ()),
-    ("under_replicated_partitions", _G, "Partitions with a replica that is not in sync.", ()),
+    (
+        "under_replicated_partitions",
+        _G,
+        "Partitions led by this broker with a replica that is not in sync.",
+        (),
+    ),
+    (
+        "under_min_isr_partitions",
+        _G,
+        "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas: "
+        "acks=all fails.",
+        (),
+    ),
+    (
+        "leaderless_partitions",
+        _G,
+        "Partitions of the cluster without a leader, in the metadata of this broker.",
+        (),
+    ),
+    (
+        "replica_lag_records_max",
+        _G,
+        "Most records that a follower lacks of a partition led by this broker.",
+        (),
+    ),
+    ("isr_shrinks_total", _C, "Times that replicas left an ISR led by this broker.", ()),
+    ("isr_expansions_total", _C, "Times that replicas joined an ISR led by this broker.", ()),
+    (
+        "leader_elections_total",
+        _C,
+        "Times that this broker became the leader of a replicated partition.",
+        (),
+    ),
+    (
+        "election_duration_seconds",
+        _H,
+        "Time from the report of a dead broker to the commit of its successors, on the controller.",
+        (),
+    ),
+    ("active_controller", _G, "1 if this broker is the controller, else 0.", ()),
+    ("registered_brokers", _G, "Brokers in the metadata.", ()),
+    ("fenced_brokers", _G, "Brokers in the metadata that are fenced: they lead no partition.", ()),
     (
         "shortage",
         _G,
@@ -197,6 +238,18 @@ _COMPAT = (
     ),
 )
 
+CLUSTER_ALIASES = {
+    "kafka_server_replicamanager_underreplicatedpartitions": "under_replicated_partitions",
+    "kafka_server_replicamanager_underminisrpartitioncount": "under_min_isr_partitions",
+    "kafka_server_replicamanager_isrshrinks_total": "isr_shrinks_total",
+    "kafka_server_replicamanager_isrexpands_total": "isr_expansions_total",
+    "kafka_server_replicafetchermanager_maxlag": "replica_lag_records_max",
+    "kafka_controller_kafkacontroller_activecontrollercount": "active_controller",
+    "kafka_controller_kafkacontroller_offlinepartitionscount": "leaderless_partitions",
+    "kafka_controller_kafkacontroller_fencedbrokercount": "fenced_brokers",
+}
+"""Kafka's MBeans, as Prometheus' JMX exporter names them, and the equal metrics of `OVERVIEW`."""
+
 # The names that Prometheus' client libraries use.
 _PROCESS = (
     ("process_cpu_seconds_total", _C, "Processor time of the broker, user and system.", ()),
@@ -221,4 +274,7 @@ def _own(rows: tuple[tuple[str, Kind, str, tuple[str, ...]], ...]) -> dict[str, 
 
 OVERVIEW = _own(_OVERVIEW) | {row[0]: Family(*row) for row in _PROCESS}
 DETAIL = _own(_DETAIL)
-COMPAT = {row[0]: Family(*row) for row in _COMPAT}
+COMPAT = {row[0]: Family(*row) for row in _COMPAT} | {
+    alias: Family(alias, OVERVIEW[name].kind, f"As lakelog_{name}.", ())
+    for alias, name in CLUSTER_ALIASES.items()
+}

@@ -33,8 +33,23 @@ class Check(NamedTuple):
         return not self.reason
 
 
+class ClusterStanding(NamedTuple):
+    """The place of a broker in its cluster; a broker alone is never fenced or behind."""
+
+    is_fenced: bool = False
+    """Whether the controller has fenced it."""
+    behind: int = 0
+    """Replicas that have not been in sync since the start of the broker."""
+
+
+ALONE = ClusterStanding()
+
+
 def checks(
-    stage: Stage, offline: Sequence[tuple[str, int, str]], shortages: Mapping[str, str]
+    stage: Stage,
+    offline: Sequence[tuple[str, int, str]],
+    shortages: Mapping[str, str],
+    standing: ClusterStanding = ALONE,
 ) -> list[Check]:
     """Return all checks, whether they pass or not (docs/monitoring.md lists them).
 
@@ -46,6 +61,8 @@ def checks(
         Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
         Check("recovered", _recovery(stage)),
         Check("accepting", _accepting(stage)),
+        Check("unfenced", _fenced(standing)),
+        Check("in_sync", _behind(standing)),
         Check("partitions", _offline(offline)),
         Check(SPACE, shortages.get(SPACE, "")),
         Check(DESCRIPTORS, shortages.get(DESCRIPTORS, "")),
@@ -62,6 +79,17 @@ def _accepting(stage: Stage) -> str:
     if stage is Stage.STOPPING:
         return "the broker is stopping"
     return "" if stage is Stage.SERVING else "no connections are accepted yet"
+
+
+def _fenced(standing: ClusterStanding) -> str:
+    return "the controller has not unfenced this broker yet" if standing.is_fenced else ""
+
+
+def _behind(standing: ClusterStanding) -> str:
+    count = standing.behind
+    if not count:
+        return ""
+    return f"{count} replica{'' if count == 1 else 's'} of this broker catching up with the leader"
 
 
 def _offline(offline: Sequence[tuple[str, int, str]]) -> str:

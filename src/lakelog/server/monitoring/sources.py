@@ -10,6 +10,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.monitoring.lag import LagClock
 from lakelog.server.monitoring.loop_watch import LoopWatch
 from lakelog.server.peers.watch import PeerWatch
+from lakelog.server.replication.role_changes import RoleChanges
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.upkeep.cleaner import Cleaner
 
@@ -24,5 +25,6 @@ class Sources:
     fsyncs: Durations
     processes: Processes
     peers: PeerWatch
+    role_changes: RoleChanges
     cleaner: Cleaner | None = None
     lag_clock: LagClock = field(default_factory=LagClock)

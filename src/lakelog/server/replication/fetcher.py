@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.events import event
 from lakelog.protocol.fetch import FetchResponse
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -18,13 +16,12 @@ from lakelog.protocol.list_offsets import (
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.event_log.fetch_failures import FetchFailures
 from lakelog.server.peers.errors import PeerError
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.schema import Message
-
-logger = logging.getLogger(__name__)
 
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
@@ -63,6 +60,7 @@ class Fetcher:
         self._checks = checks
         self._clock = clock
         self._tasks = tasks
+        self._failures = FetchFailures(leader_id, clock)
         self._running: Any = None
         self._pause: Any = None
 
@@ -77,6 +75,7 @@ class Fetcher:
     def remove(self, partition: Partition) -> None:
         """Stop copying this partition; a response under way is ignored for it."""
         self.session.remove(partition)
+        self._failures.forget(partition)
 
     def stop(self) -> None:
         """Stop copying all partitions."""
@@ -125,7 +124,9 @@ class Fetcher:
                 await self._append(fetched)
         except (KafkaError, CorruptRecord, PeerError) as error:
             self.session.rest(partition, self._clock.monotonic())
-            _log_failure(partition, self._leader_id, error)
+            self._failures.failed(partition, error)
+        else:
+            self._failures.succeeded(partition)
 
     async def _append(self, fetched: Fetched) -> None:
         partition, position, data = fetched
@@ -164,19 +165,3 @@ class Fetcher:
 def _settle(future: Any) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _log_failure(partition: Partition, leader_id: int, error: Exception) -> None:
-    logger.warning(
-        "partition %s-%d: cannot copy it from broker %d: %s",
-        partition.topic,
-        partition.index,
-        leader_id,
-        error,
-        extra=event(
-            "replica_fetch_failed",
-            topic=partition.topic,
-            partition=partition.index,
-            leader=leader_id,
-        ),
-    )

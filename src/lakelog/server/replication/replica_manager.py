@@ -19,6 +19,7 @@ from lakelog.server.options import ServeOptions
 from lakelog.server.replication.fetcher import Fetcher
 from lakelog.server.replication.in_sync import InSyncReplicas
 from lakelog.server.replication.replication import Replication
+from lakelog.server.replication.role_changes import RoleChanges
 from lakelog.server.upkeep.stored_checks import StoredChecks
 
 
@@ -60,6 +61,7 @@ class ReplicaManager:
         self._purgatory = purgatory
         self._checks = checks
         self._role_changed = events.role_changed
+        self.role_changes = RoleChanges()
         self.partitions = Partitions(control.role_elsewhere)
         self._copying = Replication(self._make_fetcher)
         self.in_sync = InSyncReplicas(
@@ -102,6 +104,7 @@ class ReplicaManager:
     def _on_role_changed(self, partition: Partition) -> None:
         self._copying.note_role(partition)
         self.in_sync.note_role(partition)
+        self.role_changes.note_role(partition)
         self._role_changed(partition)
 
     def serve(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.broker_registration import (
@@ -120,7 +121,24 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
     cluster.controller.start()
     cluster.world.pass_time(0.01)
     assert [*fenced, cluster.is_fenced] == [False, True]
+    cluster.controller.elections.fold()
+    assert cluster.controller.elections.count == 1
     cluster.world.metadata._brokers.pop(OTHER)
+
+
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_controller_that_stops_does_not_report_that_it_fences_no_brokers(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, is_stopping: bool
+) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    cluster.world.metadata.fault = MetadataUnavailable("planted")
+    cluster.controller.start()
+    if is_stopping:
+        cluster.world.tasks.call_soon(cluster.controller.stop)
+    cluster.world.pass_time(0.01)
+    events = [record.__dict__.get("event") for record in caplog.records]
+    assert ("fencing_failed" in events) is not is_stopping
+    cluster.world.metadata.fault = None
 
 
 def test_only_a_broker_whose_process_has_ended_is_unregistered(cluster: Cluster) -> None:

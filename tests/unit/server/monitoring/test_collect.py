@@ -5,12 +5,15 @@ from collections.abc import Iterable
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview
+from lakelog.server.monitoring.detail import compat
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from memory_broker import MemoryBroker
+from replica_pair import FOLLOWER, ReplicaPair
 
 
 @pytest.fixture
@@ -113,3 +116,37 @@ def test_the_cleaner_has_lines_once_it_runs(sources: Sources) -> None:
     assert lines(sources)["lakelog_cleaner_rounds_total"] == 0
     sources.cleaner = None
     assert "lakelog_cleaner_rounds_total" not in lines(sources)
+
+
+def test_operators_see_the_replicas_of_a_cluster(world: MemoryBroker, sources: Sources) -> None:
+    pair = ReplicaPair(world)
+
+    def numbers(*names: str) -> list[float]:
+        found = lines(sources)
+        return [found[f"lakelog_{name}"] for name in names]
+
+    states = (
+        "under_replicated_partitions",
+        "under_min_isr_partitions",
+        "leaderless_partitions",
+        "isr_shrinks_total",
+    )
+    assert numbers(*states, "replica_lag_records_max") == [0, 0, 0, 0, 0]
+    brokers = ("active_controller", "registered_brokers", "fenced_brokers")
+    assert numbers(*brokers) == [1, 2, 0]
+    pair.produce(acks=1)
+    assert numbers("replica_lag_records_max") == [2]
+    pair.fence()
+    pair.leader.use_config(LogConfig(min_insync_replicas=2))
+    assert numbers(*states) == [1, 1, 0, 1]
+    assert numbers(*brokers) == [1, 2, 1]
+    pair.change((FOLLOWER,), leader=-1, epoch_rises=True)
+    assert numbers("under_replicated_partitions", "leaderless_partitions") == [0, 1]
+
+
+def test_kafka_s_names_have_the_same_numbers(world: MemoryBroker, sources: Sources) -> None:
+    ReplicaPair(world).fence()
+    found = dict(line.rsplit(" ", 1) for line in compat(sources) if not line.startswith("#"))
+    assert found["kafka_server_replicamanager_underreplicatedpartitions"] == "1"
+    assert found["kafka_controller_kafkacontroller_activecontrollercount"] == "1"
+    assert found["kafka_controller_kafkacontroller_fencedbrokercount"] == "1"

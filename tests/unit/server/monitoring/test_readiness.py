@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.server.monitoring.readiness import Check, Stage, checks
+from lakelog.server.monitoring.readiness import Check, ClusterStanding, Stage, checks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 
 
@@ -37,3 +37,17 @@ def test_offline_partitions_are_named_some_of_them() -> None:
     assert failing.name == "partitions"
     assert failing.reason.startswith("12 offline: t-0 (a bad disk), t-1 (a bad disk), ")
     assert failing.reason.endswith("t-9 (a bad disk) and 2 more")
+
+
+def test_a_broker_that_is_fenced_or_catches_up_is_not_ready() -> None:
+    def failing(standing: ClusterStanding) -> dict[str, str]:
+        found = checks(Stage.SERVING, [], {}, standing)
+        return {check.name: check.reason for check in found if not check.passes}
+
+    assert failing(ClusterStanding()) == {}
+    assert failing(ClusterStanding(is_fenced=True)) == {
+        "unfenced": "the controller has not unfenced this broker yet"
+    }
+    assert failing(ClusterStanding(behind=1)) == {
+        "in_sync": "1 replica of this broker catching up with the leader"
+    }

@@ -1,0 +1,92 @@
+"""Log lines of elections: which partitions this broker leads from now on, or not any more, and why.
+
+One line for a change of the metadata, however many partitions it moves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from lakelog.base.events import event
+from lakelog.metadata.failover import NO_LEADER, PartitionImage
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import BrokerFenced, BrokerUnfenced, Record
+
+logger = logging.getLogger(__name__)
+
+_NAMED_MAX = 3
+
+
+def log_elections(
+    node_id: int, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+) -> None:
+    """Log the changes of leaders from one image to the next that concern broker `node_id`.
+
+    Partitions without a leader concern every broker. New topics have no line here.
+    """
+    gained, lost, leaderless = [], [], []
+    for name, before, after in _changed(old, new):
+        if after.leader == before.leader:
+            continue
+        place = f"{name}-{after.partition}"
+        if after.leader == node_id:
+            gained.append(place)
+        elif before.leader == node_id:
+            lost.append(place)
+        if after.leader == NO_LEADER:
+            leaderless.append(place)
+    cause = _cause(records)
+    if gained or lost:
+        logger.info(
+            "%s: this broker leads %s",
+            cause,
+            " and ".join(_gained_and_lost(gained, lost)),
+            extra=event("leaders_elected", reason=cause, gained=len(gained), lost=len(lost)),
+        )
+    if leaderless:
+        logger.warning(
+            "%s: %s cannot be written or read until an in-sync replica is back",
+            cause,
+            _named(leaderless),
+            extra=event("partitions_leaderless", reason=cause, partitions=len(leaderless)),
+        )
+
+
+def _changed(
+    old: MetadataImage, new: MetadataImage
+) -> Iterator[tuple[str, PartitionImage, PartitionImage]]:
+    """Yield the partitions of both images that differ, in the order of topics."""
+    if new.topics_by_id is old.topics_by_id:
+        return
+    for topic in sorted(new.topics, key=lambda topic: topic.name):
+        former = old.topic_by_id(topic.topic_id)
+        if former is None or former is topic:
+            continue
+        for index in range(len(former)):
+            before, after = former.partition(index), topic.partition(index)
+            if before is not None and after is not None and before is not after:
+                yield topic.name, before, after
+
+
+def _cause(records: tuple[Record, ...]) -> str:
+    fenced = [record.broker_id for record in records if isinstance(record, BrokerFenced)]
+    if fenced:
+        return f"Broker {', '.join(map(str, fenced))} was fenced"
+    unfenced = [record.broker_id for record in records if isinstance(record, BrokerUnfenced)]
+    if unfenced:
+        return f"Broker {', '.join(map(str, unfenced))} was unfenced"
+    return "Leaders were elected"
+
+
+def _gained_and_lost(gained: list[str], lost: list[str]) -> Iterator[str]:
+    if gained:
+        yield _named(gained)
+    if lost:
+        yield f"no longer {_named(lost)}"
+
+
+def _named(places: list[str]) -> str:
+    shown = ", ".join(places[:_NAMED_MAX])
+    more = len(places) - _NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
