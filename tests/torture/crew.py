@@ -20,6 +20,11 @@ _STOP_S = 240.0
 _LARGEST_PORTION = 2000
 
 
+def python_path() -> str:
+    """Return this process's path with the tests before it, for programs of the tests."""
+    return os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 class Crew:
     """Client programs by name, `<role>.<number>`, each with a journal, and their output."""
 
@@ -43,7 +48,7 @@ class Crew:
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
-                env=os.environ | {"PYTHONPATH": str(_TESTS)},
+                env=os.environ | {"PYTHONPATH": python_path()},
             )
 
     def kill_one(self, rng: random.Random, names: Iterable[str]) -> str:

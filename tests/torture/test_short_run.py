@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from torture.crew import python_path
 from torture.servers import EMBEDDED, ZOOKEEPER
 
-_TESTS = Path(__file__).parents[1]
 _TIMEOUT_S = 1500.0
 
 
@@ -30,7 +30,7 @@ def test_clients_under_faults_see_no_anomaly(
     seed = str(request.config.getoption("--torture-seed"))
     done = subprocess.run(
         [sys.executable, "-m", "torture", *options, "--seed", seed, "--folder", str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": str(_TESTS)},
+        env=os.environ | {"PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,
