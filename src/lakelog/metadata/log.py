@@ -190,6 +190,8 @@ class MetadataLog:
 
         Stands for election if the controller is dead. Raises `KafkaError` as `submit`.
         """
+        # An empty plan is settled only after the reported changes were read, so its result proves
+        # that the image is at least as new as this call.
         self._changes |= ~NO_CHANGE
         await self.submit(lambda image: Plan((), None))
 
@@ -230,6 +232,8 @@ class MetadataLog:
     async def _work(self) -> None:
         """Run until no work is left. A failure settles all waiting plans: their callers wait."""
         try:
+            # One worker does everything in turn. Images are therefore published in the order of the
+            # log, and no plan is made on an image that another plan is just changing.
             while self._changes or self._queue or self._joining:
                 while self._joining:
                     await self._join(self._joining.pop())
@@ -297,6 +301,7 @@ class MetadataLog:
             raise
 
     def _learn(self, term: ControllerTerm) -> None:
+        # An older term would let this broker send its changes to a controller that was replaced.
         assert term.epoch >= self._term.epoch, "terms only rise"
         if term != self._term:
             _logger.info(
@@ -347,6 +352,8 @@ class MetadataLog:
 
     async def _append(self, payload: bytes) -> bool:
         """Return true once the batch is in the log, false if it lost and the image is behind."""
+        # The store rejects batches of an old epoch in any case. This check spares a broker that
+        # knows better the attempt.
         if self._term.broker_id != self._broker_id:
             await self._stand_for_election()
         # Each batch has a serial of its own, by which `position_of` finds it after an unknown

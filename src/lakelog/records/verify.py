@@ -56,6 +56,8 @@ def _walk(  # noqa: C901 - calls cost too much
     end = oldest = newest = 0
     left, headers, has_null_key = STEP, records_max, False
     for number in range(min(header.records_count, records_max)):
+        # The budget falls with each slow varint as well. So the time of a step is bounded for
+        # every encoding, not only its number of records.
         if left <= 0:
             left = STEP
             yield
@@ -88,6 +90,8 @@ def _walk(  # noqa: C901 - calls cost too much
         else:
             size, position = _read_size(data, position)
             zig, left = size << 1, left - 1
+        # Consumers add this offset to that of the batch and commit the sum. A wrong one would make
+        # them skip records or read them twice.
         if zig != number << 1:
             raise CorruptRecord(f"record {number} of the batch has another offset than its place")
         zig = data[position]
@@ -110,6 +114,8 @@ def _walk(  # noqa: C901 - calls cost too much
             position, left, headers = yield from _skip_headers(data, position, end, left, headers)
         else:
             position += 1
+        # The lengths of a record and of its fields must agree: a client that trusts one of them
+        # would read another record than a client that trusts the other.
         if position != end:
             raise CorruptRecord(f"record {number} of the batch does not end where it says")
     if header.records_count <= records_max and end != len(data):
@@ -126,6 +132,8 @@ def _skip_headers(
     Headers beyond `headers_max` are not verified.
     """
     count, position = _read_size(data, position)
+    # A header takes two bytes at least. The check precedes the loop, so a false count costs nothing
+    # (CVE-2022-34917).
     if count > (end - position) // 2:
         raise CorruptRecord(f"{count} headers cannot fit into {end - position} bytes")
     for _ in range(min(count, headers_max)):

@@ -46,6 +46,8 @@ class Endings:
     def write_markers(self, transactional_id: str, now: Now) -> Decision:
         """Begin to write the markers; a transaction without partitions needs none."""
         ending = self._ids.transactions[transactional_id]
+        # Also after a restart in the Prepare state: which markers were written is not in the log,
+        # and a repeated marker is harmless (KAFKA-19999).
         self._marked[transactional_id] = set()
         if not ending.partitions:
             return self.complete(now, transactional_id, ending, lambda code: None)
@@ -89,6 +91,8 @@ class Endings:
             return Result()
         assert ending.partitions <= self._marked[transactional_id], "a partition has no marker"
         commits = ending.state is TransactionState.PREPARE_COMMIT
+        # The Complete record must not overtake another record of this transactional id: its replay
+        # would restore the older state.
         if transactional_id in self._ids.pending or not (
             commits or self._ids.is_settled(transactional_id)
         ):
@@ -128,6 +132,8 @@ class Endings:
         """
         fence = self._fences[transactional_id]
         current = self._ids.transactions[transactional_id]
+        # The commit was promised to the client. Its markers come first, then the fence of later
+        # transactions.
         if current.state is TransactionState.PREPARE_COMMIT:
             return Result() if current.partitions else self.write_markers(transactional_id, now)
         step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)

@@ -79,6 +79,8 @@ class ReceiveBuffer:
         old = len(self.buffer)
         size = FIRST_BUFFER_SIZE
         if old:
+            # At most four times the bytes that have arrived: a header that announces 100 MB and
+            # sends nothing more holds 64 KiB.
             size = max(BUFFER_SIZE_MIN, min(old * 4, self._wanted(used)))
             if not self._memory.take(self, size - self.held_bytes, resume):
                 return False

@@ -113,6 +113,8 @@ class SendQueue:
         """
         self.unsent += len(data)
         out = self.parts
+        # Small responses of one turn are joined, so that they need one system call. A `memoryview`
+        # at the end is the rest of a part that was sent in pieces, and is not extended.
         if out and type(last := out[-1]) is bytearray:
             last += data
         else:
@@ -139,6 +141,8 @@ class SendQueue:
 
         The queue releases `part` when it is sent or discarded.
         """
+        # For a small range a copy costs less than the second system call of `sendfile`. The read
+        # also shows whether the range is resident, without a probe.
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
@@ -163,6 +167,8 @@ class SendQueue:
         if not self.is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
             return
+        # The queue waits for the connection's turn. Sending a part of it now would overtake
+        # connections that wait.
         if part.size > SMALL and part.size > self._sending.left:
             self.queue_slice(part, head, tail)
             return
@@ -200,6 +206,8 @@ class SendQueue:
         Raises `OSError` if the peer is gone, or if a file is shorter than its range.
         """
         out, before = self.parts, self.unsent
+        # Data that a thread has just read may be dropped from the page cache again before it is
+        # sent. A short piece bounds how long the loop then waits for the device.
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
             if self._sending.left < SMALL:
@@ -214,6 +222,8 @@ class SendQueue:
                     if sent is None:
                         return
                 else:
+                    # Without MSG_MORE the head of a response would leave in a packet of its own,
+                    # and the range behind it would wait for the acknowledgement (Nagle).
                     sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
                     if sent == len(head):
                         out.popleft()

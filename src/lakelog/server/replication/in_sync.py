@@ -89,6 +89,8 @@ class InSyncReplicas:
     def _turn(self) -> None:
         now_ms = self._clock.monotonic_ms()
         may_shrink = self._guard.may_shrink(now_ms)
+        # One request at a time. With two under way, the fate of the first would be unknown when the
+        # second is planned on the same partition epoch.
         if self._asking is None:
             self._close_decided()
             wanted = self._proposals(now_ms, may_shrink=may_shrink)
@@ -107,6 +109,8 @@ class InSyncReplicas:
         image = self._image()
         for partition, proposed_for in list(self._open.items()):
             state = image.partition(partition.topic_id, partition.index)
+            # The image decides, not the response: a lost response leaves it unknown whether the
+            # controller has changed the ISR (KAFKA-14154).
             if state is not None and state.leader_epoch != proposed_for.leader_epoch:
                 del self._open[partition]  # `assume` has ended the proposal
             elif state is not None and state.partition_epoch > proposed_for.partition_epoch:
@@ -121,6 +125,8 @@ class InSyncReplicas:
         epochs = {
             broker.broker_id: broker.epoch
             for broker in self._image().brokers.values()
+            # A fenced broker is rejected by the controller (KIP-841). Without this, its followers
+            # that still fetch would be proposed in every turn.
             if not broker.is_fenced
         }
         found = (
@@ -151,6 +157,8 @@ class InSyncReplicas:
             partition: state
             for partition in wanted
             if (state := image.partition(partition.topic_id, partition.index)) is not None
+            # The image may be ahead of the partition: then this broker may not lead any more, and
+            # its view of the followers is worthless.
             and state.leader_epoch == partition.leader_epoch
         }
         for partition in known:

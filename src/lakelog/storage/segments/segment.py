@@ -312,6 +312,8 @@ class Segment:
         positions = self.index.positions
         entry = self.index.floor(offset - self.base_offset)
         following = positions[entry + 1] if entry + 1 < len(positions) else self.size
+        # A check of batches that an earlier process wrote begins one entry earlier: it needs a
+        # batch whose place is known to be right.
         first = entry - 1 if self.unchecked and entry > 0 else entry
         return positions[first] if first >= 0 else 0, min(following + READ_SIZE, self.size)
 
@@ -625,6 +627,8 @@ class Segment:
         Indexes of an active segment stay loaded, because appends need them; each used entry is
         compared with the log.
         """
+        # The wrong entries must not be unloaded and read again as if they were right: only a
+        # rebuild resets the flag.
         self.index_is_wrong = True
         if self.sealed:
             self.loaded_index, self._greatest_known = None, False
@@ -642,6 +646,8 @@ class Segment:
         # Batches that the loop appended while the thread worked are missing in the copy.
         for position, header in scan_headers(self.open().file, found.size, self.size):
             found.note_header(position, header)
+        # No step before this may fail half-way: until here the segment has its old index, from here
+        # on the new one.
         self.loaded_index, self._greatest_known = index, True
         self.index_is_wrong = False
         self.max_timestamp = found.max_timestamp
@@ -916,6 +922,8 @@ class Segment:
         """
         position = self.position_of(end)
         self.shorten(position)
+        # Appends continue here. The next batch decides the time of the first record of an empty
+        # segment, as in a new one.
         self.torn = self.sealed = False
         if not position:
             self.first_timestamp = self.roll_after = -1

@@ -70,6 +70,8 @@ class Rebalancer:
         """
         if group.state is GroupState.EMPTY:
             return self._prepare_first(now, group)
+        # Members that wait for the assignment of the old generation would wait until the sync
+        # timeout: the leader's SyncGroup will be rejected.
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._deadlines.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -84,6 +86,8 @@ class Rebalancer:
         delay_ms = self._config.initial_rebalance_delay_ms
         if delay_ms == 0:
             return self._complete(now, group)
+        # Each extension needs another new member, and together they last no longer than the
+        # rebalance timeout: clients give up their JoinGroup after that.
         group.member_added = False
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         key = TimerKey(TimerKind.JOIN, group.group_id)
@@ -99,6 +103,7 @@ class Rebalancer:
             return Result()
         left_ms = group.initial_delay_left_ms
         initial = group.previous_state is GroupState.EMPTY
+        # A later rebalance waits for known members only, so nothing is gained by an extension.
         if not (initial and group.member_added and left_ms):
             return self._complete(now, group)
         delay_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
@@ -131,10 +136,14 @@ class Rebalancer:
             return Result([group.record({})])
         sync_ms = now.tick_ms + group.rebalance_timeout_ms
         for member in group.members.values():
+            # From here on the member sends heartbeats, so its own session timeout replaces the
+            # longer limit for new members.
             member.is_new = False
             member.answer_join(group.join_response(member.member_id))
             key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
             self._deadlines.set(key, now.tick_ms + member.session_timeout_ms)
+        # Without this limit a leader that dies between JoinGroup and SyncGroup, but whose client
+        # sends heartbeats, would block its group for good.
         self._deadlines.set(TimerKey(TimerKind.SYNC, group.group_id), sync_ms)
         return Result()
 
@@ -165,6 +174,8 @@ class Rebalancer:
     def forget(self, group: ClassicGroup, member: Member) -> None:
         """Remove a member; its parked requests get UNKNOWN_MEMBER_ID."""
         code = ErrorCode.UNKNOWN_MEMBER_ID
+        # First the timer, then the member: the replies below may lead to a JoinGroup with the same
+        # id.
         self._deadlines.cancel(TimerKey(TimerKind.SESSION, group.group_id, member.member_id))
         group.remove(member.member_id)
         member.answer_join(JoinGroupResponse(error_code=code))
