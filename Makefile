@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance torture libraries bench clean
+.PHONY: help setup java maven demo demo-cluster check test conformance fuzz sim mutants endurance torture libraries bench clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -35,6 +35,9 @@ maven: java
 
 demo: setup java ## From a log file to Iceberg tables (INPUT=access.log)
 	$(BIN)/python -m lakelog.spark.demo $(if $(INPUT),--input '$(INPUT)')
+
+demo-cluster: setup java ## Kill brokers and a ZooKeeper server under load, and count the records
+	$(BIN)/python -m lakelog.testing.cluster_demo
 
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .

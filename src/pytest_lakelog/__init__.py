@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pluggy import Result
     from pytest import TestReport
 
-    from lakelog.testing import Broker
+    from lakelog.testing import Broker, Cluster
 
 _LOG_LINES = 50
 _TEST_NAME_MAX = 100
@@ -71,6 +71,20 @@ def lakelog_broker(
     from lakelog.testing import broker
 
     with broker(settings=lakelog_settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lakelog_cluster(
+    lakelog_settings: Mapping[str, str | int | float | bool],
+) -> Iterator[Cluster]:
+    """A cluster of three Kafka brokers for all tests of the session.
+
+    lakelog_cluster.bootstrap_servers are the addresses. Start again the brokers that a test kills.
+    """
+    from lakelog.testing import cluster
+
+    with cluster(settings=lakelog_settings) as running:
         yield running
 
 

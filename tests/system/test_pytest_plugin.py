@@ -80,10 +80,26 @@ def test_the_tests_of_the_example_pass(
 
 def test_the_examples_of_the_page_pass(project: Path, environment: dict[str, str]) -> None:
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["python", "ini", "python", "python"]
-    names = ("test_orders.py", "pytest.ini", "conftest.py", "test_restart.py")
+    assert [kind for kind, _ in blocks] == ["python", "ini", "python", "python", "python"]
+    names = ("test_orders.py", "pytest.ini", "conftest.py", "test_restart.py", "test_deaths.py")
     for name, (_, text) in zip(names, blocks, strict=True):
         (project / name).write_text(text)
+    done = run(project, environment)
+    assert outcomes(done) == {"passed": 3}, done.stdout
+
+
+def test_a_cluster_serves_all_tests_of_the_session(
+    project: Path, environment: dict[str, str]
+) -> None:
+    (project / "test_cluster.py").write_text(
+        "from lakelog.client.admin import Admin\n"
+        "def test_brokers(lakelog_cluster):\n"
+        "    with Admin(lakelog_cluster.bootstrap_servers) as admin:\n"
+        "        assert len(admin.describe_cluster().brokers) == 3\n"
+        "def test_replicas(lakelog_cluster):\n"
+        "    lakelog_cluster.create_topic('t')\n"
+        "    assert lakelog_cluster.leader_id('t') in lakelog_cluster.brokers\n"
+    )
     done = run(project, environment)
     assert outcomes(done) == {"passed": 2}, done.stdout
 

@@ -48,7 +48,7 @@ _ARROW = "PyArrow is used by the table engine and by Spark jobs only"
 _PYSPARK = "PySpark is used by Spark jobs and by the module that Spark loads only"
 _ICEBERG = "PyIceberg and SQLAlchemy are used by the table engine and by the demo only"
 _TERMINAL = "Libraries for the terminal are used by commands and by the demo only"
-_OTHERS = "Other programs' clients are used by the demo only"
+_OTHERS = "Other programs' clients are used by the demos only"
 
 _PLANTED = [
     Planted(_LAYERS, "lakelog.wire.planted_upward", "lakelog.protocol.produce"),

@@ -31,7 +31,10 @@ _HOST = "127.0.0.1"
 _PROGRAM = (sys.executable, "-P", "-m", "lakelog.testing.broker_program")
 # A tracer that measures the test's coverage in its subprocesses would slow the broker down.
 _COVERAGE = ("COVERAGE_PROCESS_", "COV_CORE_")
-_SETTINGS = {
+Setting = str | int | float | bool
+"""A value of a setting; True is Kafka's `true`."""
+
+QUICK_SETTINGS: dict[str, Setting] = {
     # A new group has one member in most tests: do not wait for others.
     "group.initial.rebalance.delay.ms": "0",
     # Fewer files: a test has few groups and transactions, and throws its disk away.
@@ -39,9 +42,6 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "lakelog.disk.reserve.bytes": "0",
 }
-
-Setting = str | int | float | bool
-"""A value of a setting; True is Kafka's `true`."""
 
 
 class BrokerError(Exception):
@@ -60,7 +60,7 @@ class Broker:
         self.data = data
         self._scratch = scratch
         self._log = scratch / "broker.log"
-        self._settings = tuple(f"{key}={_text(value)}" for key, value in settings.items())
+        self._settings = tuple(f"{key}={setting_text(value)}" for key, value in settings.items())
         self._process: subprocess.Popen[bytes] | None = None
         self._reserved = _reserve(port)
         self.port = port_of(self._reserved)
@@ -145,7 +145,9 @@ class Broker:
         Raises `KafkaError` of the broker's code if the broker rejects it, and `ConfigError` for a
         value that is none.
         """
-        configs = {key: plain_value(key, _text(value)) for key, value in (config or {}).items()}
+        configs = {
+            key: plain_value(key, setting_text(value)) for key, value in (config or {}).items()
+        }
         with self._admin() as admin:
             admin.topics.create(name, partitions=partitions, configs=configs)
 
@@ -229,7 +231,7 @@ def broker(
     partitions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
     with tempfile.TemporaryDirectory(prefix="lakelog-", ignore_cleanup_errors=True) as scratch:
         data = Path(scratch) / "data" if folder is None else Path(folder).absolute()
-        merged = _SETTINGS | dict(settings or {})
+        merged = QUICK_SETTINGS | dict(settings or {})
         with closing(Broker(data, Path(scratch), port, merged)) as running:
             running.start()
             for name, count in partitions.items():
@@ -242,7 +244,8 @@ def _environment() -> dict[str, str]:
     return kept | {"NO_COLOR": "1"}
 
 
-def _text(value: Setting) -> str:
+def setting_text(value: Setting) -> str:
+    """Return a value as a file of settings has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
