@@ -161,16 +161,18 @@ class Transaction:
                 self._journal.end(self._number, INFO, offsets=self._offsets)
                 raise
             self._client.print(f"operation {self._number}: {failure}")
-            self._abort()
+            self.abort()
             return False
         self._journal.end(self._number, OK, offsets=self._offsets)
         return True
 
     def flush_and_abort(self) -> None:
+        """Deliver all records first, so that the partitions contain an aborted transaction."""
         self._producer.flush(_TIMEOUT_S)
-        self._abort()
+        self.abort()
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Abort at once: after a failure, librdkafka sends no more records that it could flush."""
         _until_done(lambda: self._producer.abort_transaction(_TIMEOUT_S))
         self._journal.end(self._number, FAIL, offsets=self._offsets)
 
@@ -231,7 +233,7 @@ def _transform(
         if not failure.args[0].txn_requires_abort():
             raise
         client.print(failure)
-        transaction.flush_and_abort()
+        transaction.abort()
         return False
     return transaction.commit()
 
