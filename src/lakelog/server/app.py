@@ -142,6 +142,7 @@ class Server:
             requests=RequestMetrics(clock),
             gate=gate,
             registered=RegisteredBrokers(control.metadata, tasks),
+            losses=control.peers.losses,
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
         self.failure: MetadataError | None = None

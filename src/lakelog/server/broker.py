@@ -31,6 +31,7 @@ from lakelog.server.controller.link import ControllerLink
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.verification import ClusterVerification
+from lakelog.server.peers.losses import Losses
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.shortages import Shortages
@@ -80,6 +81,7 @@ class Broker:
     requests: RequestMetrics
     gate: Gate
     registered: RegisteredBrokers
+    losses: Losses
     slow_batches: SlowBatches
     shortages: Shortages
     advertised_apis: list[ApiVersion]

@@ -20,7 +20,7 @@ from lakelog.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from lakelog.server.broker import Broker
+from lakelog.server.broker import Broker, Node
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -37,9 +37,11 @@ _TOPIC_IDS_SINCE = 12
 def handle(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse] | Deferred:
+    if broker.losses:
+        return _after_losses(broker, context, request)
     if _asks_for_all(request, context.version):
         return _answer_all(broker, context, request)
-    wanted = list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ()))
+    wanted = _wanted(request)
     missing = _missing_topics(broker, request, wanted)
     if missing:
         return _create_first(broker, context, request, wanted, missing)
@@ -54,6 +56,35 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE)
 
 
+def _nodes(broker: Broker, context: Context) -> list[Node]:
+    """Return the brokers that serve, and the newly fenced ones, see `losses.py`."""
+    nodes, fenced = broker.nodes_for(context.connection), broker.fenced_nodes_for
+    listed = broker.losses.is_listed
+    return nodes + [node for node in fenced(context.connection) if listed(node.node_id)]
+
+
+def _wanted(request: MetadataRequest) -> list[_Reference]:
+    return list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ()))
+
+
+def _every_topic(broker: Broker) -> list[_Reference]:
+    return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
+
+
+async def _after_losses(
+    broker: Broker, context: Context, request: MetadataRequest
+) -> MetadataResponse:
+    """Wait until lost leaders have successors, see `losses.py`."""
+    await broker.losses.settle()
+    if _asks_for_all(request, context.version):
+        return _response(broker, context, request, _every_topic(broker), {})
+    wanted = _wanted(request)
+    missing = _missing_topics(broker, request, wanted)
+    if missing:
+        return await _create_first(broker, context, request, wanted, missing)
+    return _response(broker, context, request, wanted, {})
+
+
 def _answer_all(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Deferred:
@@ -62,12 +93,12 @@ def _answer_all(
         context.version,
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
-        tuple(broker.nodes_for(context.connection)),
+        tuple(_nodes(broker, context)),
     )
     known = broker.known_metadata
     frame = known.find(broker.image, key)
     if frame is None:
-        every: list[_Reference] = [(topic.name, ZERO_UUID) for topic in broker.image.topics]
+        every = _every_topic(broker)
         frame = context.encode(_response(broker, context, request, every, {}))
         known.keep(broker.image, key, frame)
     context.reply_encoded(frame)
@@ -109,7 +140,7 @@ def _response(
             MetadataResponseBroker(
                 node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
             )
-            for node in broker.nodes_for(context.connection)
+            for node in _nodes(broker, context)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from lakelog.dialogue.dialogue import Identity
@@ -24,6 +25,7 @@ from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
+from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.pool import Peers
 
@@ -68,6 +70,7 @@ class PeerWatch:
         self._seams = seams
         self._on_death = on_death
         self._log = PeerLog(seams.clock)
+        self.losses = Losses(seams.tasks)
         self._reach: dict[Peer, Reach] = {}
         self._calls: dict[Peer, Any] = {}
         """The task that calls each peer."""
@@ -90,6 +93,7 @@ class PeerWatch:
             return
         self.peers.follow(image)
         self.leaders.follow(image)
+        self.losses.follow(image)
         if not self._is_started:
             return
         current = set(self.peers)
@@ -110,6 +114,7 @@ class PeerWatch:
             self._check.cancel()
         self._calls.clear()
         self._reach.clear()
+        self.losses.close()
         self.peers.close()
         self.leaders.close()
 
@@ -133,6 +138,7 @@ class PeerWatch:
                 self._on_death(peer.ends.callee)
             if error is None:
                 was_connected = True
+                self.losses.settled(peer.node_id)
                 await self._rest(peer)
             else:
                 await pause(self._seams.tasks, RETRY_S)
@@ -141,11 +147,15 @@ class PeerWatch:
         """Wait until the next call, or the end of the connection, is due."""
         over = self._seams.tasks.future()
         timer = self._seams.tasks.call_later(PERIOD_S, _settle, over)
-        peer.on_lost = lambda: _settle(over)
+        peer.on_lost = partial(self._on_lost, peer, over)
         try:
             await over
         finally:
             timer.cancel()
+
+    def _on_lost(self, peer: Peer, over: Any) -> None:
+        self.losses.add(peer.node_id)
+        _settle(over)
 
     def _note(self, peer: Peer, error: PeerError | None) -> None:
         reach = _reach(error)

@@ -4,6 +4,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerFenced
 from lakelog.metadata.store.api import Outcome
 from lakelog.protocol.metadata import (
     MetadataRequest,
@@ -135,3 +137,25 @@ def test_a_topic_that_is_named_twice_is_described_once(world: MemoryBroker) -> N
 def test_a_coordinator_s_topic_is_internal(world: MemoryBroker) -> None:
     world.run(world.broker.topics.ensure_group_topic())
     assert ask(world, "__consumer_offsets")[0].is_internal
+
+
+@pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="orders")]])
+def test_an_answer_waits_until_a_lost_broker_is_fenced_and_lists_it_still(
+    world: MemoryBroker, topics: list[MetadataRequestTopic] | None
+) -> None:
+    world.create("orders", 1)
+    world.register(2, "h", 9093)
+    losses = world.broker.losses
+    losses.follow(world.broker.image)
+    losses.add(2)
+    asked = world.start(handle, MetadataRequest(topics=topics), 13)
+    assert not asked.is_answered
+    fence = BrokerFenced(2, 1)
+    world.run(world.broker.metadata.submit(lambda image: Plan((fence,), None)))
+    losses.follow(world.broker.image)
+    response: MetadataResponse = asked.response()
+    assert [each.name for each in response.topics] == ["orders"]
+    assert [each.node_id for each in response.brokers] == [1, 2]
+    losses.close()
+    response = all_of(world, MetadataRequest(topics=topics))
+    assert [each.node_id for each in response.brokers] == [1]

@@ -1,0 +1,91 @@
+"""What clients are told of brokers that have just been lost.
+
+A client that loses the leader of a partition asks for the metadata in the same millisecond. Both
+rules are for librdkafka, which otherwise writes nothing for up to two seconds:
+
+- An answer at once would name the lost leader again, and librdkafka asks again a second later. So
+  the answer waits until the broker is fenced, or is connected again, for a moment at most.
+- When librdkafka learns in one answer that a partition has a new leader and that the old one has
+  left, it drops the partition from both, and finds it again a second later. So a broker that was
+  fenced is listed for some more seconds. A client that tries it is refused, and tries another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.metadata.image import MetadataImage
+from lakelog.runtime.api import Tasks, Timer
+
+PATIENCE_S = 0.5
+"""A killed broker is fenced within about a tenth of a second; another loss proves nothing."""
+LISTED_S = 3.0
+
+
+class Losses:
+    """The other brokers whose connections have just ended, and those that were just fenced.
+
+    It is true from the end of a connection until the metadata says what became of the broker.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._unsettled: dict[int, Timer] = {}
+        self._waiting: list[Any] = []
+        """The futures of calls of `settle`."""
+        self._listed: dict[int, Timer] = {}
+        self._serving: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self._unsettled)
+
+    def is_listed(self, node_id: int) -> bool:
+        """Return whether this fenced broker is still in the metadata that clients get."""
+        return node_id in self._listed
+
+    def add(self, node_id: int) -> None:
+        """Note that the connection to a broker has ended."""
+        if node_id not in self._unsettled:
+            self._unsettled[node_id] = self._tasks.call_later(PATIENCE_S, self.settled, node_id)
+
+    def settled(self, node_id: int) -> None:
+        """Wait no longer for the metadata of a broker."""
+        timer = self._unsettled.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
+        if not self._unsettled:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def follow(self, image: MetadataImage) -> None:
+        """Settle the losses of brokers that do not serve, and list the newly fenced ones."""
+        serving = frozenset(image.brokers) - image.fenced
+        for node_id in self._serving - serving:
+            self._unlist(node_id)
+            self._listed[node_id] = self._tasks.call_later(LISTED_S, self._unlist, node_id)
+        for node_id in serving & self._listed.keys():
+            self._unlist(node_id)
+        self._serving = serving
+        for node_id in self._unsettled.keys() - serving:
+            self.settled(node_id)
+
+    async def settle(self) -> None:
+        """Return when no loss is unsettled."""
+        while self._unsettled:
+            future = self._tasks.future()
+            self._waiting.append(future)
+            await future
+
+    def close(self) -> None:
+        """Forget all losses."""
+        for node_id in list(self._unsettled):
+            self.settled(node_id)
+        for node_id in list(self._listed):
+            self._unlist(node_id)
+
+    def _unlist(self, node_id: int) -> None:
+        timer = self._listed.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
