@@ -158,8 +158,9 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(
         assert others == [first, first]
 
 
-def test_no_broker_leads_with_an_empty_folder_until_an_eligible_one_is_back(
-    cluster: Cluster,
+@pytest.mark.parametrize("gone", ["", f"{TOPIC}-0"], ids=["folder", "one log"])
+def test_no_broker_leads_with_an_empty_log_until_an_eligible_one_is_back(
+    cluster: Cluster, gone: str
 ) -> None:
     cluster.create()
     load = Load(cluster)
@@ -169,7 +170,7 @@ def test_no_broker_leads_with_an_empty_folder_until_an_eligible_one_is_back(
     cluster.kill(1)
     cluster.kill(2)
     last.kill()
-    shutil.rmtree(last.data)
+    shutil.rmtree(last.data / gone)
     last.restart()
     no_leader: dict[int, tuple[int, list[int]]] = {index: (-1, []) for index in range(PARTITIONS)}
     eventually(lambda: cluster.states() == no_leader)

@@ -258,6 +258,10 @@ class Server:
             await self._replicas.logs.load(image)
             if folder.directory.has_lost and not self._options.is_clustered:
                 await control.forget_epochs()
+            if self._options.is_clustered and self._replicas.logs.lost:
+                await control.report_loss(
+                    folder.directory.meta.directory_id, self._replicas.logs.lost
+                )
             folder.directory.trust_page_cache()
             await control.metadata.subscribe_since(image, self)
             if self._options.is_clustered:

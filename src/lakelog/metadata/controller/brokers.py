@@ -131,6 +131,16 @@ def plan_fence(image: MetadataImage, brokers: Mapping[int, int]) -> Plan[list[in
     return Plan(tuple(fenced), [record.broker_id for record in fenced])
 
 
+def plan_lose(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
+    """Fence a broker whose logs lack records, and have its replicas leave the ISRs and the ELRs.
+
+    Raises STALE_BROKER_EPOCH for another epoch than the present one.
+    """
+    known = check_broker_epoch(image, broker_id, epoch)
+    lost = BrokerLost(broker_id, epoch, keeps_folder=True)
+    return Plan((lost,) if known.is_fenced else (BrokerFenced(broker_id, epoch), lost), None)
+
+
 def plan_unfence(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
     """Let a broker lead again. Raises STALE_BROKER_EPOCH for another epoch than the present one."""
     known = check_broker_epoch(image, broker_id, epoch)

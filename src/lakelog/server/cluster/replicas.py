@@ -105,6 +105,8 @@ class Replicas:
         """Names of deleted topics whose logs may still be in the checkpoint files."""
         self._touched = 0
         self._stopped = False
+        self.lost: list[str] = []
+        """Partitions that the controller may elect this broker for, and whose records it lacks."""
 
     async def load(self, image: MetadataImage) -> None:
         """Open the existing logs, recovering them if necessary, and create the missing ones.
@@ -113,12 +115,30 @@ class Replicas:
         cancellation interrupts the thread and waits for it.
         """
         await self._in_thread("load", partial(self._load_logs, image))
+        self.lost = self._find_lost(image)
         for (topic, index), error in self._directory.failed.items():
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
         for topic_image in sorted(image.topics, key=lambda topic: topic.name):
             await self._ensure(image, topic_image)
+
+    def _find_lost(self, image: MetadataImage) -> list[str]:
+        """Return the partitions for which this broker is eligible, although its logs lack records.
+
+        After a kill these logs are damaged or missing; a power failure is known earlier.
+        """
+        directory = self._directory
+        return [
+            f"{topic.name}-{each.partition}"
+            for topic in image.topics
+            for each in topic.partitions.values()
+            if self._node_id in (*each.isr, *each.elr)
+            and (
+                (key := (topic.name, each.partition)) not in directory.logs
+                or (key in directory.recoveries and directory.recoveries[key].may_have_lost)
+            )
+        ]
 
     async def _in_thread(self, lane: str, work: Callable[[], T]) -> T:
         """Run `work` in a thread; when this is cancelled, interrupt the thread and wait for it."""

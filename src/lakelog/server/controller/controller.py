@@ -20,6 +20,7 @@ from lakelog.metadata.controller.brokers import (
     plan_fence,
     plan_forget_epochs,
     plan_join,
+    plan_lose,
     plan_producer_ids,
     plan_unfence,
     plan_unregister,
@@ -125,7 +126,10 @@ class Controller:
         return await self._metadata.submit(plan)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """Unfence a broker that has caught up, or fence a stopping broker."""
+        """Unfence a broker that has caught up, or fence a stopping broker.
+
+        A broker with an offline folder is fenced, and its replicas are not eligible any more.
+        """
         try:
             return await self._heartbeat(request)
         except KafkaError as error:
@@ -176,6 +180,8 @@ class Controller:
         if request.want_shut_down:
             await self._fence({broker_id: epoch}, "stops")
             return BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)
+        if request.offline_log_dirs:
+            await self._metadata.submit(lambda image: _lost(image, broker_id, epoch))
         is_caught_up = request.current_metadata_offset + 1 >= image.end
         if is_caught_up and not request.want_fence:
             await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
@@ -282,6 +288,13 @@ def _registered(
     if joined.result.has_lost and _is_last_with_transactions(image, request.broker_id):
         records += plan_forget_epochs(image).records
     return Plan(tuple(records), joined.result.epoch)
+
+
+def _lost(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
+    records = plan_lose(image, broker_id, epoch).records
+    if _is_last_with_transactions(image, broker_id):
+        records += plan_forget_epochs(image).records
+    return Plan(records, None)
 
 
 def _is_last_with_transactions(image: MetadataImage, broker_id: int) -> bool:

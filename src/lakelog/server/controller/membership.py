@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 _JOIN_PATIENCE_S = 60.0
 _LEAVE_PATIENCE_S = 5.0
+_NAMED_MAX = 10
 _PAUSES_MAX = 50
 """Pauses of the link between two attempts after many failures: 5 seconds."""
 
@@ -121,6 +122,25 @@ class Membership:
         if is_fenced and self._serves and self._unfencing is None:
             self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")
 
+    async def report_loss(self, directory_id: bytes, partitions: list[str]) -> None:
+        """Have the controller elect this broker for nothing that it had stored before this start.
+
+        partitions: the partitions of which records are missing, for the log.
+
+        Raises `KafkaError`.
+        """
+        logger.error(
+            "Records of %d partition%s are missing, among them %s: this broker leads no "
+            "partition until it has copied them again",
+            len(partitions),
+            "" if len(partitions) == 1 else "s",
+            ", ".join(partitions[:_NAMED_MAX]),
+            extra=event("replicas_lost", partitions=len(partitions)),
+        )
+        response = await self._beat(offline=directory_id)
+        _check(response.error_code, "the controller refused the heartbeat")
+        await self._metadata.refresh()
+
     async def leave(self) -> None:
         """Hand over the partitions that this broker leads, if the controller answers soon."""
         self._serves = False
@@ -159,13 +179,19 @@ class Membership:
         return True
 
     async def _beat(
-        self, *, want_shut_down: bool = False, patience_s: float = _JOIN_PATIENCE_S
+        self,
+        *,
+        want_shut_down: bool = False,
+        offline: bytes | None = None,
+        patience_s: float = _JOIN_PATIENCE_S,
     ) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata.image.end - 1,
             want_shut_down=want_shut_down,
+            want_fence=offline is not None,
+            offline_log_dirs=[] if offline is None else [offline],
         )
         response: BrokerHeartbeatResponse = await self._link.carry_out(
             request, lambda: self._controller.heartbeat(request), patience_s=patience_s

@@ -64,11 +64,18 @@ class Recovery:
     reasons: list[str] = field(default_factory=list)
     from_device: bool = False
     """After a failed sync, read from the device: pages of the cache may have been lost."""
+    is_torn: bool = False
+    """Whether nothing was cut but the beginning of the last write."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all records were kept, from a page cache without failures."""
         return not (self.bytes_cut or self.reasons or self.from_device)
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether records that were acknowledged may be missing."""
+        return not (self.is_whole or (self.is_torn and not self.from_device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +284,7 @@ class LogLoader:
             )
             if cut is not None:
                 recovery.bytes_cut += cut.size
+                recovery.is_torn = cut.is_torn and following is None
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
             elif following is not None and recovery_point <= segment.next_offset < following:
                 reason = f"the next segment begins at {following}"
@@ -313,6 +321,7 @@ class LogLoader:
             if request.clean:
                 reason = f"the log ends at offset {end} before its start"
                 raise CorruptLog(last.path(LOG), last.size, reason)
+            recovery.is_torn = False
             for segment in segments:
                 recovery.bytes_cut += set_aside(segment)
                 recovery.segments_set_aside += 1

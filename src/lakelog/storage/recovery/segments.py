@@ -30,6 +30,8 @@ from lakelog.storage.names import LOG, SEGMENT_SUFFIXES, cut_name
 from lakelog.storage.segments.segment import Segment
 
 _WINDOW = 1 << 20
+_LENGTH_END = 12
+"""Bytes of a batch up to the end of its length, which counts the bytes after it."""
 _RELATIVE_MAX = 0x7FFFFFFF
 
 
@@ -39,6 +41,8 @@ class Cut(NamedTuple):
     position: int
     size: int
     reason: str
+    is_torn: bool = False
+    """Whether these are the beginning of one write, which a kill interrupted."""
 
 
 class Bounds(NamedTuple):
@@ -87,12 +91,24 @@ def recover_segment(
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
     assert 0 <= valid < end
+    is_torn = _is_torn(file, valid, end)
     # Copy the tail before truncating it: a kill in between leaves both.
     _keep_aside(segment, valid, end)
     # Only now: the tail is durable under its new name.
     segment.cut_at(valid)
     segment.note_checked()
-    return Cut(valid, end - valid, reason)
+    return Cut(valid, end - valid, reason, is_torn)
+
+
+def _is_torn(file: File, position: int, end: int) -> bool:
+    """Return whether the file ends within the batch at `position`.
+
+    Its write has not returned, so no response acknowledged it and no follower has it.
+    """
+    start = file.read_at(position, _LENGTH_END)
+    if len(start) < _LENGTH_END:
+        return True
+    return position + _LENGTH_END + int.from_bytes(start[-4:], "big", signed=True) > end
 
 
 def set_aside(segment: Segment) -> int:

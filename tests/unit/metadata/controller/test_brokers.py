@@ -8,6 +8,7 @@ from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
     plan_forget_epochs,
     plan_join,
+    plan_lose,
     plan_producer_ids,
     plan_register_broker,
     plan_unregister,
@@ -169,3 +170,12 @@ def test_a_returning_broker_has_a_higher_epoch_than_before_its_removal(
     image = image.apply_all(plan.records, 2)
     assert image.brokers[3].is_fenced
     assert not image.unregistered
+
+
+def test_a_broker_that_lacks_records_is_fenced_first(image: MetadataImage) -> None:
+    plan = plan_lose(image, 1, 1)
+    assert plan.records == (BrokerFenced(1, 1), BrokerLost(1, 1, keeps_folder=True))
+    image = image.apply_all(plan.records, 2)
+    assert plan_lose(image, 1, 1).records == (BrokerLost(1, 1, keeps_folder=True),)
+    with pytest.raises(KafkaError, match="not registered in epoch"):
+        plan_lose(image, 1, 2)

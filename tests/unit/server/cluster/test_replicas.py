@@ -439,3 +439,27 @@ def test_a_shorter_isr_comes_with_the_settings_that_it_was_chosen_by(
     node.apply([both, alone], named=named)
     assert partition.role.isr == (NODE,)
     assert partition.watermark.offset == 0
+
+
+def _eligible(*states: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Record]:
+    """Return partitions with these ISRs and ELRs, led by broker 2 if it is in sync."""
+    return [
+        TopicRecord("orders", ORDERS),
+        *(
+            PartitionRecord(ORDERS, index, (NODE, 2), isr, 2 if 2 in isr else -1, 0, 0, elr)
+            for index, (isr, elr) in enumerate(states)
+        ),
+    ]
+
+
+def test_lost_are_the_missing_and_damaged_logs_of_eligible_replicas(node: Node) -> None:
+    isr, elr, neither = ((NODE, 2), ()), ((), (NODE,)), ((2,), ())
+    node.apply(_eligible(isr, elr, elr, elr, neither))
+    assert node.replicas.lost == []
+    for index in (0, 1, 4):
+        node.disk.remove_tree(DATA / f"orders-{index}")
+    damaged = node.disk.open(DATA / "orders-2" / f"{0:020}.log")
+    damaged.write_at(0, b"\xff" * 100)
+    damaged.close()
+    again = node.restart(clean=False)
+    assert sorted(again.replicas.lost) == ["orders-0", "orders-1", "orders-2"]

@@ -202,3 +202,26 @@ def test_the_controllers_settings_about_elections_count_for_the_cluster() -> Non
     with MemoryBroker(min_insync_replicas="2") as world:
         Cluster(world).register()
         assert world.broker.image.min_isr("orders") == 2
+
+
+def test_a_broker_with_an_offline_folder_is_fenced_and_not_eligible(cluster: Cluster) -> None:
+    world = cluster.world
+    world.create("orders")
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    world.change_leader("orders", OTHER, (OTHER,))
+    request = BrokerHeartbeatRequest(
+        broker_id=OTHER,
+        broker_epoch=epoch,
+        current_metadata_offset=world.broker.image.end,
+        want_fence=True,
+        offline_log_dirs=[b"d" * 16],
+    )
+    for _ in range(2):
+        assert world.run(cluster.controller.heartbeat(request)).is_fenced
+        topic = world.broker.image.topic("orders")
+        assert topic is not None
+        state = topic.partitions[0]
+        assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (OTHER,))
+    request.broker_epoch -= 1
+    assert world.run(cluster.controller.heartbeat(request)).error_code

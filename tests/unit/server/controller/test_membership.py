@@ -41,3 +41,16 @@ def test_blocks_of_producer_ids_are_this_brokers_own() -> None:
     with MemoryBroker() as world:
         reserve = world._server._control.membership.reserve_producer_ids
         assert not set(world.run(reserve())) & set(world.run(reserve()))
+
+
+def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -> None:
+    with MemoryBroker() as world:
+        world.create("orders")
+        membership = world._server._control.membership
+        world.run(membership.report_loss(bytes(16), ["orders-0"]))
+        topic = world.broker.image.topic("orders")
+        assert topic is not None
+        assert (topic.partitions[0].elr, topic.partitions[0].last_known_elr) == ((), (OWN,))
+        membership.serve()
+        world.pass_time(0.01)
+        assert not world.broker.image.brokers[OWN].is_fenced
