@@ -1,4 +1,4 @@
-"""What clients are told of brokers that have just been lost.
+"""How responses to Metadata describe brokers that have just been lost.
 
 A client that loses the leader of a partition asks for the metadata in the same millisecond. Both
 rules are for librdkafka, which otherwise writes nothing for up to two seconds:
@@ -23,7 +23,7 @@ LISTED_S = 3.0
 
 
 class Losses:
-    """The other brokers whose connections have just ended, and those that were just fenced.
+    """The other brokers whose connections have just ended, and the newly fenced ones.
 
     It is true from the end of a connection until the metadata says what became of the broker.
     """

@@ -40,7 +40,7 @@ BOTH = SERVING.apply(BrokerRecord(2, b"2" * 16, 1, (), None))
 
 
 async def waits_until(losses: Losses, event: Callable[[], None]) -> bool:
-    """Return whether two waiting calls end with the event, and not before."""
+    """Return whether two calls of `settle` wait for the event, and return after it."""
     waiting = [asyncio.ensure_future(losses.settle()) for _ in range(2)]
     await asyncio.sleep(PATIENCE_S / 2)
     waited = not any(each.done() for each in waiting)
@@ -107,6 +107,6 @@ def test_a_fenced_broker_is_listed_for_some_seconds(run: Run) -> None:
         losses.follow(FENCED)
         assert losses.is_listed(1)
         losses.follow(SERVING_AGAIN)
-        assert not losses.is_listed(1), "it serves, so it is listed by the image"
+        assert not losses.is_listed(1), "the image lists a broker that serves"
 
     run(scenario)
