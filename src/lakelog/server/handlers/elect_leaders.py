@@ -5,14 +5,19 @@ Version 0 has no election type and no error of the whole request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.controller.brokers import plan_forget_epochs
 from lakelog.metadata.controller.elections import (
     ElectionResult,
     ElectionType,
     plan_elect_leaders,
 )
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
 from lakelog.protocol.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -37,7 +42,7 @@ async def handle(
     try:
         election_type = _election_type(request.election_type)
         results = await broker.metadata.submit(
-            lambda image: plan_elect_leaders(image, election_type, wanted)
+            lambda image: _elected(image, election_type, wanted)
         )
     except KafkaError as error:
         return _refused(request, error)
@@ -50,6 +55,21 @@ API = ServedApi(
     done="Preferred and unclean.",
     by_controller=True,
 )
+
+
+def _elected(
+    image: MetadataImage,
+    election_type: ElectionType,
+    wanted: Sequence[tuple[str, Sequence[int]]] | None,
+) -> Plan[list[ElectionResult]]:
+    """Plan the elections. An unclean one may lose the state of transactions, and their epochs."""
+    plan = plan_elect_leaders(image, election_type, wanted)
+    loses_epochs = election_type is ElectionType.UNCLEAN and any(
+        result.topic == TRANSACTION_TOPIC and not result.error for result in plan.result
+    )
+    if not loses_epochs:
+        return plan
+    return plan._replace(records=(*plan.records, *plan_forget_epochs(image).records))
 
 
 def _election_type(number: int) -> ElectionType:

@@ -65,3 +65,16 @@ def test_version_0_has_each_error_of_the_request_in_each_partition(world: Memory
     assert results(ask(world, {"orders": [0]}, version=0)) == {
         ("orders", 0): E.BROKER_NOT_AVAILABLE
     }
+
+
+@pytest.mark.parametrize(("name", "forgets"), [("__transaction_state", True), ("orders", False)])
+def test_an_unclean_election_may_lose_epochs_of_producers(
+    world: MemoryBroker, name: str, forgets: bool
+) -> None:
+    controller, image = world.broker.controller, world.broker.image
+    world.run(controller.producer_ids(1, image.brokers[1].epoch))
+    before = world.broker.image.forgotten_epochs_end
+    world.create(name)
+    world.change_leader(name, -1, ())
+    assert results(ask(world, {name: [0]}, kind=1)) == {(name, 0): E.NONE}
+    assert (world.broker.image.forgotten_epochs_end > before) == forgets
