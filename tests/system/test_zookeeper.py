@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -232,3 +233,59 @@ def test_a_broker_refuses_the_path_of_another_cluster_and_a_missing_path(
             broker(tmp_path / "data1", path, 1).start()
         assert reason in str(caught.value)
         assert "check --metadata" in str(caught.value)
+
+
+def test_a_cluster_moves_from_its_file_to_zookeeper_and_back(
+    ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    place = f"zookeeper://{','.join(ensemble.servers)}/{tmp_path.name}"
+    first, back = tmp_path / "first.db", tmp_path / "back.db"
+    brokers = {
+        number: BrokerProcess(tmp_path / f"data{number}", settings={"num.partitions": "3"})
+        for number in (1, 2)
+    }
+
+    def start(metadata: str) -> None:
+        for number, broker in brokers.items():
+            broker.arguments = ("--node-id", str(number), "--metadata", metadata)
+            broker.start()
+
+    def topic_id() -> str:
+        text = _lakelog(brokers[1], "topic", "describe", "orders", "--format", "json")
+        found = re.search(r'"(?:topic_)?id": ?"([^"]+)"', text)
+        assert found is not None, text
+        return found[1]
+
+    def move(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [LAKELOG, "metadata", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    try:
+        start(f"sqlite:{first}")
+        _lakelog(brokers[1], "topic", "create", "orders", "--config", "retention.ms=7d")
+        _lakelog(brokers[1], "produce", "orders", stdin="one\ntwo\n")
+        before = topic_id()
+        refused = move("import", str(first), "--metadata", place)
+        assert refused.returncode == 6
+        assert "live brokers use the metadata (node ids: 1, 2)" in refused.stderr
+        for broker in brokers.values():
+            broker.stop()
+        assert move("import", str(first), "--metadata", place).returncode == 0
+        start(place)
+        assert topic_id() == before
+        _lakelog(brokers[2], "topic", "create", "later")
+        for broker in brokers.values():
+            broker.stop()
+        with pytest.raises(BrokerError, match="LL0707"):
+            start(f"sqlite:{first}")
+        brokers[1].kill()
+        done = move("export", str(back), "--metadata", place)
+        assert done.returncode == 0, done.stderr
+        start(f"sqlite:{back}")
+        assert "later" in _lakelog(brokers[1], "topic", "list")
+        _lakelog(brokers[1], "produce", "orders", stdin="three\n")
+        found = _lakelog(brokers[2], "consume", "orders", "-e", "-f", "%v\\n")
+        assert sorted(found.split()) == ["one", "three", "two"]
+    finally:
+        for broker in brokers.values():
+            broker.kill()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.metadata.store.zookeeper.address import EnsembleAddress
-    from lakelog.server.options import ReadyInfo
+    from lakelog.server.options import ReadyInfo, ServeOptions
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 PORT_MAX = 65_535
@@ -143,7 +143,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     try:
         serve(options)
     except StartError as error:
-        raise _cannot_start(error, options.data, arguments) from error
+        raise _cannot_start(error, options, arguments) from error
     except StoppedError as error:
         raise _metadata_refused(error) from error
     return 0
@@ -153,12 +153,12 @@ def _nothing_to_add(info: ReadyInfo) -> None:
     """The callback without a banner: the server has logged that it is ready."""
 
 
-def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> CliError:
+def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArguments) -> CliError:
     from lakelog.metadata.errors import BrokerIdInUse, MetadataCorrupt, MetadataMissing
     from lakelog.server.options import ListenError
     from lakelog.storage.errors import DirectoryInUse
 
-    cause = error.__cause__
+    cause, data = error.__cause__, options.data
     if isinstance(cause, DirectoryInUse | BrokerIdInUse):
         return CliError("LL0701", str(error))
     if isinstance(error, ListenError):
@@ -176,8 +176,7 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
             f"the data folder {data} cannot be used: {cause.strerror}{place}",
             "use --data to set another folder",
         )
-    is_shared = arguments.metadata is not None
-    if is_shared and isinstance(cause, MetadataCorrupt | MetadataMissing):
+    if options.is_clustered and isinstance(cause, MetadataCorrupt | MetadataMissing):
         return _metadata_refused(error)
     return CliError("LL0703", str(error))
 
@@ -331,14 +330,19 @@ def _metadata_place(
     config: BrokerConfig, arguments: BrokerArguments
 ) -> Path | EnsembleAddress | None:
     """Return the place of a metadata store that brokers share, or None for the broker's own."""
-    from lakelog.metadata.store.zookeeper.address import SCHEME, parse_address
-
     text = config.get("lakelog.metadata.store")
     if text is None:
         return None
     assert isinstance(text, str)
     of_file = arguments.metadata is None
     code, option = ("LL0501", "lakelog.metadata.store") if of_file else ("LL0902", "--metadata")
+    return metadata_place(text, code, option)
+
+
+def metadata_place(text: str, code: str, option: str) -> Path | EnsembleAddress:
+    """Return the place in the value of an option. Raises `CliError` with this code."""
+    from lakelog.metadata.store.zookeeper.address import SCHEME, parse_address
+
     if text.startswith(SCHEME):
         try:
             return parse_address(text)

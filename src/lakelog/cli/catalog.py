@@ -378,6 +378,14 @@ _ENTRIES = (
         "`metadata.mark` from the data folder of every broker before the start.",
     ),
     Entry(
+        "LL0708",
+        "the metadata store is not empty",
+        ExitCode.CONFLICT,
+        "`lakelog metadata export` writes a new file only, and `import` an empty store only: they "
+        "would destroy another log. Choose another place. Chunks that an interrupted import has "
+        "left in ZooKeeper are replaced.",
+    ),
+    Entry(
         "LL0801",
         "an optional dependency is not installed",
         ExitCode.FAILURE,

@@ -31,6 +31,7 @@ COMMANDS = {
     "txn": "List, describe and abort transactions.",
     "config": "Show, change and explain settings of topics and brokers.",
     "cluster": "Describe brokers and their health; remove brokers.",
+    "metadata": "Move the metadata of a stopped cluster to another store.",
     "table": "Archive topics into Iceberg tables.",
     "debug": "Show the requests that a broker handles.",
     "explain": "Explain an error code.",

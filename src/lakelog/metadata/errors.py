@@ -35,6 +35,10 @@ class BrokerIdInUse(MetadataError):  # noqa: N818
     """Another live process registered this broker id."""
 
 
+class MetadataNotEmpty(MetadataError):  # noqa: N818
+    """A log is in the place where another one was to be written."""
+
+
 def is_lasting(error: Exception) -> bool:
     """Return whether no later call of the same process can succeed: the broker has to stop."""
     return isinstance(error, MetadataError) and not isinstance(error, MetadataUnavailable)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from lakelog.metadata.store.api import MetadataStore
-from lakelog.metadata.store.chain import MARK_FILE, MarkFile
+from lakelog.metadata.store.api import MetadataStore, MovableStore
+from lakelog.metadata.store.chain import MARK_FILE, MarkFile, Marks
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 from lakelog.runtime.api import Clock, Random
@@ -17,18 +17,23 @@ def metadata_store(options: ServeOptions, clock: Clock, random: Random) -> Metad
     """Return the store that the options name. Raises `StartError` if its library is missing."""
     marks = MarkFile(options.data / MARK_FILE)
     timeout_s = options.config.get_int("broker.session.timeout.ms") / 1000
-    match options.metadata:
-        case None:
-            return EmbeddedStore(options.data / METADATA_FILE, clock, marks=marks)
-        case Path() as file:
-            return EmbeddedStore(file, clock, shared=True, session_timeout_s=timeout_s, marks=marks)
-        case ensemble:
-            return _zookeeper(ensemble, marks, clock, random, timeout_s)
+    if options.metadata is None:
+        return EmbeddedStore(options.data / METADATA_FILE, clock, marks=marks)
+    return store_at(options.metadata, marks, clock, random, timeout_s)
+
+
+def store_at(
+    place: Path | EnsembleAddress, marks: Marks, clock: Clock, random: Random, timeout_s: float
+) -> MovableStore:
+    """Return the store that brokers share. Raises `StartError` if its library is missing."""
+    if isinstance(place, Path):
+        return EmbeddedStore(place, clock, shared=True, session_timeout_s=timeout_s, marks=marks)
+    return _zookeeper(place, marks, clock, random, timeout_s)
 
 
 def _zookeeper(
-    ensemble: EnsembleAddress, marks: MarkFile, clock: Clock, random: Random, timeout_s: float
-) -> MetadataStore:
+    ensemble: EnsembleAddress, marks: Marks, clock: Clock, random: Random, timeout_s: float
+) -> MovableStore:
     if find_spec("kazoo") is None:
         raise StartError("kazoo is not installed; run: pip install 'lakelog[zookeeper]'")
     # Imported here: kazoo would delay the start of every other broker.

@@ -13,7 +13,14 @@ from unit.cli.command_model import accepted, commands
 
 EVERYWHERE = "Options of all commands"
 WITH_BROKER = "Options of all commands that connect to a broker"
-WITHOUT_BROKER = {"dev", "serve", "explain", "debug requests"}
+WITHOUT_BROKER = {
+    "dev",
+    "serve",
+    "explain",
+    "debug requests",
+    "metadata export",
+    "metadata import",
+}
 
 
 def shown(heading: str, capsys: pytest.CaptureFixture[str]) -> set[str]:

@@ -107,6 +107,18 @@ class Change(Flag):
 NO_CHANGE = Change(0)
 
 
+class LogState(NamedTuple):
+    """The end of a log, which a copy in another store continues.
+
+    The marks in the data folders of brokers (`chain.py`) fit the copy: log id and chain stay.
+    """
+
+    log_id: bytes
+    end: int
+    chain: bytes
+    controller_epoch: int
+
+
 class MetadataStore(Protocol):
     """One handle of a broker on the metadata log. Every call completes on the event loop.
 
@@ -190,4 +202,20 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """End the registration and release everything. A second call does nothing."""
+        ...
+
+
+class MovableStore(MetadataStore, Protocol):
+    """A store whose log may be copied to and from another store, while no broker uses it."""
+
+    async def state(self) -> LogState:
+        """Return the current end of the log."""
+        ...
+
+    async def load(self, state: LogState, payload: bytes) -> None:
+        """Create a log that continues `state`, in place of `open`; call `close` after it.
+
+        payload: the records of the image after all entries, of any size. Raises
+        `MetadataNotEmpty` if there is a log, and writes it whole or not at all.
+        """
         ...

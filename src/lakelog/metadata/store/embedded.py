@@ -23,6 +23,7 @@ from lakelog.metadata.store.api import (
     Change,
     ControllerTerm,
     LogRead,
+    LogState,
     MetadataBatch,
     Snapshot,
 )
@@ -31,6 +32,7 @@ from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.deaths import DeathWatch
 from lakelog.metadata.store.filesystem import refuse_network_file_system
 from lakelog.metadata.store.liveness import Neighbourhood, Registration
+from lakelog.metadata.store.loading import load_file
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.api import Clock
 
@@ -141,6 +143,13 @@ class EmbeddedStore:
         assert self._registration is not None
         return await self._run(self._elect)
 
+    async def state(self) -> LogState:
+        return await self._run(self._log.state)
+
+    async def load(self, state: LogState, payload: bytes) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lakelog-metadata")
+        await self._run(lambda: self._load(state, payload))
+
     async def close(self) -> None:
         if self._poller is not None:
             self._poller.cancel()
@@ -163,6 +172,10 @@ class EmbeddedStore:
     def _open(self, create: bool) -> None:
         refuse_network_file_system(self._path.parent)
         self._log.open(create=create)
+
+    def _load(self, state: LogState, payload: bytes) -> None:
+        refuse_network_file_system(self._path.parent)
+        load_file(self._path, state, payload)
 
     def _close(self) -> None:
         if self._registration is not None:

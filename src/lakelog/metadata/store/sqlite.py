@@ -35,6 +35,7 @@ from lakelog.metadata.store.api import (
     ControllerTerm,
     Entry,
     LogRead,
+    LogState,
     MetadataBatch,
     Outcome,
     Snapshot,
@@ -192,6 +193,34 @@ class SqliteLog:
             start = from_index if read.snapshot is None else read.snapshot.end
             self._see(start + len(read.entries), chain)
         return read
+
+    def state(self) -> LogState:
+        """Return the current end of the log.
+
+        Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
+        """
+        row = self._row("SELECT log_id, end, chain, controller_epoch FROM state", ())
+        assert row is not None
+        return LogState(*row)
+
+    def load(self, state: LogState, payload: bytes) -> None:
+        """Make a log that was just created end at `state`.
+
+        Raises `MetadataFull`, `MetadataUnavailable` and `MetadataOffline`.
+        """
+        connection = self._begin()
+        try:
+            connection.execute(
+                "UPDATE state SET log_id = ?, end = ?, chain = ?, controller_epoch = ?", state
+            )
+            connection.execute(
+                "INSERT INTO snapshot VALUES (0, ?, ?, ?, ?)",
+                (state.end, payload, _snapshot_crc(state.end, payload), state.chain),
+            )
+        except sqlite3.Error as error:
+            raise self._not_done(connection, error) from error
+        if self._commit(connection, state.end).outcome is not Outcome.DONE:
+            raise MetadataOffline(self._failure)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Replace an older snapshot, and trim entries well before the new one.

@@ -9,11 +9,17 @@ its data folder. A log that does not continue this state is refused.
 
 from __future__ import annotations
 
-from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
+from lakelog.metadata.errors import (
+    MetadataCorrupt,
+    MetadataMissing,
+    MetadataNotEmpty,
+    MetadataUnavailable,
+)
 from lakelog.metadata.store.api import (
     AppendOutcome,
     Entry,
     LogRead,
+    LogState,
     MetadataBatch,
     Outcome,
     Snapshot,
@@ -194,6 +200,40 @@ class EntryLog:
         self._keep(tail)
         return tail
 
+    async def state(self, controller_epoch: int) -> LogState:
+        """Return the current end, with the controller epoch that the caller has read."""
+        tail = await self.refresh()
+        return LogState(self._seen.log_id, tail.end, tail.chain, controller_epoch)
+
+    async def load(self, state: LogState, payload: bytes) -> None:
+        """Create a log that ends at `state`: the chunks of its snapshot first, the log at once.
+
+        Chunks of an earlier attempt are replaced. Raises `MetadataNotEmpty` if there is a log.
+        """
+        await self._create_parents()
+        layout = self._layout
+        names = await self._session.children(layout.root)
+        other = [name for name in names or () if f"{layout.root}/{name}" != layout.snapshots]
+        if other:
+            raise MetadataNotEmpty(
+                f"{layout.root}/{other[0]} exists already in ZooKeeper; choose another path"
+            )
+        await write_repeatable(self._session, Create(layout.snapshots))
+        pointer = await self._snapshots.prepare(state, payload)
+        refusal = await write_repeatable(
+            self._session,
+            Create(layout.format, encode_format(state.log_id)),
+            Create(layout.controller, NO_TERM._replace(epoch=state.controller_epoch).encode()),
+            Create(layout.end, Tail(state.end, state.chain, 0).encode()),
+            Create(layout.snapshot, pointer.encode()),
+            *(
+                Create(path)
+                for path in (layout.log, layout.brokers, layout.heartbeats, layout.barrier)
+            ),
+        )
+        if refusal is not None:
+            raise MetadataNotEmpty(f"a log was created in {layout.root} in ZooKeeper meanwhile")
+
     async def look(self, on_change: Notify) -> bool:
         """Return whether others have added entries since the last look.
 
@@ -216,9 +256,8 @@ class EntryLog:
 
     async def _create(self, log_id: bytes) -> None:
         """Create the nodes of an empty log, unless another broker does so first."""
-        layout, names = self._layout, self._layout.root.split("/")
-        for depth in range(2, len(names) + 1):
-            await write_repeatable(self._session, Create("/".join(names[:depth])))
+        layout = self._layout
+        await self._create_parents()
         await write_repeatable(
             self._session,
             Create(layout.format, encode_format(log_id)),
@@ -236,6 +275,11 @@ class EntryLog:
                 )
             ),
         )
+
+    async def _create_parents(self) -> None:
+        names = self._layout.root.split("/")
+        for depth in range(2, len(names) + 1):
+            await write_repeatable(self._session, Create("/".join(names[:depth])))
 
     async def _stored_tail(self, on_change: Notify | None = None) -> Tail:
         path = self._layout.end

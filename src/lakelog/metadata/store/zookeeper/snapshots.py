@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
-from lakelog.metadata.store.api import Snapshot
+from lakelog.metadata.store.api import LogState, Snapshot
 from lakelog.metadata.store.zookeeper.layout import NO_SNAPSHOT, Layout, Pointer, Term
 from lakelog.metadata.store.zookeeper.requests import get_all, get_required, write_repeatable
 from lakelog.metadata.store.zookeeper.session import (
@@ -70,6 +70,12 @@ class Snapshots:
         if old.name == name:
             await self._delete_entries(old, term)
             await self._delete_generations(name)
+
+    async def prepare(self, state: LogState, payload: bytes) -> Pointer:
+        """Write the chunks of the snapshot of a moved log; return the pointer to them."""
+        name = f"{state.end:016d}-{state.controller_epoch}"
+        chunks, checksum = await self._write_chunks(name, payload), zlib.crc32(payload)
+        return Pointer(state.end, state.end, state.end, chunks, checksum, state.chain, name, 0)
 
     async def _write_chunks(self, name: str, payload: bytes) -> int:
         """Return the number of chunks; replace the chunks of an earlier attempt."""

@@ -30,6 +30,7 @@ from lakelog.metadata.store.api import (
     Change,
     ControllerTerm,
     LogRead,
+    LogState,
     MetadataBatch,
     Snapshot,
 )
@@ -135,6 +136,18 @@ class ZooKeeperStore:
 
     async def elect(self) -> ControllerTerm:
         return await self._call(self._elect)
+
+    async def state(self) -> LogState:
+        async def work() -> LogState:
+            term = await self._terms.current()
+            return await self._log.state(term.epoch)
+
+        return await self._read(work)
+
+    async def load(self, state: LogState, payload: bytes) -> None:
+        self._open = True
+        await self._session.open(self._on_connection)
+        await self._log.load(state, payload)
 
     async def close(self) -> None:
         if not self._open:
