@@ -30,9 +30,9 @@ class ReplicaPair:
         self._submit(lambda image: Plan((record,), None))
         self.follower = self._follow("t")
 
-    def another_topic(self) -> Partition:
-        """Create the topic `u`; return its partition at the follower."""
-        return self._follow("u")
+    def another_topic(self, name: str = "u") -> Partition:
+        """Create a topic; return its partition at the follower."""
+        return self._follow(name)
 
     def _follow(self, name: str) -> Partition:
         topic_id = self.broker.create(name)

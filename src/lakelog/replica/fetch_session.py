@@ -23,6 +23,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
+from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.session_news import SessionNews
 from lakelog.runtime.api import Random
 
 SESSIONLESS_EPOCH = -1
@@ -34,10 +36,14 @@ MEMORY_MAX = 64 * 1024 * 1024
 UNKNOWN_MAX = 100
 """Unknown partitions that one request may add to a session; they may be created later. A correct
 client requests few of them, so more of them would only fill the memory."""
-_TARGET_BYTES = 512
+_TARGET_BYTES = 1024
 """Upper bound of a target and its place in a session, without the topic's name."""
 
 PartitionKey = tuple[str | bytes, int]
+
+
+LARGE = 32
+"""The number of partitions from which on a session watches idle ones."""
 
 
 class FetchTarget:
@@ -83,7 +89,7 @@ class FetchTarget:
 class FetchSession:
     """The partitions of one consumer; a dropped session has none."""
 
-    __slots__ = ("epoch", "id", "last_used", "memory", "targets", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "last_used", "memory", "news", "targets", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
         self.id = session_id
@@ -92,17 +98,46 @@ class FetchSession:
         self.last_used = now
         self.targets: dict[PartitionKey, FetchTarget] = {}
         self.memory = 0
+        self.news: SessionNews | None = None
+        """Which partitions have to be read; None for all of them."""
+
+    def know_news(self, purgatory: Purgatory) -> None:
+        """Follow the events on the partitions if they are many."""
+        if self.news is None and len(self.targets) >= LARGE:
+            self.news = SessionNews(purgatory, self.targets)
+        elif self.news is not None and len(self.targets) < LARGE // 2:
+            self.forget_news()
+
+    def forget_news(self) -> None:
+        """Read all partitions with each request."""
+        if self.news is not None:
+            self.news.close()
+            self.news = None
+
+    def due(self) -> list[FetchTarget]:
+        """Return the partitions that a request has to read."""
+        if self.news is None:
+            return list(self.targets.values())
+        return [self.targets[place] for place in self.news.due()]
+
+    def note_change(self, target: FetchTarget) -> None:
+        """Note that the client has added or changed a partition."""
+        if self.news is not None:
+            self.news.add((target.topic, target.partition))
 
     def add(self, target: FetchTarget) -> None:
         """Add a partition that the session does not have."""
         assert (target.topic, target.partition) not in self.targets, "its memory is counted once"
         self.targets[target.topic, target.partition] = target
         self.memory += _memory(target.topic)
+        self.note_change(target)
 
     def remove(self, topic: str | bytes, partition: int) -> None:
         """Remove a partition, if the session has it."""
         if self.targets.pop((topic, partition), None) is not None:
             self.memory -= _memory(topic)
+            if self.news is not None:
+                self.news.remove((topic, partition))
 
     def replace(self, key: PartitionKey, target: FetchTarget) -> None:
         """Replace the target of a partition; the offsets sent to the client are kept."""
@@ -132,6 +167,16 @@ class FetchPlan:
         self.targets = targets
         self.session = session
         self.incremental = incremental
+
+    @property
+    def news(self) -> SessionNews | None:
+        """The news of the session; None if all targets are read."""
+        return None if self.session is None else self.session.news
+
+    def refresh(self) -> None:
+        """Adopt the partitions that are due by now; a complete response has all of them."""
+        if self.incremental and self.session is not None and self.session.news is not None:
+            self.targets = self.session.due()
 
     @property
     def session_id(self) -> int:
@@ -171,6 +216,9 @@ class FetchPlan:
         key = (target.topic, target.partition)
         if self.session.targets.pop(key, None) is not None:
             self.session.targets[key] = target
+            if self.session.news is not None:
+                self.session.news.remove(key)
+                self.session.news.add(key)
 
 
 class FetchSessions:
@@ -178,6 +226,7 @@ class FetchSessions:
 
     Args:
         is_known: returns whether this broker has a partition.
+        purgatory: reports events on partitions to large sessions.
         slots_max: largest number of sessions (`max.incremental.fetch.session.cache.slots`).
         memory_max: largest size of all sessions in bytes, estimated from their partitions.
         share: of the memory budget; the state of coordinators takes from it as well.
@@ -188,6 +237,7 @@ class FetchSessions:
         self,
         random: Random,
         is_known: Callable[[str | bytes, int], bool],
+        purgatory: Purgatory,
         *,
         slots_max: int = 1000,
         memory_max: int = MEMORY_MAX,
@@ -196,6 +246,7 @@ class FetchSessions:
     ) -> None:
         self._random = random
         self._is_known = is_known
+        self._purgatory = purgatory
         self._slots_max = slots_max
         self._memory_max = memory_max
         self._share = share
@@ -235,7 +286,9 @@ class FetchSessions:
         if not session.targets:
             self._drop(session.id)
             return FetchPlan([], None, incremental=False)
-        return FetchPlan(list(session.targets.values()), session, incremental=True)
+        if session.news is not None:
+            session.news.note_request()
+        return FetchPlan(session.due(), session, incremental=True)
 
     def get(self, session_id: int) -> FetchSession | None:
         """Return a session, or `None` if it was dropped or never existed."""
@@ -278,6 +331,7 @@ class FetchSessions:
         for target in targets:
             session.add(target)
         self._account.add(session_id, size)
+        session.know_news(self._purgatory)
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest, now: float) -> None:
@@ -289,6 +343,7 @@ class FetchSessions:
                 session.remove(name, partition)
         fresh = _change(session, _requested(request, session.uses_topic_ids))
         self._account.add(session.id, session.memory - before)
+        session.know_news(self._purgatory)
         if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):
             self._drop(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -323,6 +378,7 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._account.add(session_id, -session.memory)
+            session.forget_news()
             session.targets.clear()
 
 
@@ -367,6 +423,7 @@ def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarge
             target.current_leader_epoch = entry.current_leader_epoch
             target.last_fetched_epoch = entry.last_fetched_epoch
             target.log_start_offset = entry.log_start_offset
+            session.note_change(target)
     return fresh
 
 

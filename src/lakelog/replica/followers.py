@@ -10,8 +10,16 @@ Source: `org.apache.kafka.server.replica.Replica` of Apache Kafka, KIP-497, KIP-
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import Protocol
 
 _UNKNOWN = -1
+
+
+class FetchTime(Protocol):
+    """The time of the last request of a fetch session."""
+
+    @property
+    def fetched_ms(self) -> int: ...
 
 
 class Follower:
@@ -22,6 +30,7 @@ class Follower:
         "caught_up_ms",
         "end_offset",
         "fetched_ms",
+        "idle_in",
         "leader_end",
         "log_start_offset",
     )
@@ -38,9 +47,18 @@ class Follower:
         self.leader_end = 0
         """The end of the leader's log at its last fetch."""
         self.caught_up_ms = now_ms
+        self.idle_in: FetchTime | None = None
+        """The session whose requests find the follower at the end of the leader's log."""
+
+    def end_idle(self) -> None:
+        """Note the last request of the session: the leader's log may grow from now on."""
+        session, self.idle_in = self.idle_in, None
+        if session is not None:
+            self.fetched_ms = self.caught_up_ms = max(self.caught_up_ms, session.fetched_ms)
 
     def note_fetch(self, broker_epoch: int, offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch at `offset`, while the leader's log ended at `leader_end`."""
+        self.idle_in = None
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_end:
@@ -50,7 +68,13 @@ class Follower:
 
     def lags(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Return whether it has been behind for more than `lag_max_ms` (KIP-16)."""
-        return self.end_offset < leader_end and now_ms - self.caught_up_ms > lag_max_ms
+        if self.end_offset >= leader_end:
+            return False
+        session = self.idle_in
+        caught_up_ms = self.caught_up_ms
+        if session is not None and session.fetched_ms > caught_up_ms:
+            caught_up_ms = session.fetched_ms
+        return now_ms - caught_up_ms > lag_max_ms
 
 
 class Followers:

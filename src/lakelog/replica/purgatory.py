@@ -20,7 +20,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from lakelog.runtime.api import Clock, Tasks, Timer, Turns
 
@@ -46,6 +46,19 @@ class Wait(Protocol):
 
     def fail(self, error: Exception) -> None:
         """End the request after an unexpected exception, such as a bug or a lack of memory."""
+        ...
+
+
+class Watcher(Protocol):
+    """A fetch session that watches keys."""
+
+    @property
+    def parked(self) -> Parked | None:
+        """The wait that an event tries."""
+        ...
+
+    def note_event(self, place: Any) -> None:
+        """Note the event; the key is not watched any more."""
         ...
 
 
@@ -124,6 +137,7 @@ class Purgatory:
         self._to_try: dict[Parked, None] = {}
         self._queues: dict[Hashable, Queue] = {}
         self._queues_to_try: dict[Hashable, None] = {}
+        self._watchers: dict[Hashable, dict[Watcher, Any]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -152,6 +166,26 @@ class Purgatory:
         self._count_in(parked)
         return parked
 
+    def watch(self, key: Hashable, watcher: Watcher, place: Any) -> None:
+        """Report the next event on `key` with `place`, once."""
+        self._watchers.setdefault(key, {})[watcher] = place
+
+    def unwatch(self, key: Hashable, watcher: Watcher) -> None:
+        """Do not report the next event on `key`."""
+        watchers = self._watchers[key]
+        del watchers[watcher]
+        if not watchers:
+            del self._watchers[key]
+
+    def _report(self, key: Hashable) -> list[Parked]:
+        """Report an event; return the waits that it may have answered."""
+        waits = []
+        for watcher, place in self._watchers.pop(key).items():
+            watcher.note_event(place)
+            if watcher.parked is not None:
+                waits.append(watcher.parked)
+        return waits
+
     def _count_in(self, parked: Parked) -> None:
         heapq.heappush(self._deadlines, parked)
         self._count += 1
@@ -165,11 +199,11 @@ class Purgatory:
         if key in self._queues:
             while self._try_first(key):
                 pass
-        waiting = self._by_key.get(key)
-        if waiting is None:
-            return
         # A copy: an answered request may park or end other waits of this key.
-        for parked in list(waiting):
+        waiting = list(self._by_key.get(key, ()))
+        if key in self._watchers:
+            waiting += self._report(key)
+        for parked in waiting:
             if not parked.done and not parked.being_tried and self._try(parked):
                 self.cancel(parked)
 
@@ -185,6 +219,9 @@ class Purgatory:
             self._turns.want()
         if key in self._queues:
             self._queues_to_try[key] = None
+            self._turns.want()
+        if key in self._watchers:
+            self._to_try.update(dict.fromkeys(self._report(key)))
             self._turns.want()
 
     def _try_some(self) -> None:

@@ -128,7 +128,7 @@ class Server:
             checks=checks,
             slow_batches=SlowBatches(tasks, connections.memory, clock),
             shortages=folder.shortages,
-            fetch_sessions=self._make_fetch_sessions(budget.state),
+            fetch_sessions=self._make_fetch_sessions(purgatory, budget.state),
             producer_ids=producer_ids,
             topics=topics,
             groups=coordinators.groups,
@@ -176,11 +176,12 @@ class Server:
             revoke=gate.revoke,
         )
 
-    def _make_fetch_sessions(self, share: Share) -> FetchSessions:
+    def _make_fetch_sessions(self, purgatory: Purgatory, share: Share) -> FetchSessions:
         partitions = self._replicas.partitions
         return FetchSessions(
             self._environment.random,
             lambda topic, index: partitions.get(topic, index) is not None,
+            purgatory,
             slots_max=self._options.config.get_int("max.incremental.fetch.session.cache.slots"),
             share=share,
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.replica.fetch_session import UNKNOWN_MAX, FetchPlan, FetchSessions
+from lakelog.replica.purgatory import Purgatory
 
 
 class CountingRandom:
@@ -50,9 +54,15 @@ def report(plan: FetchPlan, partition: int, size: int, high_watermark: int, erro
     return plan.includes(target, error, size, high_watermark, 0)
 
 
+def a_purgatory() -> Purgatory:
+    """Return a purgatory without events."""
+    loop: Any = SimpleNamespace(add=lambda part: None)
+    return Purgatory(loop, loop, loop)
+
+
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(CountingRandom(), is_known, slots_max=2, share=Share())
+    return FetchSessions(CountingRandom(), is_known, a_purgatory(), slots_max=2, share=Share())
 
 
 def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> None:
@@ -172,12 +182,17 @@ def wanted(count: int) -> dict[int, int]:
 
 def small(memory_max: int) -> FetchSessions:
     return FetchSessions(
-        CountingRandom(), is_known, slots_max=100, memory_max=memory_max, share=Share()
+        CountingRandom(),
+        is_known,
+        a_purgatory(),
+        slots_max=100,
+        memory_max=memory_max,
+        share=Share(),
     )
 
 
 def test_there_is_no_session_where_there_is_no_memory_for_it_until_one_is_idle() -> None:
-    sessions = small(600_000)
+    sessions = small(1_150_000)
     first = sessions.begin(request(0, 0, wanted(1000)), NAMES, 0.0)
     assert first.session_id
     plan = sessions.begin(request(0, 0, wanted(1000)), NAMES, 100.0)
@@ -190,7 +205,7 @@ def test_there_is_no_session_where_there_is_no_memory_for_it_until_one_is_idle()
 
 
 def test_a_session_that_outgrows_the_memory_is_not_found_any_more() -> None:
-    sessions = small(600_000)
+    sessions = small(1_150_000)
     plan = sessions.begin(request(0, 0, wanted(1000)), NAMES, 0.0)
     with pytest.raises(KafkaError) as caught:
         sessions.begin(request(plan.session_id, 1, wanted(2000)), NAMES, 1.0)

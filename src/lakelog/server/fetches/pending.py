@@ -15,7 +15,9 @@ from lakelog.protocol.fetch import (
 )
 from lakelog.replica.divergence import DivergedLog
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
+from lakelog.replica.partition import Partition
 from lakelog.replica.role import current_leader
+from lakelog.replica.session_news import SessionNews
 from lakelog.server.broker import Broker
 from lakelog.server.fetches.reading import (
     READ_COMMITTED,
@@ -94,7 +96,11 @@ class PendingFetch:
             needed, self._to_check = self._to_check, []
             broker.checks.run(needed, self._on_checked)
             return
-        parked = broker.purgatory.park(self, self.keys(), self.deadline)
+        news = self._plan.news
+        keys = self.keys() if news is None else ()
+        parked = broker.purgatory.park(self, keys, self.deadline)
+        if news is not None:
+            news.parked = parked
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
     def _on_checked(self, failures: Failures) -> None:
@@ -145,8 +151,10 @@ class PendingFetch:
         """
         results = []
         size = 0
+        self._plan.refresh()
         bytes_left = self._bytes_max
         self._failed = False
+        self._note_time()
         for target in self._plan.targets:
             try:
                 data = self._read_one(target, bytes_left, min_one=not size)
@@ -167,16 +175,59 @@ class PendingFetch:
             results.append((target, data))
         self._failures = {}
         self._noted = True
+        return self._response_of(results, size, at_least)
+
+    def _response_of(
+        self, results: list[tuple[FetchTarget, PartitionData]], size: int, at_least: int
+    ) -> FetchResponse | None:
+        """Return the response, or None after releasing the found records."""
+        is_complete, response = not self._to_check, None
         if size and self._rounds >= _ROUNDS_MAX:
             self._leave_checks()
         if (size >= at_least or self._failed) and not self._to_check:
-            return self._response(results)
+            response = self._response(results)
+        if is_complete and self._plan.news is not None:
+            self._settle(results, self._plan.news)
+        if response is not None:
+            return response
         # The found ranges are not kept while the fetch waits: they would keep deleted files open.
         for target, data in results:
             if isinstance(data.records, LogSlice):
                 data.records.release()
                 self._count(target, -data.records.size)
         return None
+
+    def _settle(self, results: list[tuple[FetchTarget, PartitionData]], news: SessionNews) -> None:
+        """Read the idle partitions of a large session only after their next event.
+
+        The next event on any other partition tries this fetch as well, if it waits.
+        """
+        find = self._broker.partitions.get
+        for target, data in results:
+            partition = find(target.topic, target.partition)
+            if partition is None:
+                continue
+            place = (target.topic, target.partition)
+            has_failed = data.error_code or data.diverging_epoch.end_offset >= 0
+            if has_failed or not self._is_idle(partition, target):
+                news.watch(place, partition.key)
+                continue
+            follower = None
+            if self._follower is not None:
+                follower = partition.followers.get(self._follower.node_id)
+            news.settle(place, partition.key, follower)
+
+    def _is_idle(self, partition: Partition, target: FetchTarget) -> bool:
+        """Return whether a read finds nothing that the client does not know."""
+        if self._follower is not None:
+            end = partition.log.log_end_offset
+        else:
+            end = partition.last_stable_offset if self._committed else partition.watermark.offset
+        return (
+            target.fetch_offset == end
+            and target.sent_high_watermark == partition.watermark.offset
+            and target.sent_log_start_offset == partition.log.log_start_offset
+        )
 
     def _leave_checks(self) -> None:
         for _, job in self._to_check:
@@ -221,6 +272,12 @@ class PendingFetch:
             aborted_transactions=aborted,
             records=b"" if found is None else found,
         )
+
+    def _note_time(self) -> None:
+        """Note the request of a follower for all idle partitions of its session."""
+        news = self._plan.news
+        if news is not None and self._follower is not None and not self._noted:
+            news.fetched_ms = int(self._broker.clock.monotonic() * 1000)
 
     def _check_failures(self, target: FetchTarget) -> None:
         partition = self._broker.partitions.leader(target.topic, target.partition)

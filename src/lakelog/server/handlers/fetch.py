@@ -42,7 +42,7 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
     except KafkaError as error:
         return refuse(broker, context, request, error.code)
     fetch = PendingFetch(broker, context, request, plan, follower)
-    waits = request.max_wait_ms > 0 and plan.targets
+    waits = request.max_wait_ms > 0 and (plan.targets or plan.session is not None)
     fetch.deadline = now + request.max_wait_ms / 1000 if waits else 0.0
     response = fetch.read(at_least=fetch.bytes_min if waits else 0)
     if response is None:

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
+from counted_work import work_run
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from lakelog.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
@@ -178,3 +185,89 @@ def test_a_failed_check_is_the_error_of_its_partition_alone(
     ready, failed = results(start(world, 0, 1))
     assert ready.records and not ready.error_code
     assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class LargeSession:
+    """A consumer or a follower of many partitions, without records."""
+
+    def __init__(self, world: MemoryBroker, partitions: int, *, max_wait_ms: int = 0) -> None:
+        self.world = world
+        world.create(f"many-{partitions}", partitions)
+        entries = [FetchPartition(partition=n, partition_max_bytes=1000) for n in range(partitions)]
+        topic = FetchTopic(topic=f"many-{partitions}", partitions=entries)
+        self._next = FetchRequest(topics=[topic], min_bytes=1, session_epoch=0)
+        self._partitions = partitions
+        response = self.fetch()
+        assert len(response.responses[0].partitions) == partitions
+        self._next = FetchRequest(
+            session_id=response.session_id,
+            session_epoch=0,
+            min_bytes=1,
+            max_wait_ms=max_wait_ms,
+        )
+
+    def start(self) -> Asked[FetchResponse]:
+        self._next.session_epoch += 1 if self._next.session_id else 0
+        return self.world.start(handle, self._next, 12)
+
+    def fetch(self) -> FetchResponse:
+        return self.start().response()
+
+    def found(self, response: FetchResponse) -> dict[int, int]:
+        """Return the sizes of the records by partition."""
+        parts = [part for topic in response.responses for part in topic.partitions]
+        return {part.partition_index: len(part.records) for part in parts}
+
+    def append(self, index: int) -> None:
+        name = f"many-{self._partitions}"
+        self.world.append(name, index)
+        self.world.broker.purgatory.check_soon(self.world.partition(name, index).key)
+
+
+def test_a_large_session_costs_nothing_for_idle_partitions(world: MemoryBroker) -> None:
+    costs = []
+    for partitions in (40, 400):
+        session = LargeSession(world, partitions)
+        idle = [work_run(session.fetch)["opcode"] for _ in range(3)]
+        session.append(7)
+        costs.append((idle[-1], work_run(session.fetch)["opcode"]))
+    assert costs[0] == costs[1]
+
+
+def test_a_large_session_gets_each_record_until_it_asks_behind_it(world: MemoryBroker) -> None:
+    session = LargeSession(world, 40)
+    assert session.found(session.fetch()) == {}
+    session.append(3)
+    session.append(5)
+    first = session.found(session.fetch())
+    assert set(first) == {3, 5}
+    assert session.found(session.fetch()) == first, "the client has not advanced"
+    topic = FetchTopic(topic="many-40")
+    topic.partitions = [FetchPartition(partition=3, fetch_offset=1, partition_max_bytes=1000)]
+    session._next.topics = [topic]
+    assert set(session.found(session.fetch())) == {5}
+    session._next.topics = []
+    assert set(session.found(session.fetch())) == {5}
+
+
+def test_a_wait_of_a_large_session_ends_with_the_first_record(world: MemoryBroker) -> None:
+    session = LargeSession(world, 40, max_wait_ms=10_000)
+    asked = session.start()
+    world.pass_time(1.0)
+    waits = [asked.is_answered]
+    session.append(30)
+    world.pass_time(0.01)
+    assert [*waits, asked.is_answered] == [False, True]
+    assert set(session.found(asked.response())) == {30}
+    late = session.start()
+    world.pass_time(0.01)
+    assert late.is_answered, "the client has not advanced"
+
+
+def test_a_large_session_learns_the_end_of_its_topic(world: MemoryBroker) -> None:
+    session = LargeSession(world, 40, max_wait_ms=10_000)
+    asked = session.start()
+    world.delete("many-40")
+    world.pass_time(0.01)
+    parts = asked.response().responses[0].partitions
+    assert {part.error_code for part in parts} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -240,3 +240,37 @@ def cost_of_one_change(partitions: int) -> int:
 
 def test_a_request_costs_as_much_as_has_changed() -> None:
     assert cost_of_one_change(3000) == cost_of_one_change(300)
+
+
+def idle_cost(topics: int) -> int:
+    """Return the bytecodes of the leader for a fetch while nothing happens."""
+    with MemoryBroker() as broker:
+        cluster = Cluster(broker)
+        for number in range(topics):
+            cluster.session.add(cluster.another_topic(f"n{number}"))
+        cluster.session._followed.pop(cluster.follower.key)
+        cluster.session._moved.pop(cluster.follower.key)
+        costs = []
+        for _ in range(3):
+            request = cluster.request()
+            request.max_wait_ms = 0
+            asked: list[FetchResponse] = []
+            work = work_run(
+                lambda request=request, asked=asked: asked.append(  # type: ignore[misc]
+                    broker.ask(fetch.handle, request, FETCH, sender=FOLLOWER)
+                )
+            )
+            list(cluster.session.on_response(asked[0]))
+            costs.append(work["opcode"])
+            broker.pass_time(60.0)
+        partition = broker.partition("n0")
+        follower = partition.followers.get(FOLLOWER)
+        assert follower is not None
+        now_ms = int(broker.clock.monotonic() * 1000)
+        assert not follower.lags(1, now_ms, 61_000), "it was caught up a minute ago"
+        assert follower.lags(1, now_ms, 59_000)
+        return costs[-1]
+
+
+def test_a_fetch_costs_the_leader_nothing_for_idle_partitions() -> None:
+    assert idle_cost(40) == idle_cost(80)

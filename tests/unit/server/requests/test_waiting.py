@@ -6,6 +6,7 @@ import asyncio
 import socket
 import tracemalloc
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,7 @@ from lakelog.protocol.produce import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.replica.fetch_session import FetchSessions
+from lakelog.replica.purgatory import Purgatory
 from lakelog.server.connections.connection import Connection
 from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.server.requests.context import DEFERRED, Context
@@ -241,7 +243,9 @@ def _after_the_handler(request: Any, version: int) -> object:
     for topic in request.topics:
         for index, entry in enumerate(topic.partitions):
             entry.partition = BIG - index
-    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True, share=Share())
+    loop: Any = SimpleNamespace(add=lambda part: None)
+    purgatory = Purgatory(loop, loop, loop)
+    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True, purgatory, share=Share())
     return sessions, sessions.begin(request, version, 0.0)
 
 

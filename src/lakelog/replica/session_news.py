@@ -1,0 +1,102 @@
+"""The partitions of a large fetch session that may have news, so that idle ones cost nothing.
+
+A partition is due while a read may find something: after its begin, a change by the client, and
+each event on it. A read that finds nothing has the session watch the partition in the purgatory
+instead; the next event makes it due again. A few watched partitions are read with each request, in
+turn, for changes without an event: retention moves the start of a log.
+
+A follower acknowledges its position in all partitions with each request. The leader notes it for
+due partitions; a follower of a watched partition is at the end of the leader's log at each request,
+because an append is an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from lakelog.replica.followers import Follower
+from lakelog.replica.purgatory import Parked, Purgatory
+
+READ_IN_TURN = 4
+"""Watched partitions that each request reads."""
+
+Place = tuple[str | bytes, int]
+
+
+class _Watched(NamedTuple):
+    key: Hashable
+    follower: Follower | None
+
+
+class SessionNews:
+    """The due and the watched partitions of one session."""
+
+    __slots__ = ("_due", "_purgatory", "_watched", "fetched_ms", "parked")
+
+    def __init__(self, purgatory: Purgatory, places: Iterable[Place]) -> None:
+        self._purgatory = purgatory
+        self._due: dict[Place, None] = dict.fromkeys(places)
+        self._watched: dict[Place, _Watched] = {}
+        self.parked: Parked | None = None
+        """The waiting request of the session."""
+        self.fetched_ms = 0
+        """The time of the last request of a follower, on the monotonic clock."""
+
+    def due(self) -> list[Place]:
+        """Return the partitions that a request has to read."""
+        return list(self._due)
+
+    def note_request(self) -> None:
+        """Make some watched partitions due, in turn."""
+        for place in list(islice(self._watched, READ_IN_TURN)):
+            self.add(place)
+
+    def add(self, place: Place) -> None:
+        """Make a partition due; it may be new in the session."""
+        self._unwatch(place)
+        self._due[place] = None
+
+    def remove(self, place: Place) -> None:
+        """Forget a partition."""
+        self._unwatch(place)
+        self._due.pop(place, None)
+
+    def note_event(self, place: Place) -> None:
+        """Make a partition due after an event; the purgatory does not watch it any more."""
+        self._end_idle(self._watched.pop(place))
+        self._due[place] = None
+
+    def settle(self, place: Place, key: Hashable, follower: Follower | None) -> None:
+        """Read the partition `key` only after its next event: there is nothing to find now.
+
+        follower: that of the session, if it has one.
+        """
+        self.watch(place, key, follower)
+        self._due.pop(place, None)
+        if follower is not None:
+            follower.idle_in = self
+
+    def watch(self, place: Place, key: Hashable, follower: Follower | None = None) -> None:
+        """Have the next event on the partition `key` try the waiting request."""
+        self._unwatch(place)
+        self._watched[place] = _Watched(key, follower)
+        self._purgatory.watch(key, self, place)
+
+    def close(self) -> None:
+        """Forget all partitions."""
+        for place in list(self._watched):
+            self._unwatch(place)
+        self._due.clear()
+
+    def _unwatch(self, place: Place) -> None:
+        watched = self._watched.pop(place, None)
+        if watched is not None:
+            self._purgatory.unwatch(watched.key, self)
+            self._end_idle(watched)
+
+    def _end_idle(self, watched: _Watched) -> None:
+        follower = watched.follower
+        if follower is not None and follower.idle_in is self:
+            follower.end_idle()
