@@ -86,7 +86,11 @@ class NumbersProducer:
         self._journal = client.journal
         self._outstanding = 0
         self._sent = 0
-        self._producer = client.producer(error_cb=self._on_error)
+        # With several requests in flight, librdkafka 2.16 answers OUT_OF_ORDER_SEQUENCE_NUMBER of one
+        # partition with a new epoch, in which it sends records of other partitions twice
+        # (librdkafka's issue 4953).
+        one_request = {"max.in.flight.requests.per.connection": 1}
+        self._producer = client.producer(error_cb=self._on_error, **one_request)
 
     def run(self) -> None:
         client = self._client
