@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from torture.consuming import SETTINGS, NotingConsumer, partition_name
+from torture.consuming import FAILURES, SETTINGS, NotingConsumer, partition_name
 from torture.history import COMMITTED, FAIL, INFO, OK
 from torture.journal import Journal, Records
 from torture.servers import LEDGER, NUMBERS, OUTPUTS, PARTITIONS, TOPICS
@@ -86,8 +86,8 @@ class NumbersProducer:
         self._journal = client.journal
         self._outstanding = 0
         self._sent = 0
-        # With several requests in flight, librdkafka 2.16 answers OUT_OF_ORDER_SEQUENCE_NUMBER of one
-        # partition with a new epoch, in which it sends records of other partitions twice
+        # With several requests in flight, librdkafka 2.16 answers OUT_OF_ORDER_SEQUENCE_NUMBER of
+        # one partition with a new epoch, in which it sends records of other partitions twice
         # (librdkafka's issue 4953).
         one_request = {"max.in.flight.requests.per.connection": 1}
         self._producer = client.producer(error_cb=self._on_error, **one_request)
@@ -196,7 +196,7 @@ def keep_ledger(client: Client) -> None:
                     transaction.flush_and_abort()
                 else:
                     transaction.commit()
-        except KafkaException as failure:
+        except FAILURES as failure:
             # The next producer with this id fences it, and the broker ends its transaction.
             client.print(failure)
 
@@ -211,7 +211,7 @@ def transform(client: Client) -> None:
                 records = consumer.receive()
                 if records and not _transform(client, consumer, producer, records):
                     consumer.rewind()
-        except KafkaException as failure:
+        except FAILURES as failure:
             client.print(failure)
         finally:
             consumer.close()
@@ -256,7 +256,7 @@ def read_numbers(client: Client) -> None:
             while not client.stopping.is_set():
                 if records := consumer.receive():
                     _commit(client, consumer, records)
-        except KafkaException as failure:
+        except FAILURES as failure:
             client.print(failure)
         finally:
             consumer.close()

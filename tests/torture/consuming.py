@@ -21,6 +21,8 @@ SETTINGS: dict[str, Any] = {
     # connection that it has given up itself.
     "metadata.recovery.strategy": "none",
 }
+FAILURES = KafkaException, KafkaError
+"""An exception of a callback arrives from `poll` without its wrapping."""
 _BATCH = 200
 _WAIT_S = 0.2
 _TIMEOUT_S = 30.0

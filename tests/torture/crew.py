@@ -75,11 +75,14 @@ class Crew:
             process.wait()
         self._running.clear()
 
+    def has_ended(self) -> bool:
+        """Return whether a client has ended by itself."""
+        return any(process.poll() is not None for process in self._running.values())
+
     def check(self) -> None:
         """Check that no client has ended by itself."""
         ended = {name: p.poll() for name, p in self._running.items() if p.poll() is not None}
-        if ended:
-            raise AssertionError(f"{ended}: {self.printed()}")
+        assert not ended, f"clients ended: {ended}: {self.printed()}"
 
     def printed(self) -> str:
         if not self._printed.exists():

@@ -139,8 +139,7 @@ class Run:
         since = time.monotonic_ns()
 
         def is_made() -> bool:
-            crew.check()
-            return self._following.have_succeeded(roles, since)
+            return crew.has_ended() or self._following.have_succeeded(roles, since)
 
         try:
             eventually(is_made, PROGRESS_S)
@@ -148,6 +147,7 @@ class Run:
             stuck = [role for role in roles if self._following.newest[role] <= since]
             text = f"no progress of {', '.join(stuck)}; {crew.printed()}"
             raise AssertionError(text) from failure
+        crew.check()
         return (time.monotonic_ns() - since) / 1e9
 
     def _finish(self, servers: Servers, crew: Crew) -> None:
