@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from torture.consuming import FAILURES, SETTINGS, NotingConsumer, partition_name
+from torture.consuming import SETTINGS, NotingConsumer, partition_name
 from torture.history import COMMITTED, FAIL, INFO, OK
 from torture.journal import Journal, Records
 from torture.servers import LEDGER, NUMBERS, OUTPUTS, PARTITIONS, TOPICS
@@ -196,7 +196,7 @@ def keep_ledger(client: Client) -> None:
                     transaction.flush_and_abort()
                 else:
                     transaction.commit()
-        except FAILURES as failure:
+        except KafkaException as failure:
             # The next producer with this id fences it, and the broker ends its transaction.
             client.print(failure)
 
@@ -211,7 +211,7 @@ def transform(client: Client) -> None:
                 records = consumer.receive()
                 if records and not _transform(client, consumer, producer, records):
                     consumer.rewind()
-        except FAILURES as failure:
+        except KafkaException as failure:
             client.print(failure)
         finally:
             consumer.close()
@@ -256,7 +256,7 @@ def read_numbers(client: Client) -> None:
             while not client.stopping.is_set():
                 if records := consumer.receive():
                     _commit(client, consumer, records)
-        except FAILURES as failure:
+        except KafkaException as failure:
             client.print(failure)
         finally:
             consumer.close()

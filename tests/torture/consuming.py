@@ -21,8 +21,6 @@ SETTINGS: dict[str, Any] = {
     # connection that it has given up itself.
     "metadata.recovery.strategy": "none",
 }
-FAILURES = KafkaException, KafkaError
-"""An exception of a callback arrives from `poll` without its wrapping."""
 _BATCH = 200
 _WAIT_S = 0.2
 _TIMEOUT_S = 30.0
@@ -49,6 +47,7 @@ class NotingConsumer:
         self._group = group
         self._isolation = isolation
         self._pending: Records = []
+        self._failure: KafkaException | None = None
         self.consumer = Consumer(
             {
                 **SETTINGS,
@@ -76,11 +75,18 @@ class NotingConsumer:
 
     def rewind(self) -> None:
         """Begin again at the committed offsets."""
-        self._on_assign(self.consumer, self.consumer.assignment())
+        self._assign_committed(self.consumer.assignment())
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            self._assign_committed(partitions)
+        except KafkaException as failure:
+            # `poll` would raise the error of a callback as an object that is no exception.
+            self._failure = failure
+
+    def _assign_committed(self, partitions: list[TopicPartition]) -> None:
         wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
-        found = consumer.committed(wanted, _TIMEOUT_S) if wanted else []
+        found = self.consumer.committed(wanted, _TIMEOUT_S) if wanted else []
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)
@@ -94,13 +100,18 @@ class NotingConsumer:
         consumer.unassign()
 
     def receive(self) -> Records:
-        """Return the next records, all of one assignment, and note them."""
+        """Return the next records, all of one assignment, and note them.
+
+        Raises `KafkaException` if the committed offsets of a new assignment cannot be read.
+        """
         received: Records = []
         self._pending = received
         wait_s = _WAIT_S
         # Not `consume`: it may return records of two assignments.
         while len(received) < _BATCH and (message := self.consumer.poll(wait_s)) is not None:
             wait_s = 0
+            if self._failure is not None:
+                break
             if self._pending is not received:
                 received = self._pending
             error = message.error()
@@ -114,6 +125,8 @@ class NotingConsumer:
             else:
                 print(f"{self._journal.process}: {error}", file=sys.stderr)
         self._flush()
+        if self._failure is not None:
+            raise self._failure
         return received
 
     def _flush(self) -> None:
