@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from delivered import delivered
 from torture.history import COMMITTED
@@ -104,33 +104,34 @@ class NotingConsumer:
 
         Raises `KafkaException` if the committed offsets of a new assignment cannot be read.
         """
-        received: Records = []
-        self._pending = received
+        self._pending = []
         wait_s = _WAIT_S
         # Not `consume`: it may return records of two assignments.
-        while len(received) < _BATCH and (message := self.consumer.poll(wait_s)) is not None:
+        while len(self._pending) < _BATCH and (message := self.consumer.poll(wait_s)) is not None:
             wait_s = 0
             if self._failure is not None:
                 break
-            if self._pending is not received:
-                received = self._pending
-            error = message.error()
-            if error is None:
-                index, offset, value = delivered(message)
-                topic = message.topic()
-                assert topic is not None
-                received.append((partition_name(topic, index), offset, value.decode()))
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._journal.note("error", text=f"reset: {error}")
-            else:
-                print(f"{self._journal.process}: {error}", file=sys.stderr)
+            self._take(message)
+        received = self._pending
         self._flush()
         if self._failure is not None:
             raise self._failure
         return received
 
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            index, offset, value = delivered(message)
+            topic = message.topic()
+            assert topic is not None
+            self._pending.append((partition_name(topic, index), offset, value.decode()))
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._journal.note("error", text=f"reset: {error}")
+        else:
+            print(f"{self._journal.process}: {error}", file=sys.stderr)
+
     def _flush(self) -> None:
-        """Note the records of the assignment so far."""
+        """Note the records of the assignment so far. Callbacks of `poll` do so before another."""
         self._journal.poll(self._pending)
         self._pending = []
 
