@@ -77,7 +77,7 @@ def _from_kafka(error: KafkaError) -> CliError:
     if isinstance(error, ProtocolError):
         return CliError("LL0303", error.message, hint)
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
-        return CliError("LL0302", error.message or "no answer in time", "raise --timeout")
+        return CliError("LL0302", error.message or "no answer in time", hint or "raise --timeout")
     if error.code is ErrorCode.NON_EMPTY_GROUP:
         hint = hint or "stop its consumers first; a killed one leaves after its session timeout"
     entry = BY_KAFKA.get(error.code)

@@ -6,7 +6,13 @@ import pytest
 
 from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
-from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNotFoundError
+from lakelog.client.admin.change import check_change
+from lakelog.client.errors import (
+    OutcomeUnknownError,
+    PartitionNotFoundError,
+    ProtocolError,
+    TopicNotFoundError,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +65,13 @@ def test_a_report_without_hint_points_to_explain() -> None:
 def test_only_a_near_name_is_suggested() -> None:
     assert suggestion("ordrs", ["orders", "clicks"]) == "did you mean 'orders'?"
     assert suggestion("zebra", ["orders", "clicks"]) == ""
+
+
+def test_a_longer_timeout_is_advised_only_where_it_helps() -> None:
+    with pytest.raises(OutcomeUnknownError) as caught:
+        check_change(ErrorCode.REQUEST_TIMED_OUT, "topic 't'", None)
+    assert explain_exception(caught.value).hint == (
+        "check whether the change has been made before you repeat it."
+    )
+    no_answer = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer within 5 s")
+    assert explain_exception(no_answer).hint == "raise --timeout"

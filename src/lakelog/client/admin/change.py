@@ -11,6 +11,9 @@ from lakelog.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
 
+_MAY_FOLLOW = "Check whether the change has been made before you repeat it."
+"""The broker has answered: a longer wait for its answer would not help."""
+
 
 def change(cluster: Cluster, request: Message, kind: type[R], what: str) -> R:
     """Return the response of one broker.
@@ -33,5 +36,5 @@ def check_change(code: int, where: str, said: str | None) -> None:
     """
     if code == ErrorCode.REQUEST_TIMED_OUT:
         text = f"{where}: {said or 'the change may or may not have been made'}"
-        raise OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, text)
+        raise OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, text, hint=_MAY_FOLLOW)
     check(code, where, said)
