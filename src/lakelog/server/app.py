@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.key import ConfigError
@@ -60,6 +61,31 @@ __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError"]
 logger = logging.getLogger(__name__)
 
 
+class _SharedParts(NamedTuple):
+    """The parts that most others use."""
+
+    budget: MemoryBudget
+    connections: ConnectionRegistry
+    purgatory: Purgatory
+    checks: StoredChecks
+    gate: Gate
+
+
+def _shared_parts(options: ServeOptions, environment: Environment) -> _SharedParts:
+    config, clock, tasks = options.config, environment.clock, environment.tasks
+    budget = MemoryBudget(
+        config.get_int("queued.max.request.bytes"),
+        config.get_int("lakelog.coordinator.state.max.bytes"),
+    )
+    turns = LoopTurns(clock, tasks)
+    # A turn runs its parts in the order in which they are added here: requests and large responses
+    # before parked requests, so that a crowd of waits delays no client that has just sent.
+    connections = ConnectionRegistry(clock, turns, budget)
+    purgatory = Purgatory(clock, tasks, turns)
+    gate = Gate(BrokersApart(between_brokers()), NoQuotas())
+    return _SharedParts(budget, connections, purgatory, StoredChecks(tasks), gate)
+
+
 class Server:
     """One broker, from `start` to `stop`.
 
@@ -70,16 +96,9 @@ class Server:
     """
 
     def __init__(self, options: ServeOptions, environment: Environment) -> None:
-        config, clock, tasks = options.config, environment.clock, environment.tasks
         self._options = options
         self._environment = environment
-        budget = MemoryBudget(
-            config.get_int("queued.max.request.bytes"),
-            config.get_int("lakelog.coordinator.state.max.bytes"),
-        )
-        turns = LoopTurns(clock, tasks)
-        purgatory, checks = Purgatory(clock, tasks, turns), StoredChecks(tasks)
-        gate = Gate(BrokersApart(between_brokers()), NoQuotas())
+        shared = _shared_parts(options, environment)
         self._folder = folder = DataFolder(
             options,
             environment,
@@ -89,80 +108,36 @@ class Server:
         environment.metadata.watch_device(folder.directory.distrust_page_cache)
         self._control = control = ControlPlane(options, environment, folder.shortages)
         self._replicas = replicas = ReplicaManager(
-            options, environment, folder, control, purgatory, checks, self._replica_events(gate)
-        )
-        topics = Topics(
-            control.metadata,
-            environment.random,
-            folder.shortages.check_room,
-            replicas.logs.waits,
-            self._config,
-            control.link,
-        )
-        producer_ids = ProducerIds(control.membership.reserve_producer_ids, tasks)
-        self._coordinators = coordinators = Coordinators(
-            config,
+            options,
             environment,
-            replicas.partitions,
-            purgatory,
-            topics,
-            producer_ids,
-            control.metadata,
-            budget.state,
-            checks,
-            options.node_id,
-            control.peer,
+            folder,
+            control,
+            shared.purgatory,
+            shared.checks,
+            self._replica_events(shared.gate),
         )
-        connections = ConnectionRegistry(clock, turns, budget)
-        self.broker = Broker(
-            node_id=options.node_id,
-            cluster_id="",
-            data_path=options.data,
-            clock=clock,
-            random=environment.random,
-            metadata=control.metadata,
-            controller=control.controller,
-            controller_link=control.link,
-            partitions=replicas.partitions,
-            purgatory=purgatory,
-            checks=checks,
-            slow_batches=SlowBatches(tasks, connections.memory, clock),
-            shortages=folder.shortages,
-            fetch_sessions=self._make_fetch_sessions(purgatory, budget.state),
-            producer_ids=producer_ids,
-            topics=topics,
-            groups=coordinators.groups,
-            transactions=coordinators.transactions,
-            markers=coordinators.markers,
-            verification=coordinators.verification,
-            disk_space=folder.space,
-            checkpointed=lambda: self._maintenance.checkpointed(from_reserve=True),
-            advertised=options.advertise,
-            static_config=config,
-            requests=RequestMetrics(clock),
-            gate=gate,
-            registered=RegisteredBrokers(control.metadata, tasks),
-            losses=control.peers.losses,
-            advertised_apis=advertised_apis(in_cluster=options.is_clustered),
-        )
+        topics = self._make_topics()
+        producer_ids = ProducerIds(control.membership.reserve_producer_ids, environment.tasks)
+        self._coordinators = self._make_coordinators(shared, topics, producer_ids)
+        self.broker = self._make_broker(shared, topics, producer_ids)
         self.failure: MetadataError | None = None
         """The reason to stop: the metadata store has another history than this broker."""
         self._settings = Settings(self.broker)
-        self._dispatcher = self._make_dispatcher(connections)
+        self._dispatcher = self._make_dispatcher(shared.connections)
         self._listeners = Listeners(
-            options, environment, self._dispatcher, connections, self._config
+            options, environment, self._dispatcher, shared.connections, self._config
         )
         self._monitoring = Monitoring(
             self.broker,
             self._dispatcher,
-            clock,
-            tasks,
+            environment.clock,
+            environment.tasks,
             environment.fsyncs,
             environment.processes,
             control.peers,
             replicas.role_changes,
         )
-        self._maintenance = self._make_maintenance(connections)
+        self._maintenance = self._make_maintenance(shared.connections)
 
     def _config(self) -> BrokerConfig:
         return self.broker.config
@@ -174,6 +149,70 @@ class Server:
             checkpointed=lambda: self._maintenance.checkpointed(),
             role_changed=lambda partition: self._coordinators.role_changed(partition),
             revoke=gate.revoke,
+        )
+
+    def _make_topics(self) -> Topics:
+        return Topics(
+            self._control.metadata,
+            self._environment.random,
+            self._folder.shortages.check_room,
+            self._replicas.logs.waits,
+            self._config,
+            self._control.link,
+        )
+
+    def _make_coordinators(
+        self, shared: _SharedParts, topics: Topics, producer_ids: ProducerIds
+    ) -> Coordinators:
+        return Coordinators(
+            self._options.config,
+            self._environment,
+            self._replicas.partitions,
+            shared.purgatory,
+            topics,
+            producer_ids,
+            self._control.metadata,
+            shared.budget.state,
+            shared.checks,
+            self._options.node_id,
+            self._control.peer,
+        )
+
+    def _make_broker(
+        self, shared: _SharedParts, topics: Topics, producer_ids: ProducerIds
+    ) -> Broker:
+        options, environment, coordinators = self._options, self._environment, self._coordinators
+        control, clock, tasks = self._control, environment.clock, environment.tasks
+        return Broker(
+            node_id=options.node_id,
+            cluster_id="",
+            data_path=options.data,
+            clock=clock,
+            random=environment.random,
+            metadata=control.metadata,
+            controller=control.controller,
+            controller_link=control.link,
+            partitions=self._replicas.partitions,
+            purgatory=shared.purgatory,
+            checks=shared.checks,
+            slow_batches=SlowBatches(tasks, shared.connections.memory, clock),
+            shortages=self._folder.shortages,
+            fetch_sessions=self._make_fetch_sessions(shared.purgatory, shared.budget.state),
+            producer_ids=producer_ids,
+            topics=topics,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
+            verification=coordinators.verification,
+            disk_space=self._folder.space,
+            checkpointed=lambda: self._maintenance.checkpointed(from_reserve=True),
+            advertised=options.advertise,
+            static_config=options.config,
+            requests=RequestMetrics(clock),
+            gate=shared.gate,
+            registered=RegisteredBrokers(control.metadata, tasks),
+            losses=control.peers.losses,
+            advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
 
     def _make_fetch_sessions(self, purgatory: Purgatory, share: Share) -> FetchSessions:

@@ -41,9 +41,7 @@ async def handle(
     wanted = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
     try:
         election_type = _election_type(request.election_type)
-        results = await broker.metadata.submit(
-            lambda image: _elected(image, election_type, wanted)
-        )
+        results = await broker.metadata.submit(lambda image: _elected(image, election_type, wanted))
     except KafkaError as error:
         return _refused(request, error)
     return ElectLeadersResponse(replica_election_results=_by_topic(results))
