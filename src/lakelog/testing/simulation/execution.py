@@ -26,7 +26,7 @@ from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.loop import Stuck
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.plan import DEATHS
+from lakelog.testing.simulation.plan import CLUSTER_DEATHS, DEATHS
 from lakelog.testing.simulation.workloads import Workloads
 from lakelog.testing.simulation.world import World
 from lakelog.testing.sqlite_vfs import seed_sqlite
@@ -53,7 +53,7 @@ class Outcome:
     @property
     def is_thin(self) -> bool:
         """Whether the run shows little: no broker died, or almost nothing was acknowledged."""
-        deaths = sum(self.faults.get(name, 0) for name in DEATHS)
+        deaths = sum(self.faults.get(name, 0) for name in (*DEATHS, *CLUSTER_DEATHS))
         return not deaths or self.counts.get("acked", 0) < _ACKED_MIN
 
 

@@ -252,6 +252,16 @@ class BrokerHost:
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
 
+    def pause(self) -> None:
+        """Pause the process, as by SIGSTOP."""
+        if self.process is not None:
+            self.process.pause(self._simulator.loop.time())
+
+    def resume(self) -> None:
+        """End a pause of the process."""
+        if self.process is not None and self.process.is_paused:
+            self._simulator.loop.resume(self.process)
+
     async def wait_for_death(self, timeout_s: float) -> None:
         """Wait until the process is killed, or for `timeout_s` seconds."""
         if self._died is not None:

@@ -75,6 +75,17 @@ class Law(Enum):
     EPOCH_RISES = "the leader epoch rises at each start"
     SAME_BYTES = "batches below the high watermark keep their bytes"
 
+    # Clusters
+    ONE_LEADER = "a leader epoch has one leader"
+    WATERMARK_KEPT = "the high watermark of a replica does not decrease while its process runs"
+    LEADER_COMPLETE = "a leader has every acknowledged record"
+    IN_SYNC = "an in-sync replica has every committed record"
+    SAME_PREFIX = "all replicas have the same committed bytes"
+    CURRENT_MEMBERS = "an in-sync replica joined with its current broker epoch, and is not fenced"
+    ONE_COORDINATOR = "a coordinator acts in the leader epoch of its partition, alone"
+    SAME_IMAGE = "metadata images are equal at equal index"
+    HEALS = "after all faults every ISR is complete within 30 seconds"
+
     # The system
     ANSWERS = "the broker returns only errors that a client can expect"
     CLIENTS_LIVE = "no client fails on an unexpected response"

@@ -139,6 +139,14 @@ class Client:
             f"{self.name}: {what} returned {ErrorCode(code).name} without a fault",
         )
 
+    def may_be_stale(self, since: float) -> bool:
+        """Return whether a coordinator may answer that does not know its successor.
+
+        As in Apache Kafka, after a cut or a pause it answers from its state until it learns of the
+        next leader epoch. since: the loop's time of the first request that its state must include.
+        """
+        return self.context.plan.replicas > 1 and self.conditions.was_disturbed(since)
+
     def unexpected(self, what: str, code: int) -> None:
         """Record a violation: no client can expect this error."""
         self.findings.violation(Law.ANSWERS, f"{self.name}: {what} returned {ErrorCode(code).name}")

@@ -12,6 +12,8 @@ from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.network.network import Network
 
+HOME = "cluster"
+
 
 class Clocks:
     """The wall clocks of all brokers."""
@@ -27,7 +29,7 @@ class Clocks:
 class ClusterBrokers:
     """The home of all clients, groups and topics."""
 
-    name = "cluster"
+    name = HOME
     suffix = ""
 
     def __init__(self, simulator: Simulator, hosts: Sequence[BrokerHost]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.clients.inspector import Inspector
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 from lakelog.testing.simulation.execution import Execution, Outcome
 from lakelog.testing.simulation.workloads import Workloads
 
 _POLL_S = 0.1
+_HEALING_S = 30.0
 
 
 def run_cluster(world: ClusterWorld) -> Outcome:
@@ -21,7 +22,8 @@ def run_cluster(world: ClusterWorld) -> Outcome:
 class _ClusterExecution(Execution):
     def __init__(self, world: ClusterWorld) -> None:
         super().__init__(world)
-        self._brokers = world.brokers
+        self._cluster = world
+        self._brokers, self._observer = world.brokers, world.observer
         self._workloads = Workloads(world.context, world.brokers)
 
     async def _start(self) -> None:
@@ -39,11 +41,26 @@ class _ClusterExecution(Execution):
         self._simulator.trace("peace")
         self._world.network.restore_speed()
         self._world.network.heal()
-        await asyncio.gather(*(self._repair_broker(host) for host in self._hosts))
+        for host in self._hosts:
+            host.resume()
+            host.disk.stop_at = None
+        await asyncio.gather(*(host.bring_back() for host in self._hosts))
+        await self._heal()
 
-    async def _repair_broker(self, host: BrokerHost) -> None:
-        host.disk.stop_at = None
-        await host.bring_back()
+    async def _heal(self) -> None:
+        """Wait until every ISR is complete."""
+        until = self._loop.time() + _HEALING_S
+        while self._loop.time() < until and not self._is_healed:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(_POLL_S)
+        self._findings.expect(
+            Law.HEALS,
+            self._is_healed,
+            f"{_HEALING_S} s after the last fault: {self._observer.images.lacking}",
+        )
+
+    @property
+    def _is_healed(self) -> bool:
+        return self._cluster.is_healed
 
     async def _check(self) -> None:
         """Read every partition to its end, before and after a clean restart of each broker."""

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage
+from lakelog.replica.partition import Partition
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.producer_ids import ProducerIds
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
+from lakelog.testing.simulation.cluster.brokers import HOME
+from lakelog.testing.simulation.cluster.coordinator_history import CoordinatorHistory
+from lakelog.testing.simulation.cluster.image_history import ImageHistory
+from lakelog.testing.simulation.cluster.replica_history import ReplicaHistory, Run
 from lakelog.testing.simulation.engine.simulator import Simulator
+
+_STEPS = 24
+"""A broker is checked after so many steps of the loop, and after each change of its disk."""
+_COMPARED_EVERY_S = 2.0
 
 
 class ClusterObserver:
     """A `HostObserver` of all brokers."""
 
-    def __init__(self, simulator: Simulator, findings: Findings, records: RecordHistory) -> None:
+    def __init__(
+        self,
+        simulator: Simulator,
+        findings: Findings,
+        records: RecordHistory,
+        producer_ids: ProducerIds,
+    ) -> None:
         self._simulator = simulator
         self._findings = findings
-        self._records = records
+        self._producer_ids = producer_ids
         self._hosts: Sequence[BrokerHost] = ()
+        self.images = ImageHistory(findings, self._leader_of)
+        self.replicas = ReplicaHistory(findings, records)
+        self._coordinators = CoordinatorHistory(findings)
+        self._seen: dict[int, tuple[MetadataImage, int]] = {}
+        """The image and the number of disk operations at the last check, by node id."""
+        self._compared_at: dict[int, float] = {}
 
     def watch(self, hosts: Sequence[BrokerHost]) -> None:
         """Observe these brokers."""
@@ -28,14 +52,56 @@ class ClusterObserver:
         self._simulator.trace("started", host.name, host.disk.steps)
 
     def on_stopping(self, host: BrokerHost) -> None:
-        pass
+        self.compare(host)
 
     def on_death(self, host: BrokerHost, *, power: bool) -> None:
         self._simulator.trace("death", host.name, power, host.disk.steps)
+        if power or host.server is None:
+            self.on_loss()
+        self.compare(host)
+
+    def on_loss(self) -> None:
+        """Note that a broker lost its page cache or its disk: it distrusts all assigned epochs."""
+        self._producer_ids.note_loss(HOME, self._simulator.loop.time())
 
     def on_start_refused(self, host: BrokerHost, error: BaseException) -> None:
         self._simulator.trace("refused", str(error))
         self._findings.violation(Law.STARTS, f"{host.name} does not start: {error}")
 
     def on_step(self, host: BrokerHost) -> None:
-        pass
+        """Check a broker whose image or disk has changed, and each one every few steps."""
+        if host.server is None:
+            return
+        image, steps = host.server.broker.metadata.image, host.disk.steps
+        before, checked = self._seen.get(host.node_id, (None, -1))
+        is_due = (self._simulator.loop.steps + 8 * host.node_id) % _STEPS == 0
+        if image is before and steps == checked and not is_due:
+            return
+        self._seen[host.node_id] = image, steps
+        if image is not before:
+            self.images.note(host.name, image)
+        self._check(host)
+        now = self._simulator.loop.time()
+        if now - self._compared_at.get(host.node_id, 0.0) > _COMPARED_EVERY_S:
+            self._compared_at[host.node_id] = now
+            self.compare(host)
+
+    def _check(self, host: BrokerHost) -> None:
+        assert host.server is not None
+        broker, run = host.server.broker, Run(host.node_id, host.starts)
+        self.replicas.check(run, broker.partitions, self.images.newest)
+        self._coordinators.check(run, broker.groups, broker.transactions, broker.partitions)
+
+    def compare(self, host: BrokerHost) -> None:
+        """Compare the committed bytes of a running broker with the bytes of the others."""
+        if host.server is not None:
+            run = Run(host.node_id, host.starts)
+            self.replicas.compare(run, host.server.broker.partitions, host.disk)
+
+    def _leader_of(self, topic_id: bytes, state: PartitionImage) -> Partition | None:
+        for host in self._hosts:
+            if host.node_id == state.leader and host.server is not None:
+                found = host.server.broker.partitions.get(topic_id, state.partition)
+                if found is not None and found.leader_epoch == state.leader_epoch:
+                    return found
+        return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from lakelog.testing.simulation.plan import DURABLE, Plan
+from lakelog.testing.simulation.plan import CLUSTER_DEATHS, Plan
+from lakelog.testing.simulation.plan import DEATHS as ALONE_DEATHS
 
 BROKERS = 3
 SESSION_S = 3.0
@@ -21,8 +22,22 @@ WORKLOADS = (
     "static consumer members",
 )
 PRODUCING = ("plain", "idempotent", "transactions")
-DEATHS = ("kill",)
-FAULTS = (*DEATHS,)
+DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
+"""Faults that end processes of brokers."""
+_SURVIVED = tuple(name for name in DEATHS if name != "power of all")
+FAULTS = (
+    *DEATHS,
+    "pause",
+    "cut brokers",
+    "cut store",
+    "cut clients",
+    "reset",
+    "slow network",
+    "clock",
+    "client crash",
+)
+_BLACKOUT = "power of all"
+"""After it no replica is eligible to lead (KIP-966), so no plan of a seed has it."""
 
 _SETTINGS = {
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
@@ -31,6 +46,8 @@ _SETTINGS = {
     "replica.lag.time.max.ms": "4000",
     "transaction.state.log.replication.factor": str(BROKERS),
 }
+
+_DURABLE = {"log.durability": "fsync"}
 
 
 @dataclass(slots=True)
@@ -51,14 +68,18 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     faults = {name for name in FAULTS if rng.random() < 0.35}
     if workloads.isdisjoint(PRODUCING):
         workloads.add(rng.choice(PRODUCING))
+    faults.discard(_BLACKOUT)
     if faults.isdisjoint(DEATHS):
-        faults.add(rng.choice(DEATHS))
+        faults.add(rng.choice(_SURVIVED))
+    store = rng.choice(STORES)
     plan = ClusterPlan(
         6.0 + rng.random() * 12.0,
         frozenset(workloads),
         frozenset(faults),
-        store=rng.choice(STORES),
+        store=store,
     )
+    if store == "file":
+        plan.faults -= {"cut store"}  # the brokers of one host
     if rng.random() < 0.3:
-        plan.settings.update([rng.choice(DURABLE)])
+        plan.settings.update(_DURABLE)
     return plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.brokers.host import BrokerHost, MetadataPlace
+from lakelog.testing.simulation.brokers.host import DATA, BrokerHost, MetadataPlace
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.membership_history import MembershipHistory
 from lakelog.testing.simulation.checkers.offset_history import OffsetHistory
@@ -33,6 +33,9 @@ from lakelog.testing.simulation.network.network import Network
 _RECOVERY_S = 15.0
 """How long after a fault a cluster may need until every request succeeds again."""
 
+_DRIFT = 0.02
+"""The largest difference between the rates of two monotonic clocks."""
+
 
 class ClusterWorld:
     """The parts of one seed's world; `plan` is the seed's own unless another one is given."""
@@ -51,10 +54,15 @@ class ClusterWorld:
         self.members = MembershipHistory(self.findings)
         self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
         self.pool = ClientPool(self.network, stream("fates"))
-        self.observer = ClusterObserver(self.simulator, self.findings, self.records)
+        self.observer = ClusterObserver(
+            self.simulator, self.findings, self.records, self.producer_ids
+        )
         self.machines = [
             Machine(self.simulator, f"broker-{number}") for number in range(1, BROKERS + 1)
         ]
+        skews = stream("clocks")
+        for machine in self.machines:
+            machine.clock.skew(skews.random() * 1e6, 1.0 + (skews.random() - 0.5) * _DRIFT)
         self.shared = MemoryDisk(SimulatedClock(loop))
         self.places = self._places()
         self.hosts: Sequence[BrokerHost] = [
@@ -88,12 +96,31 @@ class ClusterWorld:
             self.brokers,
         )
         self.nemesis = ClusterNemesis(
-            self.simulator, self.network, self.plan, self.conditions, self.hosts, self.pool
+            self.simulator, self.network, self.plan, self.conditions, self.hosts, self.pool, self
         )
 
     @property
     def seed(self) -> int:
         return self.simulator.seed
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether all brokers run, and every ISR is complete."""
+        return self.brokers.are_unfenced and not self.observer.images.lacking
+
+    def crash_shared(self) -> None:
+        """Lose the unsynced bytes of the brokers' common disk; no process runs."""
+        self.shared.crash()
+
+    def wipe(self, host: BrokerHost) -> None:
+        """Empty the disk of a broker that is down."""
+        assert not host.is_running
+        self.observer.on_loss()
+        host.disk.remove_tree(DATA)
+        host.disk.write_back()
+        place = self.places[host.node_id - 1]
+        if isinstance(place, EnsemblePlace):
+            place.wipe()
 
     def _places(self) -> list[MetadataPlace]:
         if self.plan.store == "file":

@@ -1,4 +1,4 @@
-"""The violations that the observer of a cluster reports."""
+"""The deaths and starts that the observer of a cluster notes."""
 
 from __future__ import annotations
 
@@ -12,4 +12,16 @@ def test_a_broker_that_does_not_start_breaks_a_law() -> None:
     world = ClusterWorld(1, ClusterPlan())
     world.observer.on_start_refused(world.hosts[0], StartError("no"))
     assert world.findings.broken == {Law.STARTS}
+    world.simulator.loop.close()
+
+
+def test_a_lost_page_cache_excuses_new_producer_ids() -> None:
+    world = ClusterWorld(1, ClusterPlan())
+    ids = world.producer_ids
+    assert ids.may_have("cluster", "txn", 7, 0.0)
+    assert not ids.may_have("cluster", "txn", 8, 1.0)
+    world.simulator.loop.call_at(2.0, world.simulator.loop.stop)
+    world.simulator.loop.run_forever()
+    world.observer.on_death(world.hosts[0], power=True)
+    assert ids.may_have("cluster", "txn", 9, 3.0)
     world.simulator.loop.close()

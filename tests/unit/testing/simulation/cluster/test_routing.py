@@ -71,6 +71,6 @@ def test_a_client_finds_the_next_leader_after_a_kill(monkeypatch: pytest.MonkeyP
         return node_id
 
     monkeypatch.setattr(RoutedConnection, "_receiver", noted)
-    plan = ClusterPlan(8.0, frozenset({"plain"}), frozenset({"kill"}))
+    plan = ClusterPlan(4.0, frozenset({"plain"}), frozenset({"kill"}))
     assert run_cluster(ClusterWorld(2, plan)).violations == ()
     assert max(len(nodes) for nodes in receivers.values()) > 1

@@ -134,7 +134,9 @@ class ConsumerMember(GroupClient):
             )
             self.note("assigned", self._epoch, sorted(self.owned))
             self.findings.counts["assigned by regex"] += self._by_regex and bool(self.owned)
-        lease = Lease(self._owner, self.owned, sent + _SESSION_S)
+        # The coordinator of a cluster measures the session with a monotonic clock that may be fast.
+        rate = 1.0 if self.context.plan.replicas == 1 else 0.98
+        lease = Lease(self._owner, self.owned, sent + rate * _SESSION_S)
         self.members.lease(self.group, lease, self.now)
 
     @property

@@ -41,10 +41,10 @@ class MemberTransactions:
 
         Returns whether the broker accepted the offset.
         """
+        member, began = self._member, self._member.now
         identity = await self._identify()
         if identity is None:
             return False
-        member = self._member
         self._count += 1
         transaction = member.history.begin(f"{self._id}/{member.name}/{self._count}")
         value = member.offsets.will_commit(member.group, place, transaction)
@@ -56,7 +56,7 @@ class MemberTransactions:
             ends = member.home.log_ends()
             member.offsets.acknowledged(member.group, place, value, ends)
             member.findings.counts["offsets in members' transactions"] += 1
-        elif code is not None and code not in _REFUSED:
+        elif code is not None and code not in _REFUSED and not member.may_be_stale(began):
             member.unexpected("TxnOffsetCommit", code)
         await self._end(transaction, identity, commit=keep and code == 0)
         return code == 0

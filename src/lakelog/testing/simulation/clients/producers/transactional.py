@@ -286,7 +286,8 @@ class TransactionalProducer(Client):
         elapsed_s = self.now - self._began
         was_cut = self.conditions.cut_at >= self._identified_at
         has_leapt = self.conditions.leapt_at >= self._began
-        return elapsed_s > TIMEOUT_MS / 1000 * 0.9 or has_leapt or was_cut
+        is_old = elapsed_s > TIMEOUT_MS / 1000 * 0.9
+        return is_old or has_leapt or was_cut or self.may_be_stale(self._began)
 
     # Its end
 

@@ -1,0 +1,52 @@
+"""Images of several brokers: equal at equal index, with current members in each ISR."""
+
+from __future__ import annotations
+
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.cluster.image_history import ImageHistory
+
+TOPIC = bytes(15) + b"t"
+RECORDS: tuple[Record, ...] = (
+    BrokerRecord(1, b"1" * 16, 1, (), None),
+    BrokerRecord(2, b"2" * 16, 1, (), None),
+    TopicRecord("orders", TOPIC),
+    PartitionRecord(TOPIC, 0, (1, 2), (1, 2), 1, 0, 0),
+)
+
+
+def image_of(*records: Record) -> MetadataImage:
+    return MetadataImage().apply_all(records, 5)
+
+
+def history() -> ImageHistory:
+    return ImageHistory(Findings(), lambda topic_id, state: None)
+
+
+def test_equal_images_at_an_index_are_sound() -> None:
+    images = history()
+    for broker in ("broker-1", "broker-2"):
+        images.note(broker, image_of(*RECORDS))
+    assert images._findings.violations == []
+    assert images.lacking == []
+
+
+def test_other_contents_at_an_index_break_a_law() -> None:
+    images = history()
+    images.note("broker-1", image_of(*RECORDS))
+    images.note("broker-2", image_of(*RECORDS[:2]))
+    assert images._findings.broken == {Law.SAME_IMAGE}
+
+
+def test_a_replica_out_of_sync_is_named() -> None:
+    images = history()
+    images.note("broker-1", image_of(*RECORDS, BrokerFenced(2, 1)))
+    assert images.lacking == ["orders-0: (1,) of (1, 2)"]
