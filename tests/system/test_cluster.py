@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -190,6 +191,11 @@ def test_an_operator_may_accept_the_loss_of_records(cluster: Cluster) -> None:
     shutil.rmtree(cluster.brokers[1].data)
     cluster.brokers[1].restart()
     eventually(lambda: {leader for leader, _ in cluster.states().values()} == {-1})
+    where = ("-b", cluster.brokers[1].bootstrap, "-f", "json")
+    command = [LAKELOG, "topic", "describe", TOPIC, *where]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    (shown,) = json.loads(ended.stdout)
+    assert {tuple(row["elr"]) for row in shown["partitions"]} == {(3,)}
     partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
     admin = cluster.admin()
     elected = admin.elect_leaders(ElectionType.UNCLEAN, partitions).result(30)

@@ -29,6 +29,7 @@ from lakelog.cli.settings import change_settings, parse_changes, parse_settings,
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry
+    from lakelog.client.admin.topics import EligibleReplicas
     from lakelog.client.view import Partition, Topic
 
 app = noun("topic", "List, create, describe, alter and delete topics.")
@@ -269,7 +270,9 @@ def _describe(admin: Admin, name: str) -> Document:
 
     topic = admin.topics.describe(name)
     configs = admin.configs.describe(ResourceType.TOPIC, name)
-    return document(topic, _bounds(admin, topic), configs.values())
+    is_full = all(len(row.isr) == len(row.replicas) for row in topic.partitions)
+    eligible = {} if is_full else admin.topics.eligible(name)
+    return document(topic, _bounds(admin, topic), configs.values(), eligible)
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
@@ -301,9 +304,15 @@ def listing(topics: Iterable[Topic]) -> Listing:
 
 
 def document(
-    topic: Topic, bounds: Mapping[TopicPartition, Bounds], configs: Iterable[ConfigEntry]
+    topic: Topic,
+    bounds: Mapping[TopicPartition, Bounds],
+    configs: Iterable[ConfigEntry],
+    eligible: Mapping[int, EligibleReplicas] | None = None,
 ) -> Document:
-    """Return the description of one topic, without settings at their defaults."""
+    """Return the description of one topic, without settings at their defaults.
+
+    Partitions have columns of eligible leader replicas if any of them has such replicas.
+    """
     partitions = [
         _partition(row, bounds.get((topic.name, row.partition))) for row in topic.partitions
     ]
@@ -324,7 +333,14 @@ def document(
         "replication_factor": _replication_factor(topic),
         "records": None if None in records else sum(records),
     }
-    parts = [Listing(partitions, _PARTITION_COLUMNS)]
+    columns: tuple[str, ...] = _PARTITION_COLUMNS
+    if eligible:
+        for row in partitions:
+            found = eligible.get(row["partition"])
+            row["elr"] = list(found.elr) if found else []
+            row["last_known_elr"] = list(found.last_known_elr) if found else []
+        columns = (*columns, "elr", "last_known_elr")
+    parts = [Listing(partitions, columns)]
     if settings:
         parts.append(Listing(settings, ("name", "value", "source")))
     return Document({**facts, "partitions": partitions, "configs": settings}, facts, parts)

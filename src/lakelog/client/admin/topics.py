@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.change import change, check_change
 from lakelog.client.admin.records import check_reached, delete_before
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ClientError, TopicNotFoundError
+from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import Topic
 from lakelog.protocol.create_partitions import (
@@ -27,8 +28,22 @@ from lakelog.protocol.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from lakelog.protocol.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 
 BROKER_DEFAULT = -1
+
+
+class EligibleReplicas(NamedTuple):
+    """Replicas of a partition outside of the ISR that may lead it (KIP-966)."""
+
+    elr: tuple[int, ...]
+    """Replicas that have every acknowledged record."""
+    last_known_elr: tuple[int, ...]
+    """Replicas that had every acknowledged record until a failure."""
 
 
 class Topics:
@@ -54,6 +69,26 @@ class Topics:
         """Return the present state of a topic. Raises `TopicNotFoundError`."""
         self._cluster.refresh([name])
         return self._cluster.topic(name)
+
+    def eligible(self, name: str) -> dict[int, EligibleReplicas]:
+        """Return the eligible leader replicas of the partitions that have any (KIP-966).
+
+        Empty for a broker that does not know them. Raises `UnreachableError`.
+        """
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
+        found: dict[int, EligibleReplicas] = {}
+        while True:
+            try:
+                page = self._cluster.ask_any(request, DescribeTopicPartitionsResponse)
+            except UnsupportedError:
+                return {}
+            for row in (row for topic in page.topics for row in topic.partitions):
+                elr, last_known = row.eligible_leader_replicas or (), row.last_known_elr or ()
+                if elr or last_known:
+                    found[row.partition_index] = EligibleReplicas(tuple(elr), tuple(last_known))
+            if page.next_cursor is None:
+                return found
+            request.cursor = page.next_cursor
 
     def create(
         self,

@@ -3,6 +3,7 @@ from __future__ import annotations
 from lakelog.cli.commands.topic import document, listing
 from lakelog.cli.positions import Bounds
 from lakelog.client.admin import ConfigEntry, ConfigSource
+from lakelog.client.admin.topics import EligibleReplicas
 from lakelog.client.view import Partition, Topic
 
 _ID = bytes(range(16))
@@ -52,3 +53,11 @@ def test_a_description_contains_offsets_and_changed_settings() -> None:
 def test_records_add_up_when_every_partition_is_known() -> None:
     bounds = {("orders", 0): Bounds(5, 12), ("orders", 1): Bounds(0, 3)}
     assert document(_TOPIC, bounds, []).data["records"] == 10
+
+
+def test_eligible_replicas_have_columns_if_there_are_any() -> None:
+    assert "elr" not in document(_TOPIC, {}, [], {}).data["partitions"][0]
+    eligible = {1: EligibleReplicas((2,), (3,))}
+    first, second = document(_TOPIC, {}, [], eligible).data["partitions"]
+    assert (first["elr"], first["last_known_elr"]) == ([], [])
+    assert (second["elr"], second["last_known_elr"]) == ([2], [3])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.admin.topics import Topics
+from lakelog.client.admin.topics import EligibleReplicas, Topics
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, OutcomeUnknownError, TopicNotFoundError
 from lakelog.protocol.create_partitions import (
@@ -20,6 +20,13 @@ from lakelog.protocol.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+)
+from lakelog.protocol.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.protocol.metadata import MetadataRequest
 from scripted_broker import ScriptedBroker
@@ -117,3 +124,23 @@ def test_fewer_partitions_are_rejected_in_the_words_of_the_broker(
 def test_topics_are_listed_by_name(broker: ScriptedBroker, cluster: Cluster) -> None:
     broker.topics = {"b": 1, "a": 1}
     assert [topic.name for topic in Topics(cluster).list()] == ["a", "b"]
+
+
+def test_eligible_replicas_are_read_page_by_page(broker: ScriptedBroker, cluster: Cluster) -> None:
+    def page(index: int, elr: list[int], last_known: list[int]) -> DescribeTopicPartitionsResponse:
+        row = DescribeTopicPartitionsResponsePartition(
+            partition_index=index, eligible_leader_replicas=elr, last_known_elr=last_known
+        )
+        topic = DescribeTopicPartitionsResponseTopic(name="orders", partitions=[row])
+        return DescribeTopicPartitionsResponse(topics=[topic])
+
+    first, second, last = page(0, [2], [3]), page(1, [], []), page(2, [], [1])
+    first.next_cursor = Cursor(topic_name="orders", partition_index=1)
+    second.next_cursor = Cursor(topic_name="orders", partition_index=2)
+    broker.on(DescribeTopicPartitionsRequest, first, second, last)
+    assert Topics(cluster).eligible("orders") == {
+        0: EligibleReplicas((2,), (3,)),
+        2: EligibleReplicas((), (1,)),
+    }
+    asked = broker.asked(DescribeTopicPartitionsRequest)
+    assert [each.cursor and each.cursor.partition_index for each in asked] == [None, 1, 2]
