@@ -97,8 +97,8 @@ def _faulty_zookeeper(path: Path) -> MetadataStore:
     return _ensemble(path, Faults(loss_percent=3, expiry_percent=1))
 
 
-def _real_zookeeper(path: Path) -> MetadataStore:
-    servers = zookeeper_ensemble.shared().servers
+def _real_zookeeper(path: Path, version: str = zookeeper_ensemble.NEWEST) -> MetadataStore:
+    servers = zookeeper_ensemble.shared(version).servers
     return ZooKeeperStore(
         KazooSession(servers, SESSION_TIMEOUT_S),
         f"/contract/{path.name}",
@@ -109,6 +109,10 @@ def _real_zookeeper(path: Path) -> MetadataStore:
     )
 
 
+def _oldest_zookeeper(path: Path) -> MetadataStore:
+    return _real_zookeeper(path, zookeeper_ensemble.OLDEST)
+
+
 VARIANTS = [
     Variant("simulated", _simulated, True),
     Variant("embedded", _embedded, False),
@@ -117,6 +121,7 @@ VARIANTS = [
     Variant("zookeeper-simulated", _zookeeper, True),
     Variant("zookeeper-simulated-faulty", _faulty_zookeeper, True),
     Variant("zookeeper", _real_zookeeper, True),
+    Variant("zookeeper-3.8", _oldest_zookeeper, True),
 ]
 EACH_VARIANT = [
     pytest.param(
@@ -124,7 +129,7 @@ EACH_VARIANT = [
         id=variant.name,
         # The processes of a run with several have an ensemble each; one is enough.
         marks=[pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
-        if variant.name == "zookeeper"
+        if variant.name in ("zookeeper", "zookeeper-3.8")
         else [],
     )
     for variant in VARIANTS

@@ -23,19 +23,21 @@ from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.zookeeper import SimulatedEnsemble
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
+VERSIONS = (zookeeper_ensemble.NEWEST, zookeeper_ensemble.OLDEST)
 _NAMES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e")
 _STEPS = 150
 
 
 @pytest.mark.histories
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_operations_have_the_same_results(seed: int) -> None:
+def test_random_operations_have_the_same_results(seed: int, version: str) -> None:
     root = f"/differential-{secrets.token_hex(8)}"
 
     async def scenario() -> None:
         ensemble = SimulatedEnsemble(SeededRandom(seed))
         simulated: list[Session] = [ensemble.session(), ensemble.session()]
-        servers, timeout_s = zookeeper_ensemble.shared().servers, 4.0
+        servers, timeout_s = zookeeper_ensemble.shared(version).servers, 4.0
         real: list[Session] = [KazooSession(servers, timeout_s) for _ in range(2)]
         for session in (*simulated, *real):
             await session.open(lambda: None)
@@ -58,7 +60,8 @@ def test_random_operations_have_the_same_results(seed: int) -> None:
     asyncio.run(scenario())
 
 
-def test_watches_fire_for_the_same_operations() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_watches_fire_for_the_same_operations(version: str) -> None:
     root = f"/watches-{secrets.token_hex(8)}"
 
     async def fired(session: Session) -> list[tuple[bool, bool]]:
@@ -84,7 +87,7 @@ def test_watches_fire_for_the_same_operations() -> None:
         return seen
 
     async def scenario() -> None:
-        real = KazooSession(zookeeper_ensemble.shared().servers, 4.0)
+        real = KazooSession(zookeeper_ensemble.shared(version).servers, 4.0)
         simulated = SimulatedEnsemble(SeededRandom(1)).session()
         assert await fired(simulated) == await fired(real)
 
