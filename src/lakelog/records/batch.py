@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from lakelog.records.crc import crc32c
+from lakelog.records import crc
 from lakelog.records.errors import CorruptRecord
 from lakelog.runtime.api import Buffer
 
@@ -189,7 +189,7 @@ def read_header(buf: Buffer, offset: int = 0) -> BatchHeader:
 def check_crc(buf: Buffer, offset: int, header: BatchHeader) -> bool:
     """Return whether the checksum matches; the whole batch must be in `buf`."""
     end = offset + header.size
-    return len(buf) >= end and crc32c(memoryview(buf)[offset + _CRC_START : end]) == header.crc
+    return len(buf) >= end and crc.crc32c(memoryview(buf)[offset + _CRC_START : end]) == header.crc
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -245,5 +245,5 @@ def clear_append_time(buf: bytearray | memoryview, offset: int, header: BatchHea
 def _seal(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
     assert offset + header.size <= len(buf), "a checksum over a part of a batch is wrong"
     _CRC_AND_ATTRIBUTES.pack_into(buf, offset + 17, 0, header.attributes)
-    header.crc = crc32c(memoryview(buf)[offset + _CRC_START : offset + header.size])
+    header.crc = crc.crc32c(memoryview(buf)[offset + _CRC_START : offset + header.size])
     _CRC.pack_into(buf, offset + 17, header.crc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakelog.records import crc
 from lakelog.records.batch import (
     CONTROL,
     HEADER,
@@ -13,7 +14,6 @@ from lakelog.records.batch import (
     TRANSACTIONAL,
 )
 from lakelog.records.compression import Codec, compress
-from lakelog.records.crc import crc32c
 from lakelog.records.varint import VARINTS, encode_varint
 from lakelog.runtime.api import Buffer
 
@@ -180,7 +180,7 @@ class BatchBuilder:
         )
         batch = bytearray(header)
         batch += content
-        batch[_CRC_AT] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+        batch[_CRC_AT] = crc.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
         return batch
 
 

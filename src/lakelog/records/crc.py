@@ -1,29 +1,27 @@
-"""CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots."""
+"""CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots.
+
+Use it as `crc.crc32c`: the first call replaces it by the library's own function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from lakelog.runtime.api import Buffer
 
 
-def crc32c(data: Buffer, value: int = 0) -> int:
-    """Return the checksum of `data`, continued from `value`; memoryviews are not copied."""
-    return _native(data, value)
+class _Checksum(Protocol):
+    def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
 
-def crc32c_function() -> Callable[[Buffer, int], int]:
-    """Return the library's function, which saves a call for frequent use."""
-    return _native
-
-
-def _import_and_run(data: Buffer, value: int) -> int:
+def _import_and_run(data: Buffer, value: int = 0, /) -> int:
     """Import on first use: the package looks up its own version, a tenth of a broker's start."""
-    global _native
+    global crc32c
     import crc32c as package
 
-    _native = package.crc32c
-    return _native(data, value)
+    crc32c = package.crc32c
+    return crc32c(data, value)
 
 
-_native: Callable[[Buffer, int], int] = _import_and_run
+crc32c: _Checksum = _import_and_run
+"""Return the checksum of `data`, continued from `value`; memoryviews are not copied."""

@@ -6,9 +6,9 @@ Producer id, epoch and sequence stay, so that duplicates are still detected.
 
 from __future__ import annotations
 
+from lakelog.records import crc
 from lakelog.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 from lakelog.records.compression import compress
-from lakelog.records.crc import crc32c
 from lakelog.records.record import record_bytes
 from lakelog.runtime.api import Buffer
 
@@ -44,6 +44,6 @@ def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -
         header.records_count,
     )
     changed += content
-    checksum = crc32c(memoryview(changed)[_ATTRIBUTES_OFFSET:])
+    checksum = crc.crc32c(memoryview(changed)[_ATTRIBUTES_OFFSET:])
     changed[_CRC_OFFSET:_ATTRIBUTES_OFFSET] = checksum.to_bytes(4, "big")
     return changed

@@ -26,6 +26,7 @@ from lakelog.server.auth.registered import RegisteredBrokers
 from lakelog.server.cluster.known_metadata import KnownMetadata
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.coordinators.markers import LocalMarkers
@@ -82,6 +83,7 @@ class Broker:
     gate: Gate
     registered: RegisteredBrokers
     losses: Losses
+    request_memory: RequestMemory
     slow_batches: SlowBatches
     shortages: Shortages
     advertised_apis: list[ApiVersion]

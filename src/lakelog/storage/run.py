@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import LONG_MAX, PAGE_CACHE, VERIFY_ALL
 from lakelog.base.config.log_config import LogConfig
+from lakelog.records import crc as checksums
 from lakelog.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -20,7 +21,6 @@ from lakelog.records.batch import (
     PLACE,
     HeaderFields,
 )
-from lakelog.records.crc import crc32c_function
 from lakelog.storage.producers.state import SEQUENCE_MAX, ProducerEntry, ProducerStateTable
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.validation.batches import CRC_START, LeastSizes
@@ -69,7 +69,7 @@ def place_run(
     `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
     Raises nothing for an invalid batch: the run ends before it, and `Log.append` reports it.
     """
-    unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
+    unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, checksums.crc32c
     headers: list[HeaderFields] = []
     offsets: list[int] = []
     offset, room = end_offset, config.segment_bytes - segment.size

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.records.crc import crc32c, crc32c_function
+from lakelog.records import crc
 
 
 @pytest.mark.parametrize(
@@ -15,19 +15,15 @@ from lakelog.records.crc import crc32c, crc32c_function
     ],
 )
 def test_checksums_are_castagnolis(data: bytes, value: int) -> None:
-    assert crc32c(data) == crc32c(memoryview(data)) == crc32c_function()(data, 0) == value
+    assert crc.crc32c(data) == crc.crc32c(memoryview(data)) == value
 
 
 def test_a_checksum_is_continued_over_parts() -> None:
-    assert crc32c(b"6789", crc32c(b"12345")) == crc32c(b"123456789")
+    assert crc.crc32c(b"6789", crc.crc32c(b"12345")) == crc.crc32c(b"123456789")
 
 
-def test_the_function_of_a_fresh_process_imports_the_library(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from lakelog.records import crc
-
-    monkeypatch.setattr(crc, "_native", crc._import_and_run)
-    first = crc32c_function()
-    assert first(b"123456789", 0) == 0xE3069283
-    assert crc32c_function() is not first
+def test_the_first_call_of_a_process_imports_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = crc._import_and_run
+    monkeypatch.setattr(crc, "crc32c", first)
+    assert crc.crc32c(b"6789", crc.crc32c(b"12345")) == 0xE3069283
+    assert crc.crc32c is not first

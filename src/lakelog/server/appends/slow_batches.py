@@ -7,15 +7,14 @@ hold the interpreter for milliseconds at a time. So it runs in the loop, in slic
 millisecond and in at most half of the loop's time (`TimeSlices`). For all connections together, two
 batches are in progress at a time, since each may take 64 MiB decompressed, and sixteen that take at
 most 1 MiB. They take their slices in turn, so that a small batch does not wait until large ones are
-done. Waiting batches count as received and not handled. If these take too much memory, a batch is
-dropped when its connection closes.
+done. Waiting batches count as received and not handled (`RequestMemory.holding`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -25,8 +24,6 @@ from lakelog.records.errors import CorruptRecord, RecordsTooLarge
 from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.time_slices import TimeSlices
-from lakelog.server.connections.reply import Reply
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
 from lakelog.storage.validation.batches import (
     DECODED_BYTES_MAX,
@@ -52,36 +49,13 @@ Step = Callable[[], Work | None]
 
 
 class SlowBatches:
-    """The slow batches of one broker; its connections share `memory`."""
+    """The slow batches of one broker."""
 
-    def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
+    def __init__(self, tasks: Tasks, clock: Clock) -> None:
         self._tasks = tasks
         self._time_slices = TimeSlices(clock)
-        self.memory = memory
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         self._small = asyncio.Semaphore(_SMALL_AT_A_TIME)
-
-    @contextmanager
-    def held(self, size: int, reply: Reply) -> Iterator[None]:
-        """Count `size` bytes of copied batches while this task handles their request.
-
-        If the connection closes while requests exceed their memory, the task is cancelled: clients
-        that connect, send and disconnect could otherwise leave any number of batches behind.
-        """
-        task = asyncio.current_task()
-
-        def abandon() -> None:
-            if self.memory.share.is_exceeded and task is not None:
-                task.cancel()
-            else:
-                reply.on_abandon = None
-
-        reply.on_abandon = abandon
-        with self.memory.holding(reply, size):
-            if reply.connection.closed:
-                abandon()
-            yield
-        reply.on_abandon = None
 
     async def walked(
         self, batch: bytearray, config: LogConfig, now_ms: int, *, sampled: bool

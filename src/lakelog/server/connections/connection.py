@@ -22,6 +22,7 @@ from lakelog.server.connections.request_sink import ProtocolViolation, RequestSi
 from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.connections.send_queue import SendQueue
+from lakelog.server.connections.send_turns import SMALL
 from lakelog.server.connections.session import Session
 from lakelog.storage.segments.handles import LogSlice
 
@@ -294,18 +295,25 @@ class Connection:
         if self.closed:
             release(reply.parts)
             return
-        pending, responses = self._pending, self.responses
+        pending, responses, is_late = self._pending, self.responses, not self._handling
+        own = reply.parts
+        if is_late and len(pending) == 1 and own and len(own) == 1 and len(own[0]) <= SMALL:
+            responses.is_lone = True  # it leaves at once, as in `_take_lone`
         # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
             for part in parts:
                 if isinstance(part, LogSlice):
                     responses.queue_slice(part)
+                elif is_late:
+                    responses.send(part)
                 else:
                     responses.queue(part)
-        if self._handling:
+        if not is_late:
             return
-        self.flush()
+        responses.is_lone = False
+        if responses.parts or self._has_unread:
+            self.flush()
         if not self.received.unhandled_bytes:
             self._resume_reading()
         else:

@@ -15,11 +15,13 @@ connections that hold memory and make hardly any progress while others wait.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from lakelog.base.memory_budget import Account, Share
+from lakelog.server.connections.reply import Reply
 
 
 class Claim(NamedTuple):
@@ -74,13 +76,30 @@ class RequestMemory:
         return True
 
     @contextmanager
-    def holding(self, owner: object, size: int) -> Iterator[None]:
-        """Count `size` bytes that exist whether they fit or not; connections receive less."""
-        self._account.add(owner, size)
+    def holding(self, reply: Reply, size: int) -> Iterator[None]:
+        """Count `size` bytes of copied batches while this task handles their request.
+
+        They exist whether they fit or not; connections receive less meanwhile. If the connection
+        closes while requests exceed their memory, the task is cancelled: clients that connect,
+        send and disconnect could otherwise leave any number of batches behind.
+        """
+        task = asyncio.current_task()
+
+        def abandon() -> None:
+            if self.share.is_exceeded and task is not None:
+                task.cancel()
+            else:
+                reply.on_abandon = None
+
+        reply.on_abandon = abandon
+        self._account.add(reply, size)
         try:
+            if reply.connection.closed:
+                abandon()
             yield
         finally:
-            self.give(owner, size)
+            self.give(reply, size)
+        reply.on_abandon = None
 
     def give(self, owner: object, size: int) -> None:
         """Release `size` bytes of `owner`."""

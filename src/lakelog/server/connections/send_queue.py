@@ -120,7 +120,7 @@ class SendQueue:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: Buffer) -> None:
         """As `queue`; the response to a lone request leaves at once, as far as there is room.
 
         A failure of the socket closes the connection; nothing is raised.

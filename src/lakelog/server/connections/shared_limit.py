@@ -28,22 +28,23 @@ class SharedLimit:
 
     def __init__(self, share: Share, closings: ClosingLog, reason: str) -> None:
         self._share = share
-        self._account: Account[Holder] = Account(share)
+        self.account: Account[Holder] = Account(share)
+        """The bytes of each connection; a release needs no check of the limit."""
         self._closings = closings
         self._reason = reason
 
     @property
     def total(self) -> int:
         """Bytes of all connections."""
-        return self._account.total
+        return self.account.total
 
     def of(self, connection: Holder) -> int:
         """Return the bytes that `connection` holds."""
-        return self._account.of(connection)
+        return self.account.of(connection)
 
     def hold(self, connection: Holder, size: int) -> None:
         """Set the number of bytes that `connection` holds; close connections as `add` does."""
-        self.add(connection, size - self._account.of(connection))
+        self.add(connection, size - self.account.of(connection))
 
     def add(self, connection: Holder, more: int) -> None:
         """Add `more` bytes, which may be negative.
@@ -51,13 +52,13 @@ class SharedLimit:
         If all connections together then exceed the limit, the largest are closed, `connection`
         possibly among them.
         """
-        self._account.add(connection, more)
+        self.account.add(connection, more)
         if more > 0 and self._share.is_exceeded:
             self._close_largest()
 
     def _close_largest(self) -> None:
         """Close the largest; bytes of closed connections will be released and do not count."""
-        held = {each: size for each, size in self._account if not each.closed}
+        held = {each: size for each, size in self.account if not each.closed}
         left = sum(held.values())
         for connection in sorted(held, key=held.__getitem__, reverse=True):
             if left <= self._share.bytes_max:

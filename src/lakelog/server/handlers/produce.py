@@ -111,7 +111,7 @@ async def _verify_first(
     broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
 ) -> ProduceResponse | Deferred | None:
     entries = (entry for topic in request.topic_data for entry in topic.partition_data)
-    with broker.slow_batches.held(_records_bytes(entries), context):
+    with broker.request_memory.holding(context, _records_bytes(entries)):
         await check.ask(broker.verification)
     answer = _produce(broker, context, request, check, _request_error(request))
     return await answer if isinstance(answer, Coroutine) else answer
@@ -254,7 +254,7 @@ async def _append_slowly(
 ) -> ProduceResponse | Deferred | None:
     """Append the slow batches one after the other, and complete their results in `response`."""
     size = _records_bytes(one.entry for one in slow)
-    with broker.slow_batches.held(size, context):
+    with broker.request_memory.holding(context, size):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:
             await broker.checks.run_and_wait(needed)  # after a failed job the append fails

@@ -119,7 +119,7 @@ class Dispatcher:
         self._tasks = tasks
         self.connections = connections
         self._closings = connections.closings
-        self.waiting = WaitingRequests(connections.budget.waiting, self._closings)
+        self.waiting = WaitingRequests(connections.budget.waiting, self._closings, requests)
 
     def is_pipelined(self, api_key: int) -> bool:
         """Return whether the API is Produce.
@@ -197,7 +197,12 @@ class Dispatcher:
             if not route.min_version <= version <= route.max_version:
                 self._answer_unknown_api_versions(context)
                 return
-            request = _decode(route, version, view, body, end)
+            if not route.in_place:
+                # The handler may keep fields beyond this turn; the receive buffer is used again.
+                view, body, end = memoryview(bytes(view[body:end])), 0, end - body
+            # Bytes after the message are ignored, as in Apache Kafka: librdkafka 2.16 sends three
+            # of them after a Metadata request for all topics.
+            request, _ = decode_prefix(route.api.request, view, version, body, end)
         except ProtocolViolation:
             raise
         except WireError as error:
@@ -245,19 +250,12 @@ class Dispatcher:
             self.connections.turns.left -= int(took / UNIT_S)
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
-            context.on_complete = self._on_late
             self.waiting.add(context, request)
             return
         route.note(took)
         if took > self._requests.noteworthy_s:
             peer = context.connection.session.peer_name
             self._requests.on_noteworthy(route.api, context, peer, took, size)
-
-    def _on_late(self, context: Context) -> None:
-        self.waiting.remove(context)
-        took = self._requests.monotonic() - context.begun
-        peer = context.connection.session.peer_name
-        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
         """Send a response, and count its errors unless the handler has counted them."""
@@ -351,15 +349,3 @@ def _read_header(
         view, start, end, flexible=version >= api.flexible_from
     )
     return Context(connection, api, version, correlation_id, client_id), body
-
-
-def _decode(route: Route, version: int, view: memoryview, start: int, end: int) -> Message:
-    """Decode the message; bytes after it are ignored, as in Apache Kafka.
-
-    librdkafka 2.16 sends three of them after a Metadata request for all topics.
-    """
-    if not route.in_place:
-        # The handler may keep fields beyond this turn, and the receive buffer is used again.
-        view, start, end = memoryview(bytes(view[start:end])), 0, end - start
-    request, _ = decode_prefix(route.api.request, view, version, start, end)
-    return request

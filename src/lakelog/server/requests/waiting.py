@@ -3,8 +3,8 @@
 The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
 three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
 for the log, keeps them. Its memory is estimated by its size and its array elements. Records of a
-waiting Produce request are counted as received (`SlowBatches.held`), not here. A learned Fetch that
-waits is not counted: it is never decoded, and a connection has at most one.
+waiting Produce request are counted as received (`RequestMemory.holding`), not here. A learned Fetch
+that waits is not counted: it is never decoded, and a connection has at most one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.server.requests.context import Context
+from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.elements import count_elements
 from lakelog.wire.schema import Message
 
@@ -28,8 +29,9 @@ _REASON = "requests that wait for an answer take more memory than queued.max.req
 class WaitingRequests:
     """Counts the bytes of each request with its connection, and notes them in its context."""
 
-    def __init__(self, share: Share, closings: ClosingLog) -> None:
+    def __init__(self, share: Share, closings: ClosingLog, requests: RequestMetrics) -> None:
         self._limit = SharedLimit(share, closings, _REASON)
+        self._requests = requests
 
     @property
     def total(self) -> int:
@@ -41,11 +43,14 @@ class WaitingRequests:
         return self._limit.of(connection)
 
     def add(self, context: Context, request: Message) -> None:
-        """Count the estimated bytes of `request` until `remove`.
+        """Count the estimated bytes of `request` until it is answered or `remove` is called.
+
+        The answer also counts its duration, from `context.begun`.
 
         If the share is exceeded then, the connections with the most bytes are closed.
         """
         connection = context.connection
+        context.on_complete = self._on_answer
         # The connection closed while the handler ran, and `on_close` has removed its waiting
         # requests: nothing would remove this one.
         if connection.closed and context.on_abandon is not None:
@@ -60,7 +65,13 @@ class WaitingRequests:
         A request that was not counted has no effect.
         """
         size, context.waiting_bytes = context.waiting_bytes, 0
-        self._limit.add(context.connection, -size)
+        self._limit.account.add(context.connection, -size)
+
+    def _on_answer(self, context: Context) -> None:
+        self.remove(context)
+        took = self._requests.monotonic() - context.begun
+        peer = context.connection.session.peer_name
+        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
 
 def _kept_bytes(context: Context) -> int:

@@ -8,6 +8,7 @@ Source: `MemoryRecords.filterTo` and `DefaultRecordBatch.writeEmptyHeader` of Ap
 
 from __future__ import annotations
 
+from lakelog.records import crc
 from lakelog.records.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -20,7 +21,6 @@ from lakelog.records.batch import (
     BatchHeader,
 )
 from lakelog.records.compression import compress
-from lakelog.records.crc import crc32c
 from lakelog.storage.compaction.records import Selection, fix_timestamps, join, shift_timestamps
 
 _KEPT_WHEN_EMPTY = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
@@ -89,5 +89,5 @@ def _assemble(
         )
     )
     batch += content
-    batch[_CRC_AT] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    batch[_CRC_AT] = crc.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
     return bytes(batch)

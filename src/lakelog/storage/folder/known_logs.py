@@ -23,7 +23,7 @@ from typing import Any
 
 from lakelog.base.events import event
 from lakelog.base.uuids import ZERO_UUID, decode_uuid, encode_uuid
-from lakelog.records.crc import crc32c
+from lakelog.records import crc
 from lakelog.runtime.api import Disk
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
@@ -55,7 +55,7 @@ class KnownLogsFile:
     def __init__(self) -> None:
         self._known: KnownLogs = {}
         self._rows: dict[TopicPartition, bytes] = {}
-        self._data = _HEAD % crc32c(b"")
+        self._data = _HEAD % crc.crc32c(b"")
 
     def encode(self, logs: KnownLogs) -> bytes:
         """Return the file; the caller does not change `logs` afterwards."""
@@ -66,7 +66,7 @@ class KnownLogsFile:
                 for key, known in logs.items()
             }
             body = b"".join(self._rows.values())
-            self._data, self._known = _HEAD % crc32c(body) + body, logs
+            self._data, self._known = _HEAD % crc.crc32c(body) + body, logs
         return self._data
 
 
@@ -83,7 +83,7 @@ def encode_known_logs(logs: KnownLogs) -> bytes:
 def decode_known_logs(data: bytes) -> KnownLogs:
     """Return the logs of a file. Raises `MalformedCheckpoint`."""
     body = data[_HEAD_SIZE:]
-    if data[:_HEAD_SIZE] != _HEAD % crc32c(body):
+    if data[:_HEAD_SIZE] != _HEAD % crc.crc32c(body):
         raise MalformedCheckpoint("the checksum does not match")
     return dict(_decode(json.loads(line)) for line in body.splitlines())
 

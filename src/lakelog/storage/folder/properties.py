@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.uuids import decode_uuid, encode_uuid
-from lakelog.records.crc import crc32c
+from lakelog.records import crc
 
 _CHECKSUM = b"# crc32c="
 META_PROPERTIES = "meta.properties"
@@ -37,7 +37,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
         f"node.id={meta.node_id}\n"
         f"directory.id={encode_uuid(meta.directory_id)}\n"
     ).encode()
-    return body + _CHECKSUM + b"%08x\n" % crc32c(body)
+    return body + _CHECKSUM + b"%08x\n" % crc.crc32c(body)
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
@@ -46,7 +46,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     Files of Apache Kafka and of older versions have no checksum.
     """
     body, mark, checksum = data.partition(_CHECKSUM)
-    if mark and checksum != b"%08x\n" % crc32c(body):
+    if mark and checksum != b"%08x\n" % crc.crc32c(body):
         raise ValueError("its checksum does not match")
     values = {}
     for line in body.decode("ascii").splitlines():

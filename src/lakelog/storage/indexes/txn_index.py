@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakelog.base.events import event
-from lakelog.records.crc import crc32c
+from lakelog.records import crc
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists
@@ -118,7 +118,7 @@ class TxnIndex:
         """Read `entries`; return false for a file that is damaged. Raises `OSError`."""
         if self.entries is None:
             data = read_if_exists(disk, path) or b""
-            if self._checksum in (None, crc32c(data)):
+            if self._checksum in (None, crc.crc32c(data)):
                 self.entries = decode_aborted(data, base_offset, end_offset)
             if self.entries is None:
                 _logger.warning(
@@ -131,7 +131,7 @@ class TxnIndex:
         if self._checksum is None:
             entries = self.entries
             data = read_if_exists(disk, path) if entries is None else encode_aborted(entries)
-            self._checksum = crc32c(data or b"")
+            self._checksum = crc.crc32c(data or b"")
         return self._checksum
 
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
@@ -146,7 +146,7 @@ class TxnIndex:
         assert not self.entries or self.entries[-1].last_offset < entry.last_offset
         self.entries.append(entry)
         if self._checksum is not None:
-            self._checksum = crc32c(encode_aborted([entry]), self._checksum)
+            self._checksum = crc.crc32c(encode_aborted([entry]), self._checksum)
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:

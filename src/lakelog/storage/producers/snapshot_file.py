@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from lakelog.records.crc import crc32c
+from lakelog.records import crc
 from lakelog.storage.producers.state import BatchMetadata, ProducerEntry
 
 _HEAD = struct.Struct(">hIi")
@@ -47,7 +47,7 @@ def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
             )
         )
     body = b"".join(rows)
-    return struct.pack(">hI", _VERSION, crc32c(body)) + body
+    return struct.pack(">hI", _VERSION, crc.crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
@@ -57,7 +57,7 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     version, checksum, count = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise MalformedSnapshot(f"version {version} of producer snapshots is not known")
-    if crc32c(memoryview(data)[_CRC_START:]) != checksum:
+    if crc.crc32c(memoryview(data)[_CRC_START:]) != checksum:
         raise MalformedSnapshot("the checksum does not match")
     if len(data) != _HEAD.size + count * _ENTRY.size:
         raise MalformedSnapshot(f"{count} producers in {len(data)} bytes")

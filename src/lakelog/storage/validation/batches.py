@@ -18,6 +18,7 @@ from typing import Literal
 from lakelog.base.config.keys.topics import VERIFY_ALL, VERIFY_SAMPLED
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.records import crc as checksums
 from lakelog.records.batch import (
     CONTROL,
     HEADER,
@@ -34,7 +35,6 @@ from lakelog.records.batch import (
     read_header,
 )
 from lakelog.records.compression import EXPANSION_MAX, Codec
-from lakelog.records.crc import crc32c
 from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import MIN_RECORD_SIZE, record_view
@@ -131,7 +131,7 @@ def check_incoming(
     if not (
         length + LENGTH_OVERHEAD == size <= config.max_message_bytes
         and magic == MAGIC
-        and crc32c(memoryview(batch)[CRC_START:]) == crc
+        and checksums.crc32c(memoryview(batch)[CRC_START:]) == crc
     ):
         read_batch(batch, config)
     # The usual case is one expression, because every produced batch passes here. A batch that fails

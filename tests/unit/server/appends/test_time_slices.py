@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.memory_budget import Share
 from lakelog.records.batch import read_header
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.storage.reading.timestamps import TimestampOffset
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from storage_kit import NOW, ManualClock, make_batch
@@ -78,7 +76,7 @@ def _elapsed_s(main: Coroutine[Any, Any, object]) -> float:
 
 def _slow_batches(clock: BusyClock, threads: IdleThreads | None = None) -> SlowBatches:
     tasks: Any = threads or IdleThreads()
-    return SlowBatches(tasks, RequestMemory(Share(1 << 30)), clock)
+    return SlowBatches(tasks, clock)
 
 
 def test_walks_leave_half_of_the_loop_however_many_there_are(clock: BusyClock) -> None:

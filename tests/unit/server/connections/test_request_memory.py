@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
+import pytest
+
 from lakelog.base.memory_budget import Share
+from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 
 
@@ -25,6 +31,12 @@ def test_one_owner_overdraws_and_the_others_wait_until_it_gives_back() -> None:
     assert (asked, memory.waiting, memory.is_short) == (["c"], {}, False)
     assert memory.take("c", 1, never)
     assert (memory.of("a"), memory.of("b"), memory.of("c"), memory.share.used) == (90, 0, 1, 91)
+
+
+class Peer:
+    closed = False
+
+    def on_reply(self, reply: Reply) -> None: ...
 
 
 WAITING = [f"w{number}" for number in range(10)]
@@ -82,6 +94,28 @@ def test_optional_memory_leaves_half_of_the_budget_to_others() -> None:
 
 def test_memory_that_exists_anyway_is_counted_while_it_does() -> None:
     memory = RequestMemory(Share(10))
-    with memory.holding("a", 1000):
-        assert memory.share.used == 1000
+    reply = Reply(Peer(), pipelined=False)
+
+    async def hold() -> None:
+        with memory.holding(reply, 1000):
+            assert memory.share.used == 1000
+
+    asyncio.run(hold())
+    assert memory.share.used == 0
+    assert reply.on_abandon is None
+
+
+@pytest.mark.parametrize(("size", "ends"), [(11, True), (10, False)])
+def test_a_closed_connection_ends_its_task_while_memory_is_short(size: int, ends: bool) -> None:
+    memory, completed = RequestMemory(Share(10)), []
+
+    async def hold(peer: Peer) -> None:
+        peer.closed = True
+        with memory.holding(Reply(peer, pipelined=False), size):
+            await asyncio.sleep(0)
+            completed.append(size)
+
+    with suppress(asyncio.CancelledError):
+        asyncio.run(hold(Peer()))
+    assert completed == ([] if ends else [size])
     assert memory.share.used == 0

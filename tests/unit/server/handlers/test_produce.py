@@ -134,7 +134,7 @@ def test_later_requests_of_the_connection_wait_and_the_batch_is_kept(setup: Veri
     (records,) = received
     assert isinstance(records, memoryview)
     records[:] = b"\xff" * len(records)
-    held = setup.world.broker.slow_batches.memory.share
+    held = setup.world.broker.request_memory.share
     assert held.used == len(records)
     assert setup.log().log_end_offset == 0
     setup.coordinator.answers.set()

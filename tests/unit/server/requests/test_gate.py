@@ -236,7 +236,7 @@ _PRODUCT = Path(lakelog.server.__file__).parent
 _ANSWERING = {"send", "send_slice", "queue_slice", "complete", "reply"}
 """Calls that answer, by name."""
 _ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "repeats")
-_DECODING = "requests.dispatch._decode"
+_DECODING = "requests.dispatch.Dispatcher._on_other_request"
 _FAILING = {
     "handlers.produce._acknowledge_later.<locals>.fail",
     "fetches.pending.PendingFetch.fail",

@@ -33,6 +33,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.server.connections.connection import Connection
 from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.server.requests.context import DEFERRED, Context
+from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import ELEMENT_BYTES, WaitingRequests
 from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.codec import decode, encode
@@ -179,7 +180,8 @@ def test_a_long_client_id_counts_while_its_produce_request_waits() -> None:
     context = Context(cast(Connection, connection), APIS[PRODUCE], 9, 1, "c" * 32_767)
     context.size_bytes = 33_000
     assert context.pipelined
-    waiting = WaitingRequests(Share(1 << 20), ClosingLog(ManualClock()))
+    clock = ManualClock()
+    waiting = WaitingRequests(Share(1 << 20), ClosingLog(clock), RequestMetrics(clock))
     waiting.add(context, ProduceRequest())
     assert waiting.total >= 32_767
     waiting.remove(context)
