@@ -313,7 +313,7 @@ def _aborted_return(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds=20,
 )
 def _gap_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProducerStateTable, "_check_sequence", lambda *arguments: None)
+    monkeypatch.setattr(ProducerStateTable, "_gap_before", lambda *arguments: None)
 
 
 def _fence_by(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:

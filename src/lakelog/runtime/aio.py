@@ -166,6 +166,7 @@ class AsyncioTasks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self.future: Callable[[], asyncio.Future[Any]] = loop.create_future
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._loop.call_soon(callback, *args)
@@ -175,9 +176,6 @@ class AsyncioTasks:
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         return self._loop.create_task(coroutine, name=name)
-
-    def future(self) -> asyncio.Future[Any]:
-        return self._loop.create_future()
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         # One executor for each lane: a slow flush must not delay a read that a client waits for.

@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts

@@ -16,7 +16,8 @@ from functools import partial
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.group import ClassicGroup
-from lakelog.coordinator.group.classic.join import Join, Joins
+from lakelog.coordinator.group.classic.join import Joins
+from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.classic.leave import Leaves, leave_response, unknown_members
 from lakelog.coordinator.group.classic.member import SyncReply
 from lakelog.coordinator.group.classic.sync import Syncs

@@ -187,24 +187,16 @@ class TransactionCoordinator:
         """Add partitions to the producer's transaction, which begins if there is none."""
         future = self._tasks.future()
         reply = partial(settle, future)
-        self._add(transactional_id, producer, list(partitions), version, reply)
-        return future
-
-    def _add(
-        self,
-        transactional_id: str,
-        producer: Producer,
-        partitions: list[TopicPartition],
-        version: TransactionVersion,
-        reply: Callable[[ErrorCode], None],
-    ) -> None:
-        self._host.submit(
-            transactional_id,
-            lambda shard, now: shard.producers.add_partitions(
-                now, transactional_id, producer, partitions, version, reply
-            ),
-            reply,
+        added = partial(
+            TransactionShard.add_partitions,
+            transactional_id=transactional_id,
+            producer=producer,
+            partitions=list(partitions),
+            version=version,
+            reply=reply,
         )
+        self._host.submit(transactional_id, added, reply)
+        return future
 
     def verify(
         self,
@@ -229,7 +221,15 @@ class TransactionCoordinator:
             return future
 
         reply = partial(settle_partitions, future, wanted)
-        self._add(transactional_id, producer, wanted, TransactionVersion.BUMPING, reply)
+        added = partial(
+            TransactionShard.add_partitions,
+            transactional_id=transactional_id,
+            producer=producer,
+            partitions=wanted,
+            version=TransactionVersion.BUMPING,
+            reply=reply,
+        )
+        self._host.submit(transactional_id, added, reply)
         return future
 
     def _verified(

@@ -6,7 +6,7 @@ transactions. This module implements the interface of a shard, timeouts and expi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
@@ -27,8 +27,14 @@ from lakelog.coordinator.transaction.records import (
     decode_record,
     encode_record,
 )
-from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.state import (
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
+from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
 
@@ -102,6 +108,23 @@ class TransactionShard:
             self._schedule_expiry(now)
             return self._expire(now)
         return [self._time_out(now, key.transactional_id)]
+
+    # Requests
+
+    def add_partitions(
+        self,
+        now: Now,
+        *,
+        transactional_id: str,
+        producer: Producer,
+        partitions: list[TopicPartition],
+        version: TransactionVersion,
+        reply: Callable[[ErrorCode], None],
+    ) -> Decision:
+        """Decide AddPartitionsToTxn; see `Producers.add_partitions`, also for errors."""
+        return self.producers.add_partitions(
+            now, transactional_id, producer, partitions, version, reply
+        )
 
     # Time
 

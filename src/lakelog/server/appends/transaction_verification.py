@@ -56,7 +56,15 @@ class ProduceCheck:
     Raises `KafkaError` (INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer.
     """
 
-    __slots__ = ("_asked", "_failures", "_producer", "_transactional_id", "_verified", "_version")
+    __slots__ = (
+        "_failures",
+        "_producer",
+        "_transactional_id",
+        "_verified",
+        "_version",
+        "asked",
+        "codes",
+    )
 
     def __init__(
         self, partitions: Partitions, request: ProduceRequest, version: int, now_ms: int
@@ -65,7 +73,10 @@ class ProduceCheck:
         self._version = version
         self._transactional_id = request.transactional_id
         self._producer = (-1, -1)
-        self._asked: dict[TopicPartition, _Key] = {}
+        self.asked: dict[_Key, TopicPartition] = {}
+        """The partitions in which a batch begins its producer's transaction."""
+        self.codes: Mapping[TopicPartition, ErrorCode] = {}
+        """The coordinator's verdict on these partitions; empty if it need not be asked."""
         self._verified: dict[_Key, Verification] = {}
         self._failures: dict[_Key, KafkaError] = {}
         batches = list(_transactional(request, version))
@@ -91,28 +102,19 @@ class ProduceCheck:
             return
         if verification is not None:
             self._verified[key] = verification
-            self._asked[partition.topic, partition.index] = key
+            self.asked[key] = partition.topic, partition.index
 
-    @property
-    def must_ask(self) -> bool:
-        """Whether a batch begins its producer's transaction in its partition."""
-        return bool(self._asked)
-
-    async def ask(self, coordinator: Coordinator) -> None:
+    def ask(self, coordinator: Coordinator) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         """Have the coordinator verify the partitions, and add them for Produce 12 (KIP-890).
 
-        A rejection is raised by `verification`, for its partition alone.
+        Set `codes` to the result.
         """
-        codes = await coordinator.verify(
+        return coordinator.verify(
             self._transactional_id,
             *self._producer,
-            list(self._asked),
+            list(self.asked.values()),
             add=self._version >= ADDS_SINCE,
         )
-        for partition, key in self._asked.items():
-            code = codes[partition]
-            if code is not ErrorCode.NONE:
-                self._failures[key] = rejection(code, self._version)
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
         """Return the verification for `Partition.append`, None if the batch needs none.
@@ -123,6 +125,9 @@ class ProduceCheck:
         failure = self._failures.get(key)
         if failure is not None:
             raise failure
+        code = self.codes[self.asked[key]] if self.codes and key in self.asked else ErrorCode.NONE
+        if code is not ErrorCode.NONE:
+            raise rejection(code, self._version)
         return self._verified.get(key)
 
 

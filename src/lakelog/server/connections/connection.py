@@ -11,6 +11,7 @@ is being worked on at a time.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 
 from lakelog.runtime.api import Disk, Net, Socket, Tasks
@@ -67,6 +68,7 @@ class Connection:
         "_yielded",
         "admitted",
         "closed",
+        "expect",
         "last_active",
         "received",
         "repeat",
@@ -98,6 +100,11 @@ class Connection:
         self._unread = limits.unread
         self._turns = limits.turns
         self._pending: deque[Reply] = deque()
+        self.expect: Callable[[Reply], None] = self._pending.append
+        """Gives a reply the next place in the order of responses.
+
+        The place is taken when the request begins. Kafka clients match responses by order, so a
+        response that is ready early waits behind the others."""
         self._reading = False
         self._handling = False
         self._stalled = False
@@ -280,13 +287,6 @@ class Connection:
 
     # Answering
 
-    def expect(self, reply: Reply) -> None:
-        """Give `reply` the next place in the order of responses."""
-        # The place is taken when the request begins. Kafka clients match responses by order, so a
-        # response that is ready early waits behind the others.
-        self._is_new = False
-        self._pending.append(reply)
-
     def on_reply(self, reply: Reply) -> None:
         """Queue `reply`, which is complete, and the complete ones behind it.
 
@@ -295,6 +295,7 @@ class Connection:
         if self.closed:
             release(reply.parts)
             return
+        self._is_new = False
         pending, responses, is_late = self._pending, self.responses, not self._handling
         own = reply.parts
         if is_late and len(pending) == 1 and own and len(own) == 1 and len(own[0]) <= SMALL:

@@ -13,7 +13,6 @@ from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.acknowledgement import Appended, committed
 from lakelog.server.upkeep.stored_checks import StoredChecks
-from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
 
 _READ_BYTES_MAX = 1 << 20
@@ -98,17 +97,16 @@ class LocalPartitionLog:
             raise NotLeaderError(replica.role.leader_id, replica.leader_epoch)
 
     async def append(self, batch: bytearray) -> int:
-        def append(replica: Partition) -> AppendResult:
+        def append(replica: Partition) -> tuple[int, int]:
             now_ms = self._clock.wall_ms()
-            return replica.append(batch, now_ms, origin="coordinator", acks_all=True)
+            result = replica.append(batch, now_ms, origin="coordinator", acks_all=True)
+            return result.base_offset, result.last_offset
 
-        result = await self._ready(append)
-        await self._commit(result.last_offset + 1)
-        return result.base_offset
+        return await self._commit(append)
 
     async def append_marker(self, marker: TransactionMarker) -> int:
-        def append(replica: Partition) -> int:
-            return replica.append_marker(
+        def append(replica: Partition) -> tuple[int, int]:
+            offset = replica.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.commit,
@@ -116,20 +114,24 @@ class LocalPartitionLog:
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
             )
+            return offset, offset
 
-        offset = await self._ready(append)
-        await self._commit(offset + 1)
-        return offset
+        return await self._commit(append)
 
-    async def _commit(self, end_offset: int) -> None:
-        """Wait until the append before `end_offset`, which was made just now, is committed."""
+    async def _commit(self, append: Callable[[Partition], tuple[int, int]]) -> int:
+        """Append, wait until that is committed, and return the base offset.
+
+        append: returns the base offset and the last offset.
+        """
+        base, last = await self._ready(append)
         replica = self._replica
-        must_wait = replica.watermark.offset < end_offset
+        must_wait = replica.watermark.offset <= last
         self._purgatory.check(replica.key)
         if must_wait:
-            appended = Appended(replica, end_offset, self._leader_epoch)
+            appended = Appended(replica, last + 1, self._leader_epoch)
             deadline = self._clock.monotonic() + self._timeout_s
             await committed(appended, self._purgatory, self._tasks, deadline)
+        return base
 
     async def start_offset(self) -> int:
         self.check()

@@ -17,7 +17,7 @@ def handle(
 ) -> Reply[ConsumerGroupHeartbeatResponse]:
     """Pass the request to the group's coordinator; the address has Kafka's form, `/1.2.3.4`."""
     return broker.groups.consumer_group_heartbeat(
-        request, context.version, context.client_id, f"/{context.client_host}"
+        request, context.version, context.client_id, f"/{context.connection.session.peer[0]}"
     )
 
 

@@ -17,7 +17,7 @@ from lakelog.server.served_api import ServedApi
 def handle(broker: Broker, context: Context, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
     """Pass the request to the group's coordinator; the address has Kafka's form, `/1.2.3.4`."""
     return broker.groups.join_group(
-        request, context.version, context.client_id, f"/{context.client_host}"
+        request, context.version, context.client_id, f"/{context.connection.session.peer[0]}"
     )
 
 

@@ -58,7 +58,7 @@ def handle(
         check = ProduceCheck(broker.partitions, request, context.version, now_ms)
     except KafkaError as error:
         return _produce(broker, context, request, None, error)
-    if not check.must_ask or not _verifies(broker, context.version):
+    if not check.asked or not _verifies(broker, context.version):
         return _produce(broker, context, request, check, _request_error(request))
     # Later batches of the producer must not be appended before the waiting ones.
     context.pipelined = False
@@ -112,7 +112,7 @@ async def _verify_first(
 ) -> ProduceResponse | Deferred | None:
     entries = (entry for topic in request.topic_data for entry in topic.partition_data)
     with broker.request_memory.holding(context, _records_bytes(entries)):
-        await check.ask(broker.verification)
+        check.codes = await check.ask(broker.verification)
     answer = _produce(broker, context, request, check, _request_error(request))
     return await answer if isinstance(answer, Coroutine) else answer
 

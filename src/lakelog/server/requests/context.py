@@ -70,11 +70,6 @@ class Context(Reply):
         """Time in ms for which the connection is muted after this request (KIP-219)."""
 
     @property
-    def client_host(self) -> str:
-        """The client's address, without its port."""
-        return self.connection.session.peer[0]
-
-    @property
     def principal(self) -> Principal:
         """The identity of the client."""
         return self.connection.session.authentication.principal

@@ -216,6 +216,9 @@ class ProducerStateTable:
             raise _older_epoch(producer_id, epoch, known.epoch)
         in_transaction = known.txn_first_offset >= 0
         is_transactional = fields[5] & TRANSACTIONAL != 0
+        # Markers have no sequence, and batches of a leader were checked when it appended them: a
+        # follower whose producers have expired must accept them all the same.
+        gap = self._gap_before(producer_id, epoch, first, known) if origin == "client" else None
         begins = is_transactional and not (in_transaction and is_present)
         if begins or producer_id in self.verifications.held:
             self.verifications.check(
@@ -226,10 +229,8 @@ class ProducerStateTable:
                 begins=begins,
                 is_known=bool(known.batches),
             )
-        # Markers have no sequence, and batches of a leader were checked when it appended them: a
-        # follower whose producers have expired must accept them all the same.
-        if origin == "client":
-            self._check_sequence(producer_id, epoch, first, known)
+        if gap is not None:
+            raise gap
         # A marker ends everything that the producer wrote since the transaction began, so this
         # batch would be aborted with it.
         if in_transaction and not is_transactional:
@@ -239,16 +240,17 @@ class ProducerStateTable:
             )
         return None
 
-    def _check_sequence(
+    def _gap_before(
         self, producer_id: int, epoch: int, sequence: int, entry: ProducerEntry
-    ) -> None:
+    ) -> KafkaError | None:
         # The first batch of a new epoch begins at 0 (KIP-360).
         last = entry.last_sequence if epoch == entry.epoch else -1
-        if entry.epoch != NO_EPOCH and sequence != (last + 1) & SEQUENCE_MAX:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} sent sequence {sequence} after {last}",
-            )
+        if entry.epoch == NO_EPOCH or sequence == (last + 1) & SEQUENCE_MAX:
+            return None
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id} sent sequence {sequence} after {last}",
+        )
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int

@@ -50,7 +50,7 @@ def test_each_api_and_version_reaches_its_handler() -> None:
     seen: list[tuple[int, str, str]] = []
 
     def heartbeat(context: Context, request: Any) -> HeartbeatResponse:
-        seen.append((context.version, context.client_id, context.client_host))
+        seen.append((context.version, context.client_id, context.connection.session.peer[0]))
         return generation(context, request)
 
     async def scenario() -> None:

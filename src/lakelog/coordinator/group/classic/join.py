@@ -9,32 +9,28 @@ rebalance completes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups
+from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.classic.member import (
-    JoinReply,
     Member,
-    Protocols,
     protocols_bytes,
-    protocols_size,
 )
 from lakelog.coordinator.group.classic.pending_members import PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits
 from lakelog.coordinator.group.records.codec import Decision
-from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.coordinator.group.subscription_size import check_subscriptions
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
-_PROTOCOL_NAME_NULL_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 _NO_MEMORY = (
     "the memory of the coordinators is exhausted; delete unused groups or raise "
@@ -43,84 +39,6 @@ _NO_MEMORY = (
 _FENCED = "another process has joined with its group.instance.id; give each process its own"
 _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, so that it fits into a Kafka string."""
-
-
-Explain = Callable[[JoinRefusal], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """One JoinGroup request without references into the receive buffer."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    protocol_type: str
-    protocols: Protocols
-    subscription_bytes: int
-    """Size of the subscription, as `Member.subscription_bytes`."""
-    protocols_bytes: int
-    """Estimated memory of the protocols, as `member.protocols_bytes`."""
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    version: int
-    client_id: str
-    client_host: str
-    answer: JoinReply
-    explain: Explain
-    """Called with a refusal that the error code does not explain."""
-
-    @staticmethod
-    def of(
-        request: JoinGroupRequest,
-        version: int,
-        client_id: str,
-        client_host: str,
-        answer: JoinReply,
-        explain: Explain = lambda _: None,
-    ) -> Join:
-        """Return a copy of the request; `answer` sends its response."""
-        protocols = tuple([(each.name, bytes(each.metadata)) for each in request.protocols])
-        rebalance_timeout_ms = request.rebalance_timeout_ms
-        if rebalance_timeout_ms < 0:
-            rebalance_timeout_ms = request.session_timeout_ms
-        return Join(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            instance_id=request.group_instance_id,
-            protocol_type=request.protocol_type,
-            protocols=protocols,
-            subscription_bytes=protocols_size(protocols) + len(request.group_instance_id or ""),
-            protocols_bytes=protocols_bytes(protocols),
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            version=version,
-            client_id=client_id,
-            client_host=client_host,
-            answer=answer,
-            explain=explain,
-        )
-
-    def reply(self, response: JoinGroupResponse) -> None:
-        """Send the response. A missing protocol name is null, or empty before version 7."""
-        name_required = self.version < _PROTOCOL_NAME_NULL_SINCE
-        if response.error_code:
-            response.protocol_name = "" if name_required else None
-        elif response.protocol_name is None and name_required:
-            response.protocol_name = ""
-        self.answer(response)
-
-    def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
-        """Reply with an error code, and return the empty decision."""
-        if reason:
-            ids = (self.group_id, self.member_id, self.client_id, self.client_host)
-            self.explain(JoinRefusal(*ids, code, reason))
-        self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
-        return Result()
-
-    def refuse_member(self, code: ErrorCode) -> None:
-        """Reply with an error code and the member's id, as a `Refuse` callback."""
-        self.refuse(code, self.member_id)
 
 
 class Joins:
@@ -158,17 +76,15 @@ class Joins:
         if group is None and join.member_id:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self._pending.is_unjoined(group)
-        if is_new and not self._limits.has_room_for_group(join.group_id):
-            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
         # `_decide` adds a new group to the shard only if it gets a member or a pending id.
         group = ClassicGroup(join.group_id) if group is None else group
-        decision = self._decide(now, group, join)
+        decision = self._decide(now, group, join, is_new=is_new)
         if not group.members:
             self._groups.forget_if_unused(group)
         return decision
 
-    def _decide(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        reason = self._lacks_room(group, join)
+    def _decide(self, now: Now, group: ClassicGroup, join: Join, *, is_new: bool) -> Decision:
+        reason = self._lacks_room(group, join, is_new=is_new)
         if reason:
             # The rebalance waits for pending members, and this one will not join any more.
             waited_for = self._pending.remove(group, join.member_id)
@@ -187,8 +103,11 @@ class Joins:
             return self._join_known(now, group, join)
         return self._join_new(now, group, join)
 
-    def _lacks_room(self, group: ClassicGroup, join: Join) -> str:
-        """Return why the group has no room for the member; empty if it has."""
+    def _lacks_room(self, group: ClassicGroup, join: Join, *, is_new: bool) -> str:
+        """Return why the group has no room for the member; empty if it has.
+
+        The limits of all groups come last: they begin evictions.
+        """
         if not self._has_room(group, join.member_id):
             return (
                 f"it has {len(group.members)} members, which is group.max.size; use another group "
@@ -210,6 +129,8 @@ class Joins:
             more -= protocols_bytes(member.protocols)
         elif group.account is None:
             more += group.memory
+        if is_new and not self._limits.has_room_for_group(join.group_id):
+            return TOO_MANY_GROUPS
         if not self._limits.has_memory(join.group_id, more):
             return _NO_MEMORY
         return ""
@@ -230,15 +151,22 @@ class Joins:
         )
 
     def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        name = (join.instance_id or join.client_id)[:_NAME_IN_ID_MAX]
-        member_id = f"{name}-{random_uuid_text(self._random)}"
+        current = None
         if join.instance_id is not None:
             current = group.static_members.get(join.instance_id)
-            if current is None:
-                return self._add(now, group, join, member_id)
-            return self._take_over(now, group, join, group.members[current], member_id)
-        if join.version < _MEMBER_ID_REQUIRED_SINCE:
-            return self._add(now, group, join, member_id)
+        elif join.version >= _MEMBER_ID_REQUIRED_SINCE:
+            return self._require_id(now, group, join)
+        if current is None:
+            return self._add(now, group, join)
+        return self._take_over(now, group, join, group.members[current], self._new_id(join))
+
+    def _new_id(self, join: Join) -> str:
+        name = (join.instance_id or join.client_id)[:_NAME_IN_ID_MAX]
+        return f"{name}-{random_uuid_text(self._random)}"
+
+    def _require_id(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        """Give a dynamic member the id with which it has to join again (KIP-394)."""
+        member_id = self._new_id(join)
         if group.account is None:
             self._groups[group.group_id] = group
         loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
@@ -251,7 +179,7 @@ class Joins:
 
     def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         if join.instance_id is None and self._pending.remove(group, join.member_id):
-            return self._add(now, group, join, join.member_id)
+            return self._add(now, group, join)
         try:
             member = group.validate(join.member_id, join.instance_id)
         except KafkaError as error:
@@ -269,7 +197,8 @@ class Joins:
         self._update(group, member, join)
         return self._rebalancer.prepare_or_complete(now, group)
 
-    def _add(self, now: Now, group: ClassicGroup, join: Join, member_id: str) -> Decision:
+    def _add(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        member_id = join.member_id or self._new_id(join)
         assert member_id not in group.members
         member = Member(
             member_id=member_id,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
-from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.classic.leave import leave_response
 from lakelog.coordinator.group.classic.member import SyncReply
 from lakelog.coordinator.group.config import MigrationPolicy

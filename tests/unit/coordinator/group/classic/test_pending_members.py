@@ -5,7 +5,7 @@ import asyncio
 from coordinator_members import form, join, leave, new_id
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.join_request import Join
 from lakelog.coordinator.group.classic.pending_members import PENDING_BYTES_MAX, PENDING_MAX
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
