@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -36,6 +37,8 @@ def main() -> int:
         arguments = [*sys.argv[1:], "--seed", str(options.seed)]
         enter_own_network([sys.executable, "-m", "torture", *arguments, "--inside"])
     name = f"{options.plan}-{options.store}-{options.seed}"
+    # An end of this process ends its servers and clients too, which write to the folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = options.folder.absolute() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
