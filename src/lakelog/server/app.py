@@ -159,6 +159,7 @@ class Server:
             self._replicas.logs.waits,
             self._config,
             self._control.link,
+            in_cluster=self._options.is_clustered,
         )
 
     def _make_coordinators(

@@ -41,7 +41,7 @@ BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
 
 IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
-        "zookeeper.": "the metadata log is embedded; there is no ZooKeeper",
+        "zookeeper.": "lakelog.metadata.store names the ensemble",
         "inter.broker.protocol.version": "Kafka 4.0 removed it",
         "log.message.format.version": "Kafka 4.0 removed it",
         "log.message.timestamp.difference.max.ms": "Kafka 4.0 removed it",

@@ -6,12 +6,14 @@ that, or the broker needs one of its internal topics.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.keys.consumer_groups import group_times
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
@@ -62,6 +64,10 @@ _MADE_HERE = {
 }
 _FACTOR = 3
 """Of an internal topic, if there are so many brokers at its creation."""
+_MIN_ISR = 2
+"""Of `__transaction_state` with this factor."""
+logger = logging.getLogger(__name__)
+
 AUTO_CREATED_MAX = 1000
 """Topics that one request may create by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -78,6 +84,7 @@ class Topics:
         waits: whether a partition of the topic with this id waits for space.
         config: returns the broker's configuration in force.
         link: creates the topics that this broker needs, at the controller.
+        in_cluster: whether other brokers share the metadata.
     """
 
     def __init__(
@@ -88,8 +95,11 @@ class Topics:
         waits: Callable[[bytes], bool],
         config: Callable[[], BrokerConfig],
         link: ControllerLink,
+        *,
+        in_cluster: bool = False,
     ) -> None:
         self._metadata = metadata
+        self._in_cluster = in_cluster
         self._random = random
         self._check_room = check_room
         self._waits = waits
@@ -176,7 +186,7 @@ class Topics:
         }
         if topic.name == TRANSACTION_TOPIC:
             defaults["compression.type"] = "uncompressed"
-            defaults["min.insync.replicas"] = str(config.get_int("transaction.state.log.min.isr"))
+            defaults["min.insync.replicas"] = self._transactions_min_isr(topic)
             defaults["unclean.leader.election.enable"] = "false"
         said = {key for key, _ in topic.configs}
         unsaid = [(key, value) for key, value in defaults.items() if key not in said]
@@ -187,7 +197,23 @@ class Topics:
         if topic.replication_factor != -1 or self._config().is_set(key):
             return _or_default(topic.replication_factor, self._config(), key)
         available = sum(not each.is_fenced for each in self._metadata.image.brokers.values())
-        return max(min(available, _FACTOR), 1)
+        factor = max(min(available, _FACTOR), 1)
+        if self._in_cluster and factor < _FACTOR:
+            logger.warning(
+                "Topic %s gets %d replicas instead of %d: no more brokers are available at its "
+                "creation",
+                topic.name,
+                factor,
+                _FACTOR,
+                extra=event("few_replicas", topic=topic.name, replicas=factor),
+            )
+        return factor
+
+    def _transactions_min_isr(self, topic: NewTopic) -> str:
+        """Return the configured minimum ISR, else 2 of three replicas, as Kafka's default."""
+        key = "transaction.state.log.min.isr"
+        is_free = topic.replication_factor >= _FACTOR and not self._config().is_set(key)
+        return str(_MIN_ISR if is_free else self._config().get_int(key))
 
     async def _create(self, topics: list[NewTopic]) -> list[TopicResult]:
         """Create topics with the defaults, at the controller. Raises `KafkaError`."""

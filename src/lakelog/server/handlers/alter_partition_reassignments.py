@@ -54,7 +54,7 @@ API = ServedApi(
     AlterPartitionReassignmentsRequest,
     handle,
     done="Changes of the order of replicas, completed at once.",
-    missing="Other brokers: a cluster has one broker, which holds every replica.",
+    missing="Moves to brokers that hold no replica of the partition.",
     by_controller=True,
 )
 

@@ -26,7 +26,10 @@ def test_a_stock_server_properties_is_taken() -> None:
     assert config.data_directory == "/data"
     assert config.listeners[0] == Endpoint("PLAINTEXT", "localhost", 9092)
     assert config.advertised_listeners == (Endpoint("PLAINTEXT", "kafka", 9092),)
-    assert warnings == ["controller.listener.names has no effect: the metadata log is embedded"]
+    assert warnings == [
+        "controller.listener.names has no effect: the metadata store elects the controller, and "
+        "keeps the metadata"
+    ]
 
 
 def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
@@ -40,7 +43,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
 def test_keys_of_older_kafkas_are_explained() -> None:
     _, warnings = BrokerConfig.from_mapping({"zookeeper.connect": "localhost:2181"})
     assert warnings == [
-        "zookeeper.connect has no effect: the metadata log is embedded; there is no ZooKeeper"
+        "zookeeper.connect has no effect: lakelog.metadata.store names the ensemble"
     ]
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -21,7 +24,7 @@ from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
 from lakelog.server.controller.link import ControllerLink
 from lakelog.testing.randomness import SeededRandom
 
-OFFSETS = "__consumer_offsets"
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 class TopicsOfLog:
@@ -40,6 +43,7 @@ class TopicsOfLog:
             self.waiting.__contains__,
             lambda: config,
             ControllerLink(1, log, lambda node_id: None, SystemClock(), tasks),
+            in_cluster=True,
         )
         log.subscribe(self)
 
@@ -196,5 +200,32 @@ def test_added_partitions_without_space_are_reported(tmp_path: Path) -> None:
         (result,) = await cluster.topics.add_partitions([MorePartitions("orders", 3)])
         assert result.error == ErrorCode.REQUEST_TIMED_OUT
         assert cluster.topics.partition_count("orders") == 3
+
+    run(tmp_path, scenario)
+
+
+def test_internal_topics_of_a_cluster_have_three_replicas_if_there_are_brokers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
+        wanted = NewTopic(TRANSACTIONS, -1, -1)
+
+        def factor_and_min_isr() -> tuple[int, str | None]:
+            topic = cluster.topics.with_defaults(wanted)
+            return topic.replication_factor, dict(topic.configs)["min.insync.replicas"]
+
+        assert factor_and_min_isr() == (1, "1")
+        assert [each.__dict__["event"] for each in caplog.records] == ["few_replicas"]
+        for node_id in (2, 3):
+            register = partial(
+                plan_register_broker,
+                broker_id=node_id,
+                incarnation_id=bytes([node_id]) * 16,
+            )
+            await cluster.log.submit(register)
+        caplog.clear()
+        assert factor_and_min_isr() == (3, "2")
+        assert not caplog.records
+        assert cluster.topics.with_defaults(NewTopic(OFFSETS, -1, -1)).replication_factor == 3
 
     run(tmp_path, scenario)

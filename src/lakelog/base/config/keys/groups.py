@@ -80,7 +80,8 @@ GROUP_KEYS = (
         "offsets.topic.replication.factor",
         _SHORT,
         1,
-        "Replication factor of __consumer_offsets.",
+        "Replication factor of __consumer_offsets. If it is not set, a cluster uses 3, or the "
+        "number of its brokers if they are fewer.",
         at_least(1),
     ),
     fixed_key(

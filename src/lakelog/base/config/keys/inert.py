@@ -135,7 +135,7 @@ remote.log.reader.threads int 10 1.. cluster-wide
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
-# the transaction coordinator runs in the same process
+# verifications of transactions are repeated at fixed intervals
 add.partitions.to.txn.retry.backoff.max.ms int 100 0..
 add.partitions.to.txn.retry.backoff.ms int 20 1..
 # transactions are aborted at their timeout, without a periodic check
@@ -190,7 +190,7 @@ group.streams.min.heartbeat.interval.ms int 5000 1..
 group.streams.min.session.timeout.ms int 45000 1..
 group.streams.num.standby.replicas int 0 0..
 group.streams.session.timeout.ms int 45000 1..
-# the metadata log is embedded
+# the metadata store elects the controller, and keeps the metadata
 controlled.shutdown.enable boolean true
 controller.listener.names list -
 controller.quorum.append.linger.ms int 25 0..
@@ -217,28 +217,33 @@ metadata.log.segment.ms long 604800000
 metadata.max.idle.interval.ms int 500 0..
 metadata.max.retention.bytes long 104857600
 metadata.max.retention.ms long 604800000
-# a cluster has one broker, which holds every replica
-inter.broker.listener.name string -
-broker.heartbeat.interval.ms int 2000
+# replication is not throttled
+follower.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
+leader.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
+replication.quota.window.num int 11 1..
+replication.quota.window.size.seconds int 1 1..
+# a broker has one log directory
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
 cordoned.log.dirs list "" per-broker
-leader.imbalance.check.interval.seconds long 300 1..
 num.replica.alter.log.dirs.threads int -
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. cluster-wide
+# brokers call each other at their first listener
+inter.broker.listener.name string -
+# a preferred replica leads again as soon as it is in sync
+leader.imbalance.check.interval.seconds long 300 1..
+# consumers read from leaders
+replica.selector.class string -
+# connections between brokers, fetches of followers and heartbeats have fixed limits
+broker.heartbeat.interval.ms int 2000
 num.replica.fetchers int 1 1.. cluster-wide
 replica.fetch.backoff.ms int 1000 0..
 replica.fetch.max.bytes int 1048576 0..
 replica.fetch.min.bytes int 1
 replica.fetch.response.max.bytes int 10485760 0..
 replica.fetch.wait.max.ms int 500
-follower.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
-leader.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
-replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. cluster-wide
-replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
-replication.quota.window.num int 11 1..
-replication.quota.window.size.seconds int 1 1..
 # one event loop serves every connection
 background.threads int 10 1.. cluster-wide
 delete.records.purgatory.purge.interval.requests int 1

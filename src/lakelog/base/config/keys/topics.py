@@ -33,7 +33,7 @@ PAGE_CACHE, FSYNC = "page-cache", "fsync"
 VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE = "sampled", "all", "none"
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIERED = "tiered storage is not supported"
-_ONE_REPLICA = "a cluster has one broker, which holds every replica"
+_UNTHROTTLED = "replication is not throttled"
 _LEVELS = "each codec has a fixed level"
 
 
@@ -332,14 +332,14 @@ _INERT = (
         "leader.replication.throttled.replicas",
         ConfigType.LIST,
         "",
-        _ONE_REPLICA,
+        _UNTHROTTLED,
         _throttled_replicas(),
     ),
     _inert(
         "follower.replication.throttled.replicas",
         ConfigType.LIST,
         "",
-        _ONE_REPLICA,
+        _UNTHROTTLED,
         _throttled_replicas(),
     ),
     _inert(

@@ -1,7 +1,8 @@
 """Apache Kafka's broker keys of transactions.
 
 Names, types, defaults and bounds follow `TransactionLogConfig` and `TransactionStateManagerConfig`
-of Kafka 4.3.1. Replication factor and minimum ISR are 1, because a cluster has one broker.
+of Kafka 4.3.1. Replication factor and minimum ISR are 1, as one broker alone needs;
+where they are not set, `server/cluster/topics.py` chooses higher ones in a cluster.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ TRANSACTION_KEYS = (
         "transaction.state.log.replication.factor",
         _SHORT,
         "1",
-        "Replication factor of __transaction_state.",
+        "Replication factor of __transaction_state. If it is not set, a cluster uses 3, or the "
+        "number of its brokers if they are fewer.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
         _INT,
         "1",
-        "min.insync.replicas of __transaction_state.",
+        "min.insync.replicas of __transaction_state. If it is not set, a topic of three or more "
+        "replicas gets 2.",
         at_least(1),
     ),
     ConfigKey(
