@@ -16,6 +16,7 @@ from conformance import (
     consumer_group_cases,
     group_cases,
     record_cases,
+    security_cases,
     topic_cases,
     transaction_cases,
 )
@@ -34,6 +35,7 @@ MODULES = (
     group_cases,
     consumer_group_cases,
     transaction_cases,
+    security_cases,
 )
 _SERVED = {api.name for api in CLIENT_APIS.values()}
 """Kafka serves the APIs between brokers on listeners of controllers alone."""

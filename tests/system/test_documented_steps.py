@@ -20,8 +20,8 @@ from lakelog.client.producer import TransactionalProducer
 
 _TIMEOUT_S = 120
 _DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
-_ELSEWHERE = ("dev", "serve", "table", "debug")
-"""Nouns that need ports of their own or Spark, with tests that do run them."""
+_ELSEWHERE = ("dev", "serve", "table", "debug", "metadata")
+"""Nouns that need ports of their own, Spark or ZooKeeper, with tests that do run them."""
 _WAITS = re.compile(r"lakelog consume \w+( -g \w+)?")
 _STATUS = {
     "lakelog topic describe ordrs": 3,

@@ -208,8 +208,8 @@ def test_health_and_version(broker: BrokerProcess, endpoint: Endpoint) -> None:
     assert endpoint.json("/readyz") == (200, {"status": "ready", "failing": []})
     names = [check["check"] for check in endpoint.json("/readyz?verbose")[1]["checks"]]
     assert names == [
-        *("metadata", "recovered", "accepting", "partitions"),
-        *("disk", "descriptors"),
+        *("metadata", "recovered", "accepting", "unfenced", "in_sync"),
+        *("partitions", "disk", "descriptors"),
     ]
     status, version = endpoint.json("/version")
     assert (status, version["node_id"]) == (200, 1)

@@ -1,0 +1,18 @@
+"""Bad requests of authentication, on a listener without SASL."""
+
+from __future__ import annotations
+
+from conformance.case import Case, made
+
+CASES = [
+    Case(
+        "SaslHandshake",
+        "listener without SASL",
+        lambda world: made("sasl_handshake", "SaslHandshakeRequest", mechanism="PLAIN"),
+    ),
+    Case(
+        "SaslAuthenticate",
+        "listener without SASL",
+        lambda world: made("sasl_authenticate", "SaslAuthenticateRequest", auth_bytes=b"x"),
+    ),
+]
