@@ -1,6 +1,6 @@
 """Two brokers, one of which calls the other over a network that delays, cuts and resets.
 
-Each has a metadata log of its own, in which the other is registered.
+They share a metadata file: only registered processes answer each other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakelog.base.endpoint import Endpoint
-from lakelog.metadata.controller.brokers import plan_register_broker
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.peers.errors import (
     PeerDisconnectedError,
@@ -22,14 +20,15 @@ from lakelog.server.peers.errors import (
     PeerUnreachableError,
 )
 from lakelog.server.peers.watch import PATIENCE_S, PERIOD_S, PeerWatch, Reach
-from lakelog.storage.folder.properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    encode_meta_properties,
-)
-from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.simulation.brokers.host import DATA, BrokerHost, MetadataPlace
+from lakelog.testing.simulation.brokers.places import OwnPlace
 from lakelog.testing.simulation.checkers.logged_errors import LoggedErrors
+from lakelog.testing.simulation.cluster.plan import SESSION_S
+from lakelog.testing.simulation.cluster.shared_file import SharedFile
+from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.process import Process
+from lakelog.testing.simulation.machine.machine import Machine
 from lakelog.testing.simulation.network.sockets import Address, SimulatedSocket
 from lakelog.testing.simulation.plan import Plan
 from lakelog.testing.simulation.world import World
@@ -37,7 +36,6 @@ from lakelog.testing.sqlite_vfs import seed_sqlite
 
 T = TypeVar("T")
 
-CLUSTER = "a-cluster-of-two-brokers"
 SOON_S = PERIOD_S + 2 * PATIENCE_S + 8.0
 """In which a change of the network or of a broker is noticed, with an attempt to connect."""
 LONG_S = 300.0
@@ -45,22 +43,29 @@ QUIET = Plan(1.0, frozenset(), frozenset())
 
 
 class Neighbours(World):
-    """Brokers that know each other, without clients."""
+    """Brokers of one cluster, without clients."""
 
-    def __init__(self, seed: int, plan: Plan, clusters: tuple[str, str]) -> None:
+    def __init__(self, seed: int, plan: Plan) -> None:
+        self._shared: SharedFile | None = None
         super().__init__(seed, plan, brokers=2)
-        self._clusters = clusters
         self.first, self.second = self.brokers.hosts
 
+    def _place(self, machine: Machine) -> MetadataPlace:
+        if self._shared is None:
+            loop = self.simulator.loop
+            self._shared = SharedFile(loop, MemoryDisk(SimulatedClock(loop)), SESSION_S)
+        return self._shared
+
     async def start(self) -> None:
-        hosts = self.brokers.hosts
-        for host, cluster in zip(hosts, self._clusters, strict=True):
-            meta = MetaProperties(cluster, host.node_id, bytes(16))
-            host.disk.make_dirs(DATA)
-            host.disk.write_atomic(DATA / META_PROPERTIES, encode_meta_properties(meta))
+        for host in self.brokers.hosts:
             assert await host.start()
-        for host, other in (hosts, reversed(hosts)):
-            await introduce(self, host, other)
+
+    async def give_away(self, host: BrokerHost) -> None:
+        """Kill a broker, and start one of another cluster, with its node id, at its address."""
+        host.kill()
+        host.disk.remove_tree(DATA)
+        host._metadata = OwnPlace(host.disk)
+        assert await host.start()
 
     async def suffer(self) -> None:
         """Let faults happen, and end them."""
@@ -79,30 +84,9 @@ class Neighbours(World):
 Scenario = Callable[[Neighbours], Coroutine[Any, Any, None]]
 
 
-async def introduce(world: Neighbours, host: BrokerHost, other: BrokerHost) -> None:
-    """Register `other` in the metadata of `host`."""
-    assert host.server is not None
-    endpoints = (Endpoint("PLAINTEXT", *other.address),)
-    incarnation_id = bytes([other.node_id]) * 16
-    metadata = host.server.broker.metadata
-    await world.inside(
-        host,
-        metadata.submit(
-            lambda image: plan_register_broker(
-                image, other.node_id, incarnation_id, endpoints=endpoints
-            )
-        ),
-    )
-
-
-def run(
-    scenario: Scenario,
-    seed: int = 1,
-    plan: Plan = QUIET,
-    clusters: tuple[str, str] = (CLUSTER, CLUSTER),
-) -> None:
+def run(scenario: Scenario, seed: int = 1, plan: Plan = QUIET) -> None:
     """Run a scenario. A traceback in the log of a broker is a violation."""
-    world = Neighbours(seed, plan, clusters)
+    world = Neighbours(seed, plan)
     loop, hosts = world.simulator.loop, world.brokers.hosts
 
     async def live() -> None:
@@ -132,6 +116,11 @@ def run(
 def watch_of(host: BrokerHost) -> PeerWatch:
     assert host.server is not None
     return host.server._control.peers
+
+
+def cluster_of(host: BrokerHost) -> str | None:
+    assert host.server is not None
+    return host.server.broker.metadata.image.cluster_id
 
 
 async def becomes(host: BrokerHost, reach: Reach) -> None:
@@ -164,7 +153,7 @@ def test_a_broker_calls_another_one(seed: int) -> None:
         world.network.delay_s, world.network.partial_chance = (0.0, 0.1), 0.8
         calls = [describe(world) for _ in range(20)]
         for response in await asyncio.gather(*calls):
-            assert response.cluster_id == CLUSTER
+            assert response.cluster_id == cluster_of(world.first)
 
     run(scenario, seed)
 
@@ -240,24 +229,30 @@ def test_a_broker_that_is_down_is_called_about_once_a_second() -> None:
 
 def test_a_broker_of_another_cluster_gets_no_request() -> None:
     async def scenario(world: Neighbours) -> None:
+        await becomes(world.first, Reach.CONNECTED)
+        await world.give_away(world.second)
         await becomes(world.first, Reach.REFUSED)
+        assert cluster_of(world.second) != cluster_of(world.first)
         assert world.second.server is not None
         requests = world.second.server.broker.requests
         requests.fold()
         asked = [api for api, _ in requests.seen()]
         assert asked == ["ApiVersions"]
 
-    run(scenario, clusters=(CLUSTER, "another-cluster-of-one"))
+    run(scenario)
 
 
 def test_stopping_ends_the_connections_to_other_brokers() -> None:
     async def scenario(world: Neighbours) -> None:
         await becomes(world.first, Reach.CONNECTED)
-        assert world.second.process is not None
-        before = len(world.second.process.sockets)
+        await becomes(world.second, Reach.CONNECTED)
+        process = world.second.process
+        assert process is not None
+        assert len(process.sockets) == 2, "each broker calls the other"
         await world.first.stop()
-        await asyncio.sleep(1.0)
-        assert len(world.second.process.sockets) == before - 1
+        await becomes(world.second, Reach.UNREACHABLE)
+        assert process is world.second.process
+        assert process.sockets == []
 
     run(scenario)
 

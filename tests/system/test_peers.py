@@ -1,8 +1,7 @@
-"""Two broker processes, one of which has the other in its metadata, on the real network."""
+"""Two broker processes with one metadata file, on the real network."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -14,46 +13,14 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess, eventually
-from lakelog.base.endpoint import Endpoint
-from lakelog.metadata.controller.brokers import plan_cluster_id, plan_register_broker
-from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.runtime.aio import AsyncioTasks
-from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.storage.folder.properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    encode_meta_properties,
-)
 
-CLUSTER = "two-brokers"
 ANSWERED = 'lakelog_request_duration_seconds_count{api="DescribeCluster"}'
 
 
-def join(data: Path, node_id: int, cluster_id: str) -> None:
-    """Make the folder of a broker of this cluster."""
-    data.mkdir()
-    meta = MetaProperties(cluster_id, node_id, bytes(16))
-    (data / META_PROPERTIES).write_bytes(encode_meta_properties(meta))
-
-
-def introduce(data: Path, other: BrokerProcess, node_id: int) -> None:
-    """Register `other` in the metadata of the broker that will own `data`."""
-
-    async def register() -> None:
-        tasks = AsyncioTasks(asyncio.get_running_loop())
-        store = EmbeddedStore(data / METADATA_FILE, SystemClock())
-        log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
-        await log.open(create=True)
-        await log.submit(lambda image: plan_cluster_id(image, CLUSTER, CLUSTER))
-        endpoints = (Endpoint("PLAINTEXT", *other.address),)
-        await log.submit(
-            lambda image: plan_register_broker(image, node_id, bytes(16), endpoints=endpoints)
-        )
-        await log.close()
-        tasks.close()
-
-    asyncio.run(register())
+def member(folder: Path, node_id: int, *arguments: str) -> BrokerProcess:
+    """Return a broker of the cluster that has its metadata in this folder."""
+    shared = ("--node-id", str(node_id), "--metadata", f"sqlite:{folder / 'metadata.db'}")
+    return BrokerProcess(folder / f"broker{node_id}", arguments=(*shared, *arguments))
 
 
 def events(broker: BrokerProcess, prefix: str = "peer_") -> list[str]:
@@ -87,16 +54,13 @@ def becomes(broker: BrokerProcess, state: str) -> None:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[BrokerProcess]:
-    join(tmp_path / "second", 2, CLUSTER)
-    with BrokerProcess(tmp_path / "second", arguments=("--node-id", "2")) as broker:
+    with member(tmp_path, 2) as broker:
         yield broker
 
 
 @pytest.fixture
 def first(tmp_path: Path, second: BrokerProcess) -> Iterator[BrokerProcess]:
-    join(tmp_path / "first", 1, CLUSTER)
-    introduce(tmp_path / "first", second, 2)
-    with BrokerProcess(tmp_path / "first", arguments=("--http", "127.0.0.1:0")) as broker:
+    with member(tmp_path, 1, "--http", "127.0.0.1:0") as broker:
         yield broker
 
 

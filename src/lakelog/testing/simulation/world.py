@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakelog.testing.simulation.brokers.fleet import Fleet
-from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
+from lakelog.testing.simulation.brokers.host import DATA, BrokerHost, MetadataPlace
 from lakelog.testing.simulation.brokers.observer import BrokerObserver
 from lakelog.testing.simulation.brokers.places import OwnPlace
 from lakelog.testing.simulation.checkers.findings import Findings
@@ -91,7 +91,7 @@ class World:
             self.simulator,
             self.network,
             machine,
-            OwnPlace(machine.disk),
+            self._place(machine),
             node_id,
             self.plan.settings,
             self.findings,
@@ -106,6 +106,10 @@ class World:
         if "helper death" in self.plan.faults:
             host.helper_death = 0.2
         return host
+
+    def _place(self, machine: Machine) -> MetadataPlace:
+        """Return the place of a broker's metadata."""
+        return OwnPlace(machine.disk)
 
     def _observer(self, flips: BitFlips) -> BrokerObserver:
         return BrokerObserver(
