@@ -476,11 +476,13 @@ class Partition:
     def _cut(self, verb: str, cut: Callable[[], object]) -> None:
         log, committed = self.log, self.watermark.offset
         before = log.log_end_offset
+        counts = self.written.records, self.written.all_bytes
         self._availability.check()
         try:
             cut()
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
+        self.written.note_cut(*counts)
         self.watermark.cut()
         level = logging.ERROR if self.watermark.offset < committed else logging.INFO
         logger.log(

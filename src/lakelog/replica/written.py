@@ -46,6 +46,12 @@ class Written:
         self.segment = self._log.segments.active
         return True
 
+    def note_cut(self, records: int, all_bytes: int) -> None:
+        """Keep the counts before a truncation of the log: they never fall, as counters may not."""
+        active = self._log.segments.active
+        self.segment, self._rolled_bytes = active, all_bytes - active.size
+        self._start_offset = self._log.log_end_offset - records - self._markers
+
     def note_marker(self, size: int) -> None:
         """Exclude a marker of `size` bytes from `records` and `bytes`."""
         assert 0 < size <= self.all_bytes

@@ -11,6 +11,8 @@ from lakelog.base.shortage import OutOfRoomError
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
+from lakelog.replica.written import Written
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
@@ -328,6 +330,19 @@ def test_a_marker_counts_for_flush_messages() -> None:
     partition = open_partition(flush_messages=1)
     partition.append_marker(7, 0, True, 0, NOW, transaction_version=0)
     assert partition.log.recovery_point == 1
+
+
+def test_a_marker_is_appended_after_a_truncation_below_the_start_of_the_counts() -> None:
+    partition = open_partition()
+    for _ in range(4):
+        partition.append(make_batch(2), NOW)
+    partition.written = Written(partition.log)  # as after a restart
+    partition.assume(Role(6, 2, False, (2,)), 0)
+    partition.truncate(5, 2, 6)
+    assert partition.log.log_end_offset == 2
+    partition.assume(sole_leader(7), 0)
+    assert partition.append_marker(7, 0, True, 0, NOW, transaction_version=0) == 2
+    assert (partition.written.records, partition.written.bytes) == (0, 0)
 
 
 def test_a_marker_that_the_disk_refuses_is_worth_a_retry() -> None:

@@ -55,3 +55,25 @@ def test_a_marker_counts_in_no_figure_of_producers(commit: bool) -> None:
     written.note_marker(log.size - size)
     assert (written.records, written.bytes) == (records, size) == (2, size)
     assert written.all_bytes == log.size > size
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_truncation_below_the_start_takes_nothing_from_the_counts(restarts: bool) -> None:
+    store = memory_store()
+    first = store.create()
+    for _ in range(3):
+        append(first, make_batch(4))
+    log = store.restart()
+    written = Written(log)
+    counts = written.records, written.all_bytes
+    if restarts:
+        log.restart_at(20)
+    else:
+        log.truncate_to(4)
+    written.note_cut(*counts)
+    assert (written.records, written.bytes, written.all_bytes) == (0, 0, 0)
+    append_in_transaction(log, (7, 0, 0), 2)
+    size = written.all_bytes
+    append_marker(log, 7, 0, commit=True)
+    written.note_marker(written.all_bytes - size)
+    assert (written.records, written.bytes) == (2, size)
