@@ -194,7 +194,7 @@ def _eligible(partition: PartitionImage, fenced: Container[int]) -> int:
         leader = _first(partition, candidates, fenced)
         if leader != NO_LEADER:
             return leader
-    is_alone = partition.last_known_elr == partition.replicas
+    is_alone = len(partition.replicas) == 1 and partition.last_known_elr == partition.replicas
     return _first(partition, partition.replicas, fenced) if is_alone else NO_LEADER
 
 

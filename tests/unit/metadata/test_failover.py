@@ -116,6 +116,9 @@ def test_the_only_replica_leads_again_with_the_folder_that_it_kept() -> None:
     assert elected(empty, NOBODY, 1) is empty
     others = partition((), NO_LEADER, (), (1,))
     assert elected(others, NOBODY, 1) is others, "another replica may have more of the records"
+    for both in ((1, 2), (2, 1)):
+        pair = partition((), NO_LEADER, (), both, (1, 2))
+        assert elected(pair, NOBODY, 2) is pair, "the order of their returns shows nothing"
 
 
 def test_an_unclean_leader_is_the_last_known_one_or_the_first_that_lives() -> None:
