@@ -129,24 +129,26 @@ class InSyncReplicas:
             # that still fetch would be proposed in every turn.
             if not broker.is_fenced
         }
+        wanted = (
+            (
+                partition,
+                wanted_isr(
+                    partition,
+                    self._node_id,
+                    epochs,
+                    now_ms,
+                    self._lag_max_ms,
+                    may_shrink=may_shrink,
+                )
+                if partition.serves
+                else partition.role.isr,
+            )
+            for partition in self._led.values()
+        )
         found = (
             (partition, isr)
-            for partition in self._led.values()
-            if (
-                partition.serves
-                and (
-                    isr := wanted_isr(
-                        partition,
-                        self._node_id,
-                        epochs,
-                        now_ms,
-                        self._lag_max_ms,
-                        may_shrink=may_shrink,
-                    )
-                )
-                != partition.role.isr
-            )
-            or partition in self._open
+            for partition, isr in wanted
+            if isr != partition.role.isr or partition in self._open
         )
         return dict(islice(found, _PROPOSALS_MAX))
 
@@ -172,7 +174,7 @@ class InSyncReplicas:
         try:
             request = AlterPartitionRequest(
                 broker_id=self._node_id,
-                broker_epoch=self._image().brokers[self._node_id].epoch,
+                broker_epoch=self._image().broker_epoch(self._node_id),
                 topics=_topics(known, wanted),
             )
             response = await self._alter(request)

@@ -95,7 +95,7 @@ class ReplicaManager:
             node_id,
             leader_id,
             lambda: control.peers.leaders.get(leader_id),
-            lambda: control.image.brokers[node_id].epoch,
+            lambda: control.image.broker_epoch(node_id),
             self._checks,
             self._environment.clock,
             self._environment.tasks,

@@ -114,3 +114,14 @@ def test_a_member_that_joined_and_was_fenced_at_once_does_not_count(led: Led) ->
     led.world.pass_time(1)
     assert led.state().isr == (LEADER,)
     assert partition.watermark.offset == 4
+
+
+def test_a_partition_that_went_offline_with_an_open_proposal_keeps_its_isr(led: Led) -> None:
+    in_sync = led.world._server._replicas.in_sync
+    partition = led.world.partition("t")
+    led.fetch(3)
+    in_sync._propose({partition: (LEADER, FOLLOWER)})
+    partition.take_offline("the disk failed")
+    assert not partition.serves
+    found = in_sync._proposals(led.world.clock.monotonic_ms(), may_shrink=True)
+    assert found == {partition: (LEADER,)}
