@@ -135,6 +135,11 @@ class MetadataImage(NamedTuple):
         """Node ids of the brokers that must not lead: fenced ones and unregistered ones."""
         return _unable(self.brokers, self.unregistered)
 
+    def broker_epoch(self, broker_id: int) -> int:
+        """Return the epoch of a broker's registration, -1 if it is not registered."""
+        broker = self.brokers.get(broker_id)
+        return -1 if broker is None else broker.epoch
+
     def topic(self, name: str) -> TopicImage | None:
         """Return a topic by its name, or `None`."""
         topic_id = self.topic_ids.get(name)

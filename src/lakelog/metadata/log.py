@@ -180,6 +180,8 @@ class MetadataLog:
 
         Raises its errors.
         """
+        if self._failure is not None:
+            raise _as_kafka_error(self._failure)
         joining = _Joining(subscriber, known, self._tasks.future())
         self._joining.append(joining)
         self._wake()

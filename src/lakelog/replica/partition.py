@@ -591,8 +591,11 @@ class Partition:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"
             )
+        start = log.log_start_offset
         log.advance_log_start(before)
         assert before <= log.log_start_offset <= self.watermark.offset
+        if log.log_start_offset > start:
+            self._settled(self)  # followers learn of it in the fetches that wait
         return log.log_start_offset
 
     def delete_old_segments(self, now_ms: int, *, at_once: bool = False) -> int:

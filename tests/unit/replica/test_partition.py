@@ -61,6 +61,19 @@ def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
     assert code_of(error) is ErrorCode[code]
 
 
+def test_followers_that_wait_learn_of_deleted_records() -> None:
+    settled: list[Partition] = []
+    log = open_partition().log
+    partition = Partition(log, sole_leader(5), lambda each: None, settled.append)
+    partition.assume(sole_leader(5), 0)
+    partition.append(make_batch(4), NOW)
+    settled.clear()
+    partition.delete_records(3)
+    assert settled == [partition]
+    partition.delete_records(2)
+    assert settled == [partition], "the log start did not move"
+
+
 def test_records_are_deleted_up_to_an_offset_of_the_committed_log() -> None:
     partition = open_partition()
     partition.append(make_batch(4), NOW)

@@ -185,7 +185,7 @@ class Controller:
         is_caught_up = request.current_metadata_offset + 1 >= image.end
         if is_caught_up and not request.want_fence:
             await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
-        is_fenced = self._metadata.image.brokers[broker_id].is_fenced
+        is_fenced = check_broker_epoch(self._metadata.image, broker_id, epoch).is_fenced
         return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
 
     # Dead brokers

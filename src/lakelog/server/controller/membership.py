@@ -61,8 +61,7 @@ class Membership:
     @property
     def epoch(self) -> int:
         """The epoch of the registration, -1 before it."""
-        broker = self._metadata.image.brokers.get(self._node_id)
-        return -1 if broker is None else broker.epoch
+        return self._metadata.image.broker_epoch(self._node_id)
 
     async def register(
         self,
@@ -94,14 +93,16 @@ class Membership:
             request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S
         )
         _check(response.error_code, "the controller refused the registration")
-        while self.epoch != response.broker_epoch:
+        while self.epoch < response.broker_epoch:
             await self._link.pause()
             await self._metadata.refresh()
+        if self.epoch > response.broker_epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH, "another process has registered with this node id"
+            )
 
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
-        if self._link.is_here:
-            return await self._controller.producer_ids(self._node_id, self.epoch)
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
         response: AllocateProducerIdsResponse = await self._link.carry_out(
             request, lambda: self._controller.allocate_producer_ids(request)
@@ -118,6 +119,13 @@ class Membership:
     def follow(self, image: MetadataImage) -> None:
         """Ask to be unfenced if the image says that this broker is fenced."""
         own = image.brokers.get(self._node_id)
+        if own is None and self._serves:
+            logger.error(
+                "Broker %d was unregistered while it ran: restart it, and it registers again",
+                self._node_id,
+                extra=event("own_registration_missing"),
+            )
+            self._serves = False
         is_fenced = own is not None and own.is_fenced
         if is_fenced and self._serves and self._unfencing is None:
             self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")
@@ -149,10 +157,14 @@ class Membership:
         with suppress(KafkaError, MetadataError):
             await self._beat(want_shut_down=True, patience_s=_LEAVE_PATIENCE_S)
 
+    def _is_fenced(self) -> bool:
+        own = self._metadata.image.brokers.get(self._node_id)
+        return own is not None and own.is_fenced
+
     async def _unfence(self) -> None:
         try:
             failures = 0
-            while self._serves and self._metadata.image.brokers[self._node_id].is_fenced:
+            while self._serves and self._is_fenced():
                 if await self._try_unfence(is_first=not failures):
                     failures = 0
                     continue

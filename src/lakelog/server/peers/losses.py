@@ -44,8 +44,8 @@ class Losses:
         return node_id in self._listed
 
     def add(self, node_id: int) -> None:
-        """Note that the connection to a broker has ended."""
-        if node_id not in self._unsettled:
+        """Note that the connection to a broker has ended. A fenced broker leads nothing."""
+        if node_id in self._serving and node_id not in self._unsettled:
             self._unsettled[node_id] = self._tasks.call_later(PATIENCE_S, self.settled, node_id)
 
     def settled(self, node_id: int) -> None:
@@ -56,8 +56,7 @@ class Losses:
         if not self._unsettled:
             waiting, self._waiting = self._waiting, []
             for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+                _end(future)
 
     def follow(self, image: MetadataImage) -> None:
         """Settle the losses of brokers that do not serve, and list the newly fenced ones."""
@@ -72,11 +71,16 @@ class Losses:
             self.settled(node_id)
 
     async def settle(self) -> None:
-        """Return when no loss is unsettled."""
-        while self._unsettled:
-            future = self._tasks.future()
-            self._waiting.append(future)
+        """Return when no loss is unsettled, or after `PATIENCE_S`."""
+        if not self._unsettled:
+            return
+        future = self._tasks.future()
+        self._waiting.append(future)
+        timer = self._tasks.call_later(PATIENCE_S, _end, future)
+        try:
             await future
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Forget all losses."""
@@ -89,3 +93,8 @@ class Losses:
         timer = self._listed.pop(node_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _end(future: Any) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -163,9 +163,11 @@ class Peer:
 
     def _lose(self, reason: str | DialogueError) -> None:
         self._disconnect()
+        was_open = self.is_open
         self._exchange.on_lost(self._clock.monotonic(), reason)
         self._set_timer()
-        self.on_lost()
+        if was_open:
+            self.on_lost()
 
     def _disconnect(self) -> None:
         sock, self._sock = self._sock, None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.controller.brokers import plan_fence
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerFenced, BrokerUnregistered
 from memory_broker import MemoryBroker
 
 OWN = 1
@@ -54,3 +58,18 @@ def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -
         membership.serve()
         world.pass_time(0.01)
         assert not world.broker.image.brokers[OWN].is_fenced
+
+
+def test_a_living_broker_that_was_unregistered_stops_asking(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with MemoryBroker() as world:
+        membership, metadata = world._server._control.membership, world.broker.metadata
+        membership.serve()
+        epoch = membership.epoch
+        records = BrokerFenced(OWN, epoch), BrokerUnregistered(OWN, epoch)
+        world.run(metadata.submit(lambda image: Plan(records, None)))
+        world.pass_time(1)
+        assert membership.epoch == -1
+        (line,) = [each for each in caplog.records if "unregistered" in each.getMessage()]
+        assert "restart it" in line.getMessage()

@@ -82,6 +82,28 @@ def test_an_answer_waits_for_all_lost_brokers_but_not_for_long(run: Run) -> None
     run(scenario)
 
 
+def test_no_answer_waits_for_a_broker_that_is_fenced(run: Run) -> None:
+    async def scenario(losses: Losses) -> None:
+        losses.follow(FENCED)
+        losses.add(1)
+        assert not losses
+
+    run(scenario)
+
+
+def test_further_losses_do_not_make_an_answer_wait_longer(run: Run) -> None:
+    async def scenario(losses: Losses) -> None:
+        losses.follow(BOTH)
+        losses.add(1)
+        waiting = asyncio.ensure_future(losses.settle())
+        await asyncio.sleep(PATIENCE_S / 2)
+        losses.add(2)
+        await asyncio.sleep(PATIENCE_S * 0.6)
+        assert losses and waiting.done()
+
+    run(scenario)
+
+
 def test_a_cancelled_wait_does_not_end_another(run: Run) -> None:
     async def scenario(losses: Losses) -> None:
         losses.add(1)

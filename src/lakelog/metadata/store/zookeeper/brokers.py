@@ -87,9 +87,13 @@ class Brokers:
 
     async def restore(self) -> None:
         """Register again after a lost session. Raises `BrokerIdInUse`."""
-        if self._mine is not None and not await self._claim(self._mine):
+        while self._mine is not None and not await self._claim(self._mine):
             path = self._layout.broker(self._mine.broker_id)
-            raise BrokerIdInUse(f"another process has taken this broker's id: it has {path}")
+            node = await self._session.get(path)
+            # It may be gone or this process's own: another broker that reported this process as
+            # ended has removed it meanwhile.
+            if node is not None and node.data != self._mine.incarnation_id:
+                raise BrokerIdInUse(f"another process has taken this broker's id: it has {path}")
 
     async def beat(self) -> bool:
         """Send a heartbeat; return False if this broker has to register again."""
