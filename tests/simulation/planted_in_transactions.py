@@ -164,7 +164,7 @@ def _page_cache_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("kill", "client crash"),
 )
 def _kills_forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PageCacheMark, "find", lambda self: False)
+    monkeypatch.setattr(PageCacheMark, "find", lambda self: None)
 
 
 @bug("an orphaned transaction is left hanging", Law.ENDS, "transactions", faults=("power",))
