@@ -111,12 +111,17 @@ def kinds_in(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def is_lost_tail(folder: Path, path: Path, left: bytes) -> bool:
-    """Return whether a power failure may leave only `left` of the last segment.
+def may_be_lost(folder: Path, path: Path, left: bytes) -> bool:
+    """Return whether a power failure may leave only `left` of a file without a trace.
 
-    This holds if it ends with a whole batch, at or above the recovery point: the broker never
-    claimed that later batches are on the device.
+    This holds for the last segment if it ends with a whole batch, at or above the recovery point:
+    the broker never claimed that later batches are on the device. It also holds for the emptied
+    topic id of a log without durable records, because the first flush syncs both.
     """
+    known = decode_known_logs((folder / KNOWN_LOGS).read_bytes())
+    log = known.get((path.parent.name.removesuffix("-0"), 0))
+    if kind_of(folder / path) == "partition metadata":
+        return not left.strip(b"\0") and (log is None or log.recovery_point == 0)
     whole = (folder / path).read_bytes()
     if kind_of(folder / path) != "active log" or not whole.startswith(left):
         return False
@@ -124,8 +129,6 @@ def is_lost_tail(folder: Path, path: Path, left: bytes) -> bool:
     if sum(len(batch) for _, batch in batches) != len(left):
         return False
     end = batches[-1][0].last_offset + 1 if batches else int(path.stem)
-    known = decode_known_logs((folder / KNOWN_LOGS).read_bytes())
-    log = known.get((path.parent.name.removesuffix("-0"), 0))
     return log is None or end >= log.recovery_point
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from corruption.damage import damage
-from corruption.folder import is_lost_tail, kinds_in, make_folders
+from corruption.folder import kinds_in, make_folders, may_be_lost
 from corruption.judging import NOT_USED, Report, files_in, judge, rows_in
 from corruption.picture import Asking
 from lakelog.server.options import StartError
@@ -100,7 +100,7 @@ def test_no_damage_goes_unnoticed(
         kind = damaged[number % len(damaged)]
         path = rng.choice(kinds[kind])
         copy = shutil.copytree(folder, tmp_path / "damaged")
-        what = damage(copy / path, rng, partial(is_lost_tail, folder, path))
+        what = damage(copy / path, rng, partial(may_be_lost, folder, path))
         outcome = judge(kind, path, end == "killed", originals.of(path), ask(copy, path))
         outcomes[kind, "!" if outcome.startswith("!") else outcome] += 1
         if outcome.startswith("!"):

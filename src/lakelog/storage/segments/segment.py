@@ -771,12 +771,14 @@ class Segment:
 
         Raises `CorruptLog` and `OSError`.
         """
-        index = self.index
+        self._complete(self.index)
+        self._handles.make_room(self)
+
+    def _complete(self, index: SegmentIndex) -> None:
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         # Both files must be complete: a clean start trusts the last entry of a sealed segment.
         self.write_index()
         self.sealed = True
-        self._handles.make_room(self)
 
     @property
     def unloadable_bytes(self) -> int:
@@ -940,7 +942,8 @@ class Segment:
         Raises `CorruptLog` and `OSError`.
         """
         if self.loaded_index is not None:
-            self.seal()
+            # Not `seal`: several threads finish logs at once, and all logs share the handles.
+            self._complete(self.loaded_index)
 
 
 def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import RECOVERY_POINTS, decode_offsets
+from lakelog.storage.segments.handles import HandleCache
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from storage_kit import DATA, ManualClock, Store, append, make_batch, read_batches
@@ -154,3 +155,21 @@ def test_the_steps_may_be_taken_by_threads(tmp_path: Path) -> None:
     assert store.start().clean
     assert [log.log_end_offset for log in store.directory.logs.values()] == [2] * 50
     store.directory.close()
+
+
+def test_threads_that_write_logs_out_share_no_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count of loaded bytes is not guarded: two threads at once would make it wrong."""
+    store = store_of(MemoryDisk(ManualClock()), 3)
+    for log in store.directory.logs.values():
+        append(log, make_batch(2))
+    counted: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(HandleCache, "make_room", lambda self, newest: counted.append(newest))
+        steps = store.directory.closing()
+        for work in next(steps):
+            work()
+        assert not counted
+    for works in steps:
+        for work in works:
+            work()
+    assert store.start().clean
