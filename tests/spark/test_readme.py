@@ -132,5 +132,5 @@ def test_lines_with_make_name_existing_targets() -> None:
         if is_for_make(line)
     }
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert wanted == {"demo", "test"}
+    assert wanted == {"demo", "demo-cluster", "test"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in wanted)
