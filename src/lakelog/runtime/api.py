@@ -355,10 +355,16 @@ class Tasks(Protocol):
         ...
 
 
-async def pause(tasks: Tasks, delay_s: float) -> None:
-    """Wait for `delay_s` seconds. A cancelled call leaves no timer."""
-    over = tasks.future()
-    timer = tasks.call_later(delay_s, over.set_result, None)
+def settle(future: asyncio.Future[Any]) -> None:
+    """Set the result of a future that is not done to None."""
+    if not future.done():
+        future.set_result(None)
+
+
+async def pause(tasks: Tasks, delay_s: float, over: asyncio.Future[Any] | None = None) -> None:
+    """Wait for `delay_s` seconds, or until `over` is done. A cancelled call leaves no timer."""
+    over = tasks.future() if over is None else over
+    timer = tasks.call_later(delay_s, settle, over)
     try:
         await over
     finally:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lakelog.runtime.api import pause
+from lakelog.runtime.api import pause, settle
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
 
@@ -33,4 +33,20 @@ def test_a_cancelled_pause_leaves_no_timer() -> None:
 
     loop.run_until_complete(cancel())
     assert loop.time() - start < 1
+    loop.close()
+
+
+def test_a_pause_may_end_early() -> None:
+    loop = SimulatedLoop(None)
+    start = loop.time()
+
+    async def end_early() -> None:
+        over = loop.create_future()
+        loop.call_later(1.0, settle, over)
+        await pause(InlineTasks(loop), 3600, over)
+        settle(over)
+        assert [each for each in loop._scheduled if not each.cancelled()] == []
+
+    loop.run_until_complete(end_early())
+    assert loop.time() - start == pytest.approx(1.0)
     loop.close()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.metadata.image import MetadataImage
-from lakelog.runtime.api import Tasks, Timer
+from lakelog.runtime.api import Tasks, Timer, pause, settle
 
 PATIENCE_S = 0.5
 """A killed broker is fenced within about a tenth of a second; another loss proves nothing."""
@@ -56,7 +56,7 @@ class Losses:
         if not self._unsettled:
             waiting, self._waiting = self._waiting, []
             for future in waiting:
-                _end(future)
+                settle(future)
 
     def follow(self, image: MetadataImage) -> None:
         """Settle the losses of brokers that do not serve, and list the newly fenced ones."""
@@ -76,11 +76,7 @@ class Losses:
             return
         future = self._tasks.future()
         self._waiting.append(future)
-        timer = self._tasks.call_later(PATIENCE_S, _end, future)
-        try:
-            await future
-        finally:
-            timer.cancel()
+        await pause(self._tasks, PATIENCE_S, future)
 
     def close(self) -> None:
         """Forget all losses."""
@@ -93,8 +89,3 @@ class Losses:
         timer = self._listed.pop(node_id, None)
         if timer is not None:
             timer.cancel()
-
-
-def _end(future: Any) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -20,7 +20,7 @@ from typing import Any
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
-from lakelog.runtime.api import pause
+from lakelog.runtime.api import pause, settle
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
@@ -146,16 +146,12 @@ class PeerWatch:
     async def _rest(self, peer: Peer) -> None:
         """Wait until the next call, or the end of the connection, is due."""
         over = self._seams.tasks.future()
-        timer = self._seams.tasks.call_later(PERIOD_S, _settle, over)
         peer.on_lost = partial(self._on_lost, peer, over)
-        try:
-            await over
-        finally:
-            timer.cancel()
+        await pause(self._seams.tasks, PERIOD_S, over)
 
     def _on_lost(self, peer: Peer, over: Any) -> None:
         self.losses.add(peer.node_id)
-        _settle(over)
+        settle(over)
 
     def _note(self, peer: Peer, error: PeerError | None) -> None:
         reach = _reach(error)
@@ -169,11 +165,6 @@ class PeerWatch:
             self._log.refused(node_id, endpoint, error.message)
         else:
             self._log.unreachable(node_id, endpoint, error.message)
-
-
-def _settle(over: Any) -> None:
-    if not over.done():
-        over.set_result(None)
 
 
 def _reach(error: PeerError | None) -> Reach:

@@ -15,7 +15,7 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock, Tasks, pause, settle
 from lakelog.server.event_log.fetch_failures import FetchFailures
 from lakelog.server.peers.errors import PeerError
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
@@ -69,8 +69,8 @@ class Fetcher:
         self.session.add(partition)
         if self._running is None:
             self._running = self._tasks.spawn(self._run(), name=f"fetch from {self._leader_id}")
-        elif self._pause is not None and not self._pause.done():
-            self._pause.set_result(None)
+        elif self._pause is not None:
+            settle(self._pause)
 
     def remove(self, partition: Partition) -> None:
         """Stop copying this partition; a response under way is ignored for it."""
@@ -103,11 +103,7 @@ class Fetcher:
 
     async def _rest(self) -> None:
         self._pause = self._tasks.future()
-        timer = self._tasks.call_later(REST_S, _settle, self._pause)
-        try:
-            await self._pause
-        finally:
-            timer.cancel()
+        await pause(self._tasks, REST_S, self._pause)
 
     async def _adopt(self, peer: Leader, fetched: Fetched) -> None:
         """Append the records, or follow the leader's correction; a failed partition rests."""
@@ -160,8 +156,3 @@ class Fetcher:
         if found.error_code:
             raise KafkaError(ErrorCode(found.error_code))
         partition.restart_at(found.offset, leader_epoch)
-
-
-def _settle(future: Any) -> None:
-    if not future.done():
-        future.set_result(None)
