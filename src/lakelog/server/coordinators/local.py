@@ -146,15 +146,11 @@ class Coordinators:
         self.transactions.release_markers()
 
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
-        """Have consumer groups follow the topics that they subscribe to."""
-        created = {record.name for record in records if isinstance(record, TopicRecord)}
-        ids = {
-            record.topic_id
-            for record in records
-            if isinstance(record, PartitionRecord | TopicRemoved)
-        }
-        topics = [image.topic_by_id(topic_id) for image in (old, new) for topic_id in ids]
-        changed = created | {topic.name for topic in topics if topic is not None}
+        """Have consumer groups follow the topics that they subscribe to.
+
+        Without `records` the images are compared: this broker has loaded a snapshot.
+        """
+        created, changed = _named(old, new, records) if records else _compared(old, new)
         if changed:
             self.groups.on_topics_changed(changed, are_new=bool(created))
 
@@ -223,3 +219,27 @@ class Coordinators:
                     "coordinator_load_failed", topic=partition.topic, partition=partition.index
                 ),
             )
+
+
+def _named(
+    old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+) -> tuple[set[str], set[str]]:
+    """Return the names of the created topics, and of all topics that the records change."""
+    created = {record.name for record in records if isinstance(record, TopicRecord)}
+    ids = {
+        record.topic_id for record in records if isinstance(record, PartitionRecord | TopicRemoved)
+    }
+    topics = [image.topic_by_id(topic_id) for image in (old, new) for topic_id in ids]
+    return created, created | {topic.name for topic in topics if topic is not None}
+
+
+def _compared(old: MetadataImage, new: MetadataImage) -> tuple[set[str], set[str]]:
+    """Return the names of the topics that only `new` has, and of all that differ."""
+    created = {topic.name for topic in new.topics if old.topic_by_id(topic.topic_id) is None}
+    deleted = {topic.name for topic in old.topics if new.topic_by_id(topic.topic_id) is None}
+    grown = {
+        topic.name
+        for topic in new.topics
+        if (before := old.topic_by_id(topic.topic_id)) is not None and len(before) != len(topic)
+    }
+    return created, created | deleted | grown

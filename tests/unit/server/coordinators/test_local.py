@@ -11,8 +11,12 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import Record
+from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.server.handlers import join_group, offset_commit
+from lakelog.server.handlers import consumer_group_heartbeat, join_group, offset_commit
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.folder.page_cache import BOOT_ID
 from memory_broker import Asked, MemoryBroker
@@ -224,3 +228,43 @@ def test_a_commit_below_min_insync_replicas_is_refused_and_the_shard_is_kept(
     replicate(world)
     assert code_of(in_flight) == E.NONE
     assert world.broker.groups._host.shard(0) is shard
+
+
+def assigned(world: MemoryBroker, epoch: int) -> tuple[set[bytes], int]:
+    """Return the topic ids of a member's last assignment in some heartbeats, and its epoch."""
+    topics: set[bytes] = set()
+    for _ in range(4):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="team",
+            member_id="member",
+            member_epoch=epoch,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=["orders", "later"],
+            topic_partitions=[],
+        )
+        response = world.ask(consumer_group_heartbeat.handle, request, 1)
+        assert response.error_code == E.NONE
+        epoch = response.member_epoch
+        if response.assignment is not None:
+            topics = {topic.topic_id for topic in response.assignment.topic_partitions}
+        world.pass_time(1.5)
+    return topics, epoch
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["entries", "a snapshot"])
+def test_consumer_groups_follow_their_topics_also_when_a_snapshot_replaces_the_image(
+    coordinators: MemoryBroker, monkeypatch: pytest.MonkeyPatch, is_loaded: bool
+) -> None:
+    publish = MetadataLog._publish
+
+    async def jump(self: MetadataLog, image: MetadataImage, records: tuple[Record, ...]) -> None:
+        await publish(self, image, () if is_loaded else records)
+
+    _, epoch = assigned(coordinators, 0)
+    monkeypatch.setattr(MetadataLog, "_publish", jump)
+    topic_id = coordinators.create("later")
+    found, epoch = assigned(coordinators, epoch)
+    assert topic_id in found
+    coordinators.delete("later")
+    left, _ = assigned(coordinators, epoch)
+    assert left and topic_id not in left
