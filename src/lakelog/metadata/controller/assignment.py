@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.placement import place_replicas
+from lakelog.metadata.controller.placement import Place, place_replicas
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import PartitionRecord
 
@@ -17,20 +17,33 @@ def choose_replicas(
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, chosen by `placement.py`.
 
-    Raises INVALID_REPLICATION_FACTOR when fewer brokers than replicas are available.
+    Fenced brokers get replicas only if there are too few others: a topic that is created while a
+    broker restarts has a replica on it, too. They are no preferred leaders. Raises
+    INVALID_REPLICATION_FACTOR when fewer brokers than replicas are registered.
     """
-    brokers = [
-        (broker_id, broker.rack)
-        for broker_id, broker in sorted(image.brokers.items())
-        if not broker.is_fenced
-    ]
-    if replication_factor > len(brokers):
+    online, offline = _places(image, fenced=False), _places(image, fenced=True)
+    if replication_factor > len(online) + len(offline) or not online:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} exceeds the number of available brokers, "
-            f"{len(brokers)}; choose a lower factor, or start more brokers",
+            f"replication factor {replication_factor} exceeds the number of brokers, "
+            f"{len(online) + len(offline)}; choose a lower factor, or start more brokers"
+            if online
+            else "all brokers are fenced; try again when one is online",
         )
-    return place_replicas(brokers, partitions, replication_factor, start)
+    rest = replication_factor - len(online)
+    if rest <= 0:
+        return place_replicas(online, partitions, replication_factor, start)
+    first = place_replicas(online, partitions, len(online), start)
+    last = place_replicas(offline, partitions, rest, start)
+    return [(*before, *after) for before, after in zip(first, last, strict=True)]
+
+
+def _places(image: MetadataImage, *, fenced: bool) -> list[Place]:
+    return [
+        (broker_id, broker.rack)
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.is_fenced == fenced
+    ]
 
 
 def check_manual(

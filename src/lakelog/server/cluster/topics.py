@@ -196,12 +196,12 @@ class Topics:
         """Return the given factor, else the configured one, else 3 or the number of brokers."""
         if topic.replication_factor != -1 or self._config().is_set(key):
             return _or_default(topic.replication_factor, self._config(), key)
-        available = sum(not each.is_fenced for each in self._metadata.image.brokers.values())
-        factor = max(min(available, _FACTOR), 1)
+        # A broker that restarts counts: the number of replicas stays for ever.
+        factor = max(min(len(self._metadata.image.brokers), _FACTOR), 1)
         if self._in_cluster and factor < _FACTOR:
             logger.warning(
-                "Topic %s gets %d replicas instead of %d: no more brokers are available at its "
-                "creation",
+                "Topic %s gets %d replicas instead of %d: no more brokers are registered at "
+                "its creation",
                 topic.name,
                 factor,
                 _FACTOR,

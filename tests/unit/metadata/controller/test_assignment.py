@@ -72,7 +72,19 @@ def test_a_fenced_broker_neither_leads_nor_is_in_sync() -> None:
         check_manual(fenced(2), {0: [2]})
 
 
-def test_a_fenced_broker_is_not_chosen() -> None:
+def test_a_fenced_broker_is_not_chosen_while_others_suffice() -> None:
     assert {each for chosen in choose_replicas(fenced(2), 4, 2, 0) for each in chosen} == {1, 3}
-    with pytest.raises(KafkaError, match="available brokers, 2; choose a lower factor"):
-        choose_replicas(fenced(2), 1, 3, 0)
+
+
+def test_a_topic_that_is_created_while_a_broker_restarts_has_a_replica_on_it() -> None:
+    """As in Apache Kafka (KRaft), which counts registered brokers."""
+    assert choose_replicas(fenced(2), 2, 3, 0) == [(1, 3, 2), (3, 1, 2)]
+    assert choose_replicas(fenced(2, 3), 2, 2, 0) == [(1, 2), (1, 3)]
+    with pytest.raises(KafkaError, match="number of brokers, 3; choose a lower factor"):
+        choose_replicas(fenced(2), 1, 4, 0)
+
+
+def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
+    with pytest.raises(KafkaError, match="all brokers are fenced") as caught:
+        choose_replicas(fenced(1, 2, 3), 1, 1, 0)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -12,7 +12,7 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.brokers import plan_register_broker
+from lakelog.metadata.controller.brokers import plan_fence, plan_register_broker
 from lakelog.metadata.controller.topics import MorePartitions, NewTopic
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
@@ -222,7 +222,9 @@ def test_internal_topics_of_a_cluster_have_three_replicas_if_there_are_brokers(
                 broker_id=node_id,
                 incarnation_id=bytes([node_id]) * 16,
             )
-            await cluster.log.submit(register)
+            epoch = await cluster.log.submit(register)
+        # The last one restarts while the topics are created.
+        await cluster.log.submit(partial(plan_fence, brokers={3: epoch}))
         caplog.clear()
         assert factor_and_min_isr() == (3, "2")
         assert not caplog.records
