@@ -146,6 +146,8 @@ class Partition:
         self.log.use_config(config)
         self.watermark.use_config()
         self.note_flush()
+        if not self.watermark.is_written:
+            self._flush_soon(self)
 
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""

@@ -2,8 +2,9 @@
 
 A leader that is the only in-sync replica commits a record by appending it, or with
 `durability=fsync` by making it durable: the high watermark follows the log end offset, or the
-recovery point. With other replicas in sync it is the smallest end of their logs. A
-follower knows it from the leader's responses.
+recovery point. With other replicas in sync it is the smallest end of their logs, which a follower
+with `durability=fsync` reports after its own flush. A follower knows the high watermark from the
+leader's responses.
 
 In sync counts everything that the controller may have in the ISR: the members of the last known ISR
 and of a proposal that it has not answered yet (KIP-497).
@@ -83,6 +84,14 @@ class HighWatermark:
     def written(self) -> int:
         """The end of the records that this replica has written as durably as configured."""
         return self._log.flushes.recovery_point if self.by_flush else self._log.log_end_offset
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the whole log is written as durably as configured.
+
+        Only then a follower may report the end of its log to the leader, which commits by it.
+        """
+        return self.written >= self._log.log_end_offset
 
     def advance(self) -> bool:
         """Commit appended or flushed records; return whether the high watermark rose."""

@@ -174,6 +174,17 @@ def test_without_descriptors_to_flush_a_batch_is_committed_or_waits() -> None:
     assert partition.watermark.offset == 3
 
 
+def test_a_change_to_fsync_flushes_earlier_records() -> None:
+    wanted: list[Partition] = []
+    partition = open_partition(rolled=wanted)
+    partition.use_config(partition.log.config._replace(durability=FSYNC))
+    assert not wanted, "nothing is there"
+    partition.use_config(LogConfig())
+    partition.append(make_batch(1), NOW)
+    partition.use_config(partition.log.config._replace(durability=FSYNC))
+    assert wanted == [partition]
+
+
 def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
     disk = MemoryDisk(ManualClock())
     partition = open_partition(disk, flush_messages=2)

@@ -15,9 +15,11 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partition import Partition
+from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, pause, settle
 from lakelog.server.event_log.fetch_failures import FetchFailures
 from lakelog.server.peers.errors import PeerError
+from lakelog.server.replication.flush_wait import flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
@@ -25,6 +27,8 @@ from lakelog.wire.schema import Message
 
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
+_FLUSH_PATIENCE_S = 0.5
+"""How long the next fetch waits for flushes. A partition that takes longer rests meanwhile."""
 
 
 class Leader(Protocol):
@@ -50,6 +54,7 @@ class Fetcher:
         peer: Callable[[], Leader | None],
         broker_epoch: Callable[[], int],
         checks: StoredChecks,
+        purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
     ) -> None:
@@ -58,6 +63,7 @@ class Fetcher:
         self._peer = peer
         self._broker_epoch = broker_epoch
         self._checks = checks
+        self._purgatory = purgatory
         self._clock = clock
         self._tasks = tasks
         self._failures = FetchFailures(leader_id, clock)
@@ -97,13 +103,25 @@ class Fetcher:
                 await self._rest()
                 continue
             assert isinstance(response, FetchResponse)
-            for fetched in self.session.on_response(response):
-                await self._adopt(peer, fetched)
+            await self._adopt_all(peer, response)
         self._running = None
 
     async def _rest(self) -> None:
         self._pause = self._tasks.future()
         await pause(self._tasks, REST_S, self._pause)
+
+    async def _adopt_all(self, peer: Leader, response: FetchResponse) -> None:
+        """Adopt a response, and wait until the next request can report it.
+
+        The leader holds a request without new records back. If it left out a partition that is
+        being flushed, producers would wait for the end of that request.
+        """
+        news = []
+        for fetched in self.session.on_response(response):
+            await self._adopt(peer, fetched)
+            news.append(fetched.partition)
+        deadline = self._clock.monotonic() + _FLUSH_PATIENCE_S
+        await flushed(news, self._purgatory, self._tasks, deadline)
 
     async def _adopt(self, peer: Leader, fetched: Fetched) -> None:
         """Append the records, or follow the leader's correction; a failed partition rests."""

@@ -110,7 +110,8 @@ class LeaderSession:
     def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
         """Return the next request, or None if no partition can be fetched now.
 
-        It costs as much as partitions have moved, not as many as are followed.
+        It costs as much as partitions have moved, not as many as are followed. A partition whose
+        records have to be flushed first is left out: the leader takes the position for durable.
 
         broker_epoch: of this broker's registration.
         now: of the monotonic clock, in seconds.
@@ -119,8 +120,12 @@ class LeaderSession:
             del self._resting[key]
             self._moved[key] = None
         changed = {}
-        for key in self._moved:
-            position = position_of(self._followed[key])
+        for key in list(self._moved):
+            partition = self._followed[key]
+            if not partition.watermark.is_written:
+                self.rest(partition, now)
+                continue
+            position = position_of(partition)
             if self._in_session.get(key) != position:
                 changed[key] = self._in_session[key] = position
         self._moved = {}

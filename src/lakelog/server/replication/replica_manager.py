@@ -97,6 +97,7 @@ class ReplicaManager:
             lambda: control.peers.leaders.get(leader_id),
             lambda: control.image.broker_epoch(node_id),
             self._checks,
+            self._purgatory,
             self._environment.clock,
             self._environment.tasks,
         )

@@ -54,6 +54,7 @@ class Copying:
             lambda: self.peer,
             lambda: EPOCH,
             broker.broker.checks,
+            broker.broker.purgatory,
             broker.clock,
             broker.tasks,
         )
@@ -167,3 +168,31 @@ def test_stopping_ends_the_requests(copying: Copying, broker: MemoryBroker) -> N
     broker.append("t")
     broker.pass_time(2)
     assert not copying.is_equal
+
+
+def test_with_fsync_a_position_is_reported_after_the_flush(
+    copying: Copying, broker: MemoryBroker
+) -> None:
+    leader, follower = copying.pair.leader, copying.pair.follower
+    copying.fetcher.add(follower)
+    follower.use_config(follower.log.config._replace(durability="fsync"))
+    copying.pair.produce(acks=-1)
+    broker.pass_time(1.5)
+    assert copying.is_equal
+    assert leader.watermark.offset == 0, "a power failure of both would lose the records"
+    follower.log.flush()
+    broker.broker.purgatory.check(follower.key)
+    broker.pass_time(0.5)
+    assert leader.watermark.offset == 2
+
+
+def test_a_flush_wakes_the_next_fetch_at_once(copying: Copying, broker: MemoryBroker) -> None:
+    leader, follower = copying.pair.leader, copying.pair.follower
+    copying.fetcher.add(follower)
+    follower.use_config(follower.log.config._replace(durability="fsync"))
+    copying.pair.produce(acks=-1)
+    broker.pass_time(0.02)
+    follower.log.flush()
+    broker.broker.purgatory.check(follower.key)
+    broker.pass_time(0.02)
+    assert leader.watermark.offset == 2

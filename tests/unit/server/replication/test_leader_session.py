@@ -211,11 +211,25 @@ def test_only_assigned_brokers_in_their_present_epoch_may_follow(
     assert not data.records
 
 
+def test_a_position_that_is_not_durable_is_left_out(cluster: Cluster) -> None:
+    own = cluster.follower
+    cluster.broker.append("t")
+    cluster.fetch()
+    assert cluster.request().topics
+    own.use_config(own.log.config._replace(durability="fsync"))
+    cluster.broker.append("t")
+    cluster.session.lose_session()
+    assert cluster.session.request(EPOCH, 0.0) is None
+    own.log.flush()
+    assert cluster.session.request(EPOCH, 1.0) is not None
+
+
 def idle(index: int) -> Any:
     """Return a partition of which only the position is asked."""
     epochs = SimpleNamespace(epoch_of=lambda offset: 1)
     log = SimpleNamespace(log_end_offset=5, log_start_offset=0, leader_epochs=epochs)
-    return SimpleNamespace(key=(b"t" * 16, index), leader_epoch=1, log=log)
+    watermark = SimpleNamespace(is_written=True)
+    return SimpleNamespace(key=(b"t" * 16, index), leader_epoch=1, log=log, watermark=watermark)
 
 
 def cost_of_one_change(partitions: int) -> int:
