@@ -85,6 +85,15 @@ class ShardHost(Generic[S]):
         """Partitions that have not been replayed to their end."""
         return [partition for partition, hosted in self._hosted.items() if not hosted.active]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each partition that this broker leads has been replayed to its end.
+
+        A partition that is about to be loaded, or whose log cannot be read, is not hosted.
+        """
+        hosted = map(self._hosted.get, self._logs.led())
+        return all(each is not None and each.active for each in hosted)
+
     def active_shards(self) -> list[S]:
         """Return the shards that have been replayed to their end."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.active]

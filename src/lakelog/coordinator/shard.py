@@ -161,6 +161,10 @@ class PartitionLogs(Protocol):
         """
         ...
 
+    def led(self) -> Sequence[int]:
+        """Return the partitions that this broker leads now."""
+        ...
+
 
 PRODUCER_REFUSED = frozenset(
     {

@@ -40,10 +40,11 @@ class TransactionAdmin:
     def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         """Return the transactional ids coordinated by this broker that match the filters.
 
-        The response has COORDINATOR_LOAD_IN_PROGRESS while a partition is loading, and
+        The response has COORDINATOR_LOAD_IN_PROGRESS while a led partition is not loaded: a
+        transaction that is absent from a response counts as hanging. It has
         INVALID_REGULAR_EXPRESSION for a malformed pattern.
         """
-        if self._host.loading:
+        if self._host.loading or not self._host.is_complete:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
             wanted = TransactionFilter(request, self._clock.wall_ms())

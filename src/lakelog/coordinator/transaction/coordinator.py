@@ -83,7 +83,7 @@ class TransactionCoordinator:
         self._fences: Fences = {}
         self._id_count = SharedCount()
         self.hanging_found = 0
-        """Number of hanging transactions found since the start."""
+        """Number of hanging transactions found by this broker since its start."""
         self._host = ShardHost(
             TRANSACTION_TOPIC,
             logs,

@@ -86,7 +86,7 @@ def find_hanging(
         owner = owners.get(each.producer_id)
         if owner is None:
             if knows_all:
-                hanging.markers.append((each, _marker(each, each.producer_epoch, commit=False)))
+                hanging.markers.append((each, end_marker(each, each.producer_epoch, commit=False)))
         elif not _is_coordinated(owner.transaction, each):
             _judge(owner, each, hanging)
     return hanging
@@ -100,10 +100,10 @@ def _judge(owner: Owner, found: OpenTransaction, hanging: Hanging) -> None:
     if is_newest:
         hanging.fences.setdefault(owner.transactional_id, []).append(found)
     if _was_committed(known, found):
-        marker = _marker(found, found.producer_epoch + 1, commit=True)
+        marker = end_marker(found, found.producer_epoch + 1, commit=True)
         hanging.markers.append((found, marker))
     elif not is_newest or known.state is _S.PREPARE_COMMIT:
-        hanging.markers.append((found, _marker(found, found.producer_epoch, commit=False)))
+        hanging.markers.append((found, end_marker(found, found.producer_epoch, commit=False)))
 
 
 def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
@@ -129,7 +129,8 @@ def _was_committed(known: Transaction, found: OpenTransaction) -> bool:
     return known.state is _S.COMPLETE_COMMIT and found.producer_epoch == last
 
 
-def _marker(found: OpenTransaction, epoch: int, *, commit: bool) -> Marker:
+def end_marker(found: OpenTransaction, epoch: int, *, commit: bool) -> Marker:
+    """Return a marker that ends the transaction; a later one of its coordinator stays valid."""
     return Marker(
         *found.place,
         producer_id=found.producer_id,

@@ -62,17 +62,7 @@ def end_hanging(
         tasks.spawn(_end(each, marker, written, again, markers, tasks), name="hanging")
     for transactional_id, each_of in found.fences.items():
         for each in each_of:
-            logger.warning(
-                "%s: coordinator of %s is to abort it",
-                _described(each),
-                transactional_id,
-                extra=event(
-                    "hanging_txn_found",
-                    topic=each.topic,
-                    partition=each.partition,
-                    transactional_id=transactional_id,
-                ),
-            )
+            log_found(each, transactional_id)
         transactions.fence(transactional_id, each_of)
 
 
@@ -102,12 +92,7 @@ async def _end(
     while (code := await written) is not ErrorCode.NONE:
         if not is_logged:
             is_logged = True
-            logger.error(
-                "%s: it cannot be ended: %s",
-                _described(found),
-                code.name,
-                extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
-            )
+            log_failed(found, code)
         if not code.retriable:
             return
         await pause(tasks, _RETRY_S)
@@ -115,15 +100,45 @@ async def _end(
         if next_marker is None:
             return
         marker, written = next_marker, markers.begin(next_marker)
+    log_ended(found, committed=marker.commit)
+
+
+def log_found(found: OpenTransaction, transactional_id: str) -> None:
+    """Log that the coordinator of a transactional id has to abort the transaction."""
+    logger.warning(
+        "%s: coordinator of %s is to abort it",
+        _described(found),
+        transactional_id,
+        extra=event(
+            "hanging_txn_found",
+            topic=found.topic,
+            partition=found.partition,
+            transactional_id=transactional_id,
+        ),
+    )
+
+
+def log_failed(found: OpenTransaction, code: ErrorCode) -> None:
+    """Log that the marker cannot be written now."""
+    logger.error(
+        "%s: it cannot be ended: %s",
+        _described(found),
+        code.name,
+        extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
+    )
+
+
+def log_ended(found: OpenTransaction, *, committed: bool) -> None:
+    """Log that the marker is committed."""
     logger.warning(
         "%s: it was %s",
         _described(found),
-        "committed" if marker.commit else "aborted",
+        "committed" if committed else "aborted",
         extra=event(
             "hanging_txn_ended",
             topic=found.topic,
             partition=found.partition,
-            committed=marker.commit,
+            committed=committed,
         ),
     )
 

@@ -40,6 +40,18 @@ class PartitionLeaders:
         partition = self._image().partition(topic, index)
         return None if partition is None else partition.leader
 
+    def led(self, topic: str) -> dict[int, dict[int, int]]:
+        """Return the leader epochs of a topic's partitions, by leader and partition.
+
+        The leader -1 has the partitions without one; a topic that does not exist has no leaders.
+        """
+        found = self._image().topic(topic)
+        partitions = found.partitions.items() if found is not None else ()
+        by_leader: dict[int, dict[int, int]] = {}
+        for index, partition in sorted(partitions):
+            by_leader.setdefault(partition.leader, {})[index] = partition.leader_epoch
+        return by_leader
+
     async def request(self, leader: int, message: Message) -> Any:
         """Return the response of another broker.
 

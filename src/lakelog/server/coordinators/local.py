@@ -30,6 +30,8 @@ from lakelog.runtime.api import Clock, Random, Tasks
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.hanging_transactions import end_hanging
+from lakelog.server.coordinators.hanging_watch import HangingWatch
+from lakelog.server.coordinators.known_transactions import KnownTransactions
 from lakelog.server.coordinators.leaders import PartitionLeaders
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
@@ -124,6 +126,14 @@ class Coordinators:
             memory=memory,
         )
         self.verification = ClusterVerification(leaders, self.transactions)
+        self._hanging = HangingWatch(
+            partitions,
+            KnownTransactions(leaders, self.transactions),
+            self.transactions,
+            self.markers,
+            tasks,
+        )
+        self._in_cluster = False
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
@@ -145,17 +155,30 @@ class Coordinators:
         end_hanging(self._partitions, self.transactions, self.markers, self._tasks)
         self.transactions.release_markers()
 
+    def watch_hanging(self) -> None:
+        """End hanging transactions from now on, in a cluster.
+
+        A broker alone ends them in `load`: its coordinators are the only ones.
+        """
+        self._in_cluster = True
+        self._hanging.look(self._partitions)
+
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
         """Have consumer groups follow the topics that they subscribe to.
 
-        Without `records` the images are compared: this broker has loaded a snapshot.
+        Without `records` the images are compared: this broker has loaded a snapshot. A new leader
+        of `__transaction_state` may lack transactions that are open in partitions.
         """
+        if self._in_cluster and _coordinator_epochs(old) != _coordinator_epochs(new):
+            self._hanging.look(self._partitions)
         created, changed = _named(old, new, records) if records else _compared(old, new)
         if changed:
             self.groups.on_topics_changed(changed, are_new=bool(created))
 
     def role_changed(self, partition: Partition) -> None:
         """Follow a change of the partition's role; a retired partition has none."""
+        if self._in_cluster:
+            self._hanging.look([partition])
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is None or not self._is_open:
             return
@@ -183,7 +206,8 @@ class Coordinators:
         self.groups.on_topics_deleted(gone)
 
     def close(self) -> None:
-        self._is_open = False
+        self._is_open = self._in_cluster = False
+        self._hanging.close()
         for coordinator in self._by_topic.values():
             coordinator.close()
 
@@ -243,3 +267,10 @@ def _compared(old: MetadataImage, new: MetadataImage) -> tuple[set[str], set[str
         if (before := old.topic_by_id(topic.topic_id)) is not None and len(before) != len(topic)
     }
     return created, created | deleted | grown
+
+
+def _coordinator_epochs(image: MetadataImage) -> dict[int, int]:
+    """Return the leader epochs of the transaction coordinators by partition."""
+    topic = image.topic(TRANSACTION_TOPIC)
+    partitions = topic.partitions if topic is not None else {}
+    return {index: partitions[index].leader_epoch for index in partitions}

@@ -59,6 +59,12 @@ class LocalPartitionLogs:
         log.check()
         return log
 
+    def led(self) -> list[int]:
+        """Return the partitions that this broker leads now."""
+        return [
+            each.index for each in self._partitions if each.topic == self._topic and each.serves
+        ]
+
 
 class LocalPartitionLog:
     """One partition in one leader epoch. An append returns when it is committed.

@@ -147,7 +147,7 @@ _OVERVIEW = (
     (
         "hanging_transactions_total",
         _C,
-        "Transactions unknown to any coordinator that the broker ended at its start.",
+        "Transactions unknown to any coordinator that the broker ended.",
         (),
     ),
     ("group_members", _G, "Members of a group.", ("group",)),

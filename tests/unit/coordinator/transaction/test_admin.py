@@ -71,3 +71,13 @@ async def test_list_and_its_filters(setup: Setup) -> None:
     assert ids(listed(setup, transactional_id_pattern=".o.*")) == ["long"]
     assert ids(listed(setup, transactional_id_pattern="o")) == [], "the whole id has to match"
     assert ids(listed(setup, transactional_id_pattern="")) == ["idle", "long", "short"]
+
+
+@in_virtual_time()
+async def test_a_list_without_the_ids_of_a_led_partition_is_refused(setup: Setup) -> None:
+    """A transaction that is absent from a list counts as hanging."""
+    await setup.ready()
+    setup.log.leading = [0]
+    assert not listed(setup).error_code
+    setup.log.leading = [0, 4711]
+    assert listed(setup).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

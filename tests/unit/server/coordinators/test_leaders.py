@@ -33,6 +33,18 @@ def test_the_image_names_the_leader(world: MemoryBroker) -> None:
     assert leaders.of("gone", 0) is None
 
 
+def test_partitions_are_grouped_by_their_leaders(world: MemoryBroker) -> None:
+    world.create("orders", 3)
+    before = world.broker.image.partition("orders", 1)
+    assert before is not None
+    world.change_leader("orders", OTHER, (OTHER,), index=1, raises=2)
+    world.change_leader("orders", -1, (OTHER,), index=2)
+    epoch = before.leader_epoch
+    expected = {OWN: {0: epoch}, OTHER: {1: epoch + 2}, -1: {2: epoch + 1}}
+    assert leaders_of(world).led("orders") == expected
+    assert leaders_of(world).led("gone") == {}
+
+
 def test_a_request_goes_to_a_leader_with_an_address(world: MemoryBroker) -> None:
     leaders, request = leaders_of(world), ApiVersionsRequest()
     assert world.run(leaders.request(OTHER, request)) == 30.0

@@ -22,6 +22,7 @@ from lakelog.storage.folder.page_cache import BOOT_ID
 from memory_broker import Asked, MemoryBroker
 from memory_clients import commit, commit_request, committed, join, join_request
 from socketless_broker import SocketlessBroker
+from storage_kit import make_batch
 
 
 async def initialise(data: Path, durability: str, seed: int) -> int:
@@ -268,3 +269,42 @@ def test_consumer_groups_follow_their_topics_also_when_a_snapshot_replaces_the_i
     coordinators.delete("later")
     left, _ = assigned(coordinators, epoch)
     assert left and topic_id not in left
+
+
+HANGING = (4711, 0)
+
+
+def is_hanging(world: MemoryBroker) -> bool:
+    """Return whether the transaction that no coordinator knows is open; begin it first."""
+    partition = world.partition("orders")
+    producers, now_ms = partition.log.producers, world.clock.wall_ms()
+    if HANGING[0] not in producers.entries:
+        verification = partition.start_verification(*HANGING, 0, now_ms, supports_epoch_bump=False)
+        batch = make_batch(1, producer=(*HANGING, 0), transactional=True)
+        partition.append(batch, now_ms, verification=verification)
+    return producers.is_in_transaction(*HANGING)
+
+
+@pytest.mark.parametrize("topic", ["orders", TRANSACTION_TOPIC])
+def test_in_a_cluster_an_election_ends_hanging_transactions(
+    coordinators: MemoryBroker, topic: str
+) -> None:
+    """The new leader may lack a marker, or the coordinator its transactions."""
+    world = coordinators
+    world._server._coordinators.watch_hanging()
+    assert is_hanging(world)
+    world.pass_time(200)
+    assert is_hanging(world), "no leader has changed"
+    world.change_leader(topic, OWN, (OWN,))
+    world.pass_time(5)
+    assert not is_hanging(world)
+
+
+def test_a_broker_alone_ends_them_when_it_starts(coordinators: MemoryBroker) -> None:
+    assert is_hanging(coordinators)
+    coordinators.change_leader("orders", OWN, (OWN,))
+    coordinators.pass_time(5)
+    assert is_hanging(coordinators)
+    coordinators.restart()
+    coordinators.pass_time(0.1)
+    assert not is_hanging(coordinators)

@@ -1,0 +1,171 @@
+"""Ends hanging transactions of the partitions that this broker leads in a cluster (KIP-664).
+
+The broker looks for open transactions when it becomes the leader of a partition, and in all led
+partitions when a partition of `__transaction_state` gets another leader epoch, whose leader may
+lack records. It asks all coordinators about these transactions until each has ended
+(`known_transactions.py`). Most have ended before the first question, and the pauses grow.
+
+A marker is written only if the same transaction is still open in the same leader epoch. It has the
+epoch of that transaction, in which the producer can begin no other one: it is fenced first unless
+its transactional id has a newer epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.coordinator.transaction.hanging import OpenTransaction, end_marker
+from lakelog.coordinator.transaction.verdict import Verdict, judge
+from lakelog.protocol.describe_transactions import TransactionState
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Tasks, pause, settle
+from lakelog.server.coordinators.hanging_transactions import (
+    log_ended,
+    log_failed,
+    log_found,
+    open_transactions,
+)
+from lakelog.server.coordinators.known_transactions import KnownTransactions
+from lakelog.server.coordinators.markers import LocalMarkers
+
+_PAUSE_FIRST_S = 2.0
+_PAUSE_LONGEST_S = 60.0
+_ASKED_MAX = 1000
+"""Transactions in one question to all coordinators; the others wait for the next one."""
+
+
+class _Suspect(NamedTuple):
+    """A transaction that was open when its partition, or a coordinator, got a new leader."""
+
+    found: OpenTransaction
+    leader_epoch: int
+
+
+class HangingWatch:
+    """Watches the transactions that were open when this broker became their leader.
+
+    Args:
+        known: the transactions of all coordinators.
+        transactions: counts the hanging ones.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        known: KnownTransactions,
+        transactions: TransactionCoordinator,
+        markers: LocalMarkers,
+        tasks: Tasks,
+    ) -> None:
+        self._partitions = partitions
+        self._known = known
+        self._transactions = transactions
+        self._markers = markers
+        self._tasks = tasks
+        self._suspects: dict[_Suspect, None] = {}
+        self._logged: set[_Suspect] = set()
+        """Suspects with a line in the log, although they have not ended."""
+        self._running: Any = None
+        self._over: asyncio.Future[Any] | None = None
+        self._pause_s = _PAUSE_FIRST_S
+
+    def look(self, partitions: Iterable[Partition]) -> None:
+        """Watch the open transactions of those partitions that this broker leads."""
+        found = {
+            _Suspect(each, self._partitions.leader(*each.place).leader_epoch): None
+            for each in open_transactions(partitions)
+        }
+        if found.keys() <= self._suspects.keys():
+            return
+        self._suspects |= found
+        self._pause_s = _PAUSE_FIRST_S
+        if self._running is None:
+            self._running = self._tasks.spawn(self._run(), name="hanging transactions")
+        elif self._over is not None:
+            settle(self._over)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    async def _run(self) -> None:
+        while self._suspects:
+            self._over = self._tasks.future()
+            await pause(self._tasks, self._pause_s, self._over)
+            self._over = None
+            self._pause_s = min(2 * self._pause_s, _PAUSE_LONGEST_S)
+            self._suspects = dict.fromkeys(filter(self._is_open, self._suspects))
+            self._logged.intersection_update(self._suspects)
+            if self._suspects:
+                await self._ask()
+        self._running = None
+
+    async def _ask(self) -> None:
+        """Ask all coordinators about the oldest suspects, and end the hanging ones."""
+        asked = list(islice(self._suspects, _ASKED_MAX))
+        try:
+            known = await self._known.of({suspect.found.producer_id for suspect in asked})
+        except KafkaError:
+            return  # a coordinator is being replaced or loaded, or cannot be reached
+        begun: list[tuple[_Suspect, Awaitable[ErrorCode]]] = []
+        fenced: dict[str, TransactionState] = {}
+        for suspect in filter(self._is_open, asked):
+            state = known.get(suspect.found.producer_id)
+            verdict = judge(suspect.found, state)
+            if verdict is Verdict.ABORT:
+                marker = end_marker(suspect.found, suspect.found.producer_epoch, commit=False)
+                begun.append((suspect, self._markers.begin(marker)))
+            elif verdict is Verdict.FENCE:
+                assert state is not None
+                fenced[state.transactional_id] = state
+                if self._is_first(suspect):
+                    log_found(suspect.found, state.transactional_id)
+            # The others are asked about again, after the suspects that waited.
+            self._suspects[suspect] = self._suspects.pop(suspect)
+        for suspect, written in begun:
+            self._note(suspect, await written)
+        await self._fence(fenced.values())
+
+    async def _fence(self, states: Iterable[TransactionState]) -> None:
+        for state in states:
+            try:
+                await self._known.fence(state)
+            except KafkaError:
+                continue  # the next answer shows whether it was carried out
+            self._pause_s = _PAUSE_FIRST_S
+
+    def _note(self, suspect: _Suspect, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._transactions.hanging_found += 1
+            log_ended(suspect.found, committed=False)
+        elif self._is_first(suspect):
+            log_failed(suspect.found, code)
+
+    def _is_first(self, suspect: _Suspect) -> bool:
+        """Return whether the log has no line about the suspect; it gets one now."""
+        is_first = suspect not in self._logged
+        self._logged.add(suspect)
+        return is_first
+
+    def _is_open(self, suspect: _Suspect) -> bool:
+        """Return whether the same transaction is open, in the same leader epoch."""
+        found = suspect.found
+        partition = self._partitions.get(*found.place)
+        if partition is None or not partition.serves:
+            return False
+        if partition.leader_epoch != suspect.leader_epoch:
+            return False
+        entry = partition.log.producers.entries.get(found.producer_id)
+        return (
+            entry is not None
+            and entry.txn_first_offset == found.first_offset
+            and entry.epoch == found.producer_epoch
+        )

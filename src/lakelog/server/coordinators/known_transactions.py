@@ -1,0 +1,119 @@
+"""Asks all transaction coordinators of the cluster which transactions they know.
+
+An answer is complete only if it is of each partition's present coordinator, with all its records.
+So each coordinator confirms before and after it that it leads its partitions in the leader epochs
+of this broker's image, and refuses a list while it has not loaded one of them. An older image than
+the newest does no harm: the transactions in question began before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.protocol.describe_transactions import DescribeTransactionsRequest, TransactionState
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from lakelog.server.coordinators.leaders import PartitionLeaders
+
+Epochs = Mapping[int, int]
+"""Leader epochs by partition of `__transaction_state`."""
+
+
+class KnownTransactions:
+    """The transactions of all coordinators, by producer id.
+
+    Args:
+        local: the coordinator of this broker.
+    """
+
+    def __init__(self, leaders: PartitionLeaders, local: TransactionCoordinator) -> None:
+        self._leaders = leaders
+        self._local = local
+
+    async def of(self, producer_ids: Collection[int]) -> dict[int, TransactionState]:
+        """Return the states of the transactional ids that have these producer ids.
+
+        Raises `KafkaError` unless all coordinators have answered, `PeerError` among others.
+        """
+        found: dict[int, TransactionState] = {}
+        for leader, epochs in self._leaders.led(TRANSACTION_TOPIC).items():
+            if leader == self._leaders.node_id:
+                states = self._own(epochs, producer_ids)
+            else:
+                states = await self._ask(leader, epochs, producer_ids)
+            for state in states:
+                if state.error_code:
+                    raise KafkaError(ErrorCode(state.error_code), state.transactional_id)
+                found[state.producer_id] = state
+        return found
+
+    async def fence(self, known: TransactionState) -> None:
+        """Raise the epoch of a transactional id, as a new producer would.
+
+        A failure shows in the next answer of its coordinator. Raises `KafkaError`.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=known.transactional_id,
+            transaction_timeout_ms=known.transaction_timeout_ms,
+        )
+        index = self._local.partition_for(known.transactional_id)
+        leader = self._leaders.of(TRANSACTION_TOPIC, index)
+        if leader == self._leaders.node_id:
+            await self._local.init_producer_id(request)
+        elif leader is not None:
+            await self._leaders.request(leader, request)
+
+    def _own(self, epochs: Epochs, producer_ids: Collection[int]) -> list[TransactionState]:
+        if any(self._local.leader_epoch(index) != epoch for index, epoch in epochs.items()):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        admin = self._local.admin
+        names = _names(admin.list_transactions(_list_request(producer_ids)))
+        return [admin.describe(name) for name in names]
+
+    async def _ask(
+        self, leader: int, epochs: Epochs, producer_ids: Collection[int]
+    ) -> list[TransactionState]:
+        await self._confirm(leader, epochs)
+        names = _names(await self._leaders.request(leader, _list_request(producer_ids)))
+        states: list[TransactionState] = []
+        if names:
+            request = DescribeTransactionsRequest(transactional_ids=names)
+            states = (await self._leaders.request(leader, request)).transaction_states
+        await self._confirm(leader, epochs)
+        return states
+
+    async def _confirm(self, leader: int, epochs: Epochs) -> None:
+        """Raise `KafkaError` unless the broker leads the partitions in these leader epochs."""
+        partitions = [
+            OffsetForLeaderPartition(
+                partition=index, current_leader_epoch=epoch, leader_epoch=epoch
+            )
+            for index, epoch in epochs.items()
+        ]
+        topic = OffsetForLeaderTopic(topic=TRANSACTION_TOPIC, partitions=partitions)
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+        response = await self._leaders.request(leader, request)
+        assert isinstance(response, OffsetForLeaderEpochResponse)
+        answered = {each.partition: each.error_code for each in response.topics[0].partitions}
+        for index in epochs:
+            code = ErrorCode(answered.get(index, ErrorCode.UNKNOWN_SERVER_ERROR))
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, f"{TRANSACTION_TOPIC}-{index} on broker {leader}")
+
+
+def _list_request(producer_ids: Collection[int]) -> ListTransactionsRequest:
+    return ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
+
+
+def _names(response: ListTransactionsResponse) -> list[str]:
+    if response.error_code:
+        raise KafkaError(ErrorCode(response.error_code))
+    return [each.transactional_id for each in response.transaction_states]
