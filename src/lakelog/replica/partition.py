@@ -455,7 +455,8 @@ class Partition:
 
         Committed records are cut only if the leader itself has lost them.
 
-        Raises `KafkaError` if the log fails.
+        Raises `KafkaError` if the log fails; `NotReady`, with nothing cut, if a thread must first
+        replay the producers of the remaining log or load an index.
         """
         if leader_epoch != self.leader_epoch or self.role.is_leader:
             return
@@ -465,7 +466,7 @@ class Partition:
         if end < log.log_start_offset:
             self.restart_at(end_offset, leader_epoch)
             return
-        self._cut("truncated", partial(log.truncate_to, end))
+        self._cut("truncated", partial(log.truncate_to, end, may_wait=False))
 
     def restart_at(self, offset: int, leader_epoch: int) -> None:
         """Delete all records and begin at `offset`, the start of the leader's log.

@@ -42,14 +42,15 @@ from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.indexes.txn_index import AbortedTransaction
-from lakelog.storage.preparation import wait_for
+from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.replay import rebuild
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
+from lakelog.storage.producers.truncation import TruncatedState, Truncation, TruncationJob
 from lakelog.storage.producers.verification import Verification
 from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.storage.reading.reader import LogReader
-from lakelog.storage.reading.seeking import check_append
+from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
 from lakelog.storage.retention import count_deletable
 from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run, takes_runs
@@ -78,6 +79,7 @@ class Log:
 
     __slots__ = (
         "_random_below",
+        "_truncated",
         "before_truncate",
         "config",
         "flushes",
@@ -129,6 +131,8 @@ class Log:
         self.before_truncate: Callable[[], None] | None = None
         """Called during `truncate_to`: the recovery point is lower, and nothing is removed yet."""
         self._random_below = random_below
+        self._truncated: TruncatedState | None = None
+        """The result of a job for the next truncation."""
 
     def use_config(self, config: LogConfig) -> None:
         """Adopt the topic's settings; index settings apply from the next segment on."""
@@ -637,16 +641,55 @@ class Log:
             # The epoch at the start stays known: followers ask for it (KIP-101).
             self.leader_epochs.truncate_from_start(offset)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, *, may_wait: bool = True) -> None:
         """Remove the batch that contains `offset` and all later ones, as a follower does (KIP-101).
 
-        Raises `OSError` or `CorruptLog`.
+        With `may_wait` it loads indexes and replays the producers of the remaining log; otherwise
+        it raises `NotReady` for that, with nothing removed. Raises `OSError` or `CorruptLog`.
         """
         if offset >= self.log_end_offset:
             return
+        ask = wait_for if may_wait else _ask_once
+        keep, end = ask(partial(self._place_of_cut, offset))
+        state = ask(partial(self._state_after, Truncation.of(self.segments, keep, end)))
+        self._cut(keep, end, state.last)
+        # Sequences of removed batches must be accepted again.
+        self.producers.load(state.entries)
+        self.producers.end_offset = end
+        if state.truncation.is_reindexed:
+            self.segments.active.replace_aborted(state.aborted)
+        self.segments.note_aborted()
+
+    def _place_of_cut(self, offset: int) -> tuple[int, int]:
+        """Return the number of segments to keep, and their end: where the batch begins.
+
+        Raises `NotReady`, `CorruptLog` and `OSError`.
+        """
         segments = self.segments
         keep = segments.count_from(offset)
-        end = segments[keep - 1].end_before(offset) if keep else offset
+        if not keep:
+            return 0, offset
+        last = segments[keep - 1]
+        check_seek(segments, last, offset)
+        return keep, last.end_before(offset)
+
+    def _state_after(self, truncation: Truncation) -> TruncatedState:
+        """Return the producers' state after a truncation. Raises `NotReady` and `CorruptLog`."""
+        state, self._truncated = self._truncated, None
+        if state is None or state.truncation != truncation:
+            raise NotReady(
+                TruncationJob(truncation, self.segments, self.snapshots, self._note_truncated)
+            )
+        if state.error is not None:
+            raise state.error
+        return state
+
+    def _note_truncated(self, state: TruncatedState) -> None:
+        self._truncated = state
+
+    def _cut(self, keep: int, end: int, last: Segment | None) -> None:
+        """Remove the records from offset `end` on; see `SegmentList.cut`."""
+        segments = self.segments
         # Jobs in threads that began before it must not report the removed bytes as durable or
         # checked.
         segments.generation += 1
@@ -655,17 +698,14 @@ class Log:
         # a start would otherwise miss records below it and take the log offline.
         if self.flushes.truncate_to(end) and self.before_truncate is not None:
             self.before_truncate()
-        if keep:
-            segments.cut(keep, end)
+        if last is not None:
+            segments.cut(keep, last)
         else:
             segments.restart_at(end, self.config)
         self.log_end_offset = end
         assert segments.active.next_offset == end
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
-        active = segments.active
-        # Sequences of removed batches must be accepted again.
-        self.rebuild_producers([active] if active.txn_index is not None else [])
 
     def restart_at(self, offset: int) -> None:
         """Delete all records, and begin at `offset`: the log of a follower that is too far behind.

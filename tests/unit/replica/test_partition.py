@@ -16,7 +16,7 @@ from lakelog.replica.written import Written
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
-from lakelog.storage.preparation import NotReady
+from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
@@ -362,7 +362,7 @@ def test_a_marker_is_appended_after_a_truncation_below_the_start_of_the_counts()
         partition.append(make_batch(2), NOW)
     partition.written = Written(partition.log)  # as after a restart
     partition.assume(Role(6, 2, False, (2,)), 0)
-    partition.truncate(5, 2, 6)
+    wait_for(lambda: partition.truncate(5, 2, 6))
     assert partition.log.log_end_offset == 2
     partition.assume(sole_leader(7), 0)
     assert partition.append_marker(7, 0, True, 0, NOW, transaction_version=0) == 2

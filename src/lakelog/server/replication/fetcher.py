@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -132,27 +133,25 @@ class Fetcher:
             elif data.error_code:
                 raise KafkaError(ErrorCode(data.error_code))
             elif data.diverging_epoch.end_offset >= 0:
-                diverging = data.diverging_epoch
-                partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
+                await self._ready(partition, partial(_truncate, fetched))
             else:
-                await self._append(fetched)
+                now_ms = self._clock.wall_ms()
+                await self._ready(partition, partial(_append, fetched, now_ms))
         except (KafkaError, CorruptRecord, PeerError) as error:
             self.session.rest(partition, self._clock.monotonic())
             self._failures.failed(partition, error)
         else:
             self._failures.succeeded(partition)
 
-    async def _append(self, fetched: Fetched) -> None:
-        partition, position, data = fetched
+    async def _ready(self, partition: Partition, use: Callable[[], object]) -> None:
+        """Call `use` until it raises no `NotReady`, running each job in a thread.
+
+        No other part of this broker appends to the partition meanwhile, unless its role changes:
+        `use` then does nothing.
+        """
         while True:
             try:
-                partition.append_fetched(
-                    memoryview(data.records or b""),
-                    position.leader_epoch,
-                    data.high_watermark,
-                    data.log_start_offset,
-                    self._clock.wall_ms(),
-                )
+                use()
                 return
             except NotReady as first:
                 job = first.job
@@ -174,3 +173,20 @@ class Fetcher:
         if found.error_code:
             raise KafkaError(ErrorCode(found.error_code))
         partition.restart_at(found.offset, leader_epoch)
+
+
+def _append(fetched: Fetched, now_ms: int) -> None:
+    partition, position, data = fetched
+    partition.append_fetched(
+        memoryview(data.records or b""),
+        position.leader_epoch,
+        data.high_watermark,
+        data.log_start_offset,
+        now_ms,
+    )
+
+
+def _truncate(fetched: Fetched) -> None:
+    partition, position, data = fetched
+    diverging = data.diverging_epoch
+    partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)

@@ -917,24 +917,33 @@ class Segment:
         head = self.open().file.read_at(position, SPAN.size)
         return min(offset, self._span(head, 0, position)[0])
 
-    def truncate(self, end: int) -> None:
-        """Cut off everything from offset `end` on, which must not lie within a batch.
+    def truncate(self, found: Segment) -> None:
+        """Cut off everything that `found` lacks, a copy that a thread has shortened.
 
         Raises `CorruptLog` and `OSError`.
         """
-        position = self.position_of(end)
-        self.shorten(position)
+        self.shorten(found.size)
         # Appends continue here. The next batch decides the time of the first record of an empty
         # segment, as in a new one.
         self.torn = self.sealed = False
-        if not position:
+        if not found.size:
             self.first_timestamp = self.roll_after = -1
-        index = self.index
+        self.adopt(found)
+        if not self.index.trusted:
+            self._files.cut(self.index)
+        self.next_offset = found.next_offset
+
+    def forget_from(self, end: int) -> None:
+        """Shorten this copy of a segment to what lies before offset `end`, which begins a batch.
+
+        The file stays as it is. Raises `CorruptLog` and `OSError`.
+        """
+        position, index = self.position_of(end), self.index
+        self.torn = self.sealed = False
+        self.size, self.next_offset = position, end
         index.truncate(end - self.base_offset)
-        self._files.cut(index)
         if not self._resume(index):
             self.rebuild_index("it disagrees with the log")
-        self.next_offset = end
 
     def finish(self) -> None:
         """Write the entries that the index files lack, before the log is closed.

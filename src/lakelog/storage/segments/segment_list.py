@@ -160,8 +160,8 @@ class SegmentList(Sequence[Segment]):
             path = self.folder / file_name(base, suffix)
             remove_if_exists(self.disk, path)
 
-    def cut(self, keep: int, end: int) -> None:
-        """Keep the first `keep` segments, and in the last of them the batches below offset `end`.
+    def cut(self, keep: int, last: Segment) -> None:
+        """Keep the first `keep` segments, and in the last of them what its copy `last` has.
 
         Raises `OSError`. The deletions are durable before this returns. Otherwise a power failure
         could restore an old file beside new records with the same offsets.
@@ -174,7 +174,7 @@ class SegmentList(Sequence[Segment]):
             self.disk.sync_dir(self.folder)
             del self._segments[keep:], self._bases[keep:]
         self.active = segment = self._segments[-1]
-        segment.truncate(end)
+        segment.truncate(last)
         self.known.clear()
 
     def restart_at(self, offset: int, config: LogConfig) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.list_offsets import ListOffsetsRequest
+from lakelog.replica.role import Role
 from lakelog.server.handlers import fetch, list_offsets
 from lakelog.server.peers.errors import PeerDisconnectedError
 from lakelog.server.replication.fetcher import Fetcher
@@ -118,6 +119,27 @@ def test_a_diverged_log_is_truncated_and_copied(copying: Copying, broker: Memory
     copying.fetcher.add(copying.pair.follower)
     broker.pass_time(1)
     assert copying.is_equal
+
+
+def test_a_follower_that_is_elected_while_a_thread_replays_its_log_keeps_all_of_it(
+    copying: Copying, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copying.pair.diverge()
+    broker.append("t", count=2)
+    follower = copying.pair.follower
+    end, offload = follower.log.log_end_offset, broker.tasks.offload
+
+    def elected(lane: str, work: Callable[[], object]) -> asyncio.Future[object]:
+        if not follower.role.is_leader:
+            role = Role(follower.leader_epoch + 1, FOLLOWER, True, (FOLLOWER,))
+            follower.assume(role, broker.clock.monotonic_ms())
+        return offload(lane, work)
+
+    monkeypatch.setattr(broker.tasks, "offload", elected)
+    copying.fetcher.add(follower)
+    broker.pass_time(1)
+    assert follower.role.is_leader, "the truncation needed a thread"
+    assert follower.log.log_end_offset == end
 
 
 def test_a_log_that_ends_before_its_leaders_start_is_begun_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ from lakelog.protocol.list_offsets import (
 from lakelog.replica.role import Role
 from lakelog.server.handlers import fetch, list_offsets
 from lakelog.server.replication.leader_session import Fetched, LeaderSession
+from lakelog.storage.preparation import wait_for
 from memory_broker import MemoryBroker
 from replica_pair import EPOCH, FETCH, FOLLOWER, LEADER, ReplicaPair
 from storage_kit import NOW, make_batch, read_batches
@@ -146,7 +148,8 @@ def test_a_deposed_leader_gives_up_what_its_successor_does_not_have(
         for partition, position, data in cluster.fetch():
             diverging = data.diverging_epoch
             if diverging.end_offset >= 0:
-                partition.truncate(diverging.epoch, diverging.end_offset, position.leader_epoch)
+                end = diverging.epoch, diverging.end_offset, position.leader_epoch
+                wait_for(partial(partition.truncate, *end))
     assert read_batches(own.log) == read_batches(cluster.leader.log)
     assert own.log.leader_epochs.entries == cluster.leader.log.leader_epochs.entries
 
