@@ -50,7 +50,7 @@ check: setup ## Format, lint, types, layers and unit tests
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
-	$(BIN)/pytest -q -n 2 -m histories --long tests/unit
+	$(BIN)/pytest -q -n 2 -m "(histories or long) and not java" --long tests/unit tests/contract
 	$(BIN)/pytest -q -m java tests/unit tests/contract
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling
 
 from broker_process import BrokerProcess
 from file_oracle import check_data_folder
@@ -20,6 +21,8 @@ _LONGEST = (
     "test_table_command.py",
     "test_java_tools.py",
 )
+
+gc.disable()
 
 # How long an example takes is the machine's affair.
 settings.register_profile("lakelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,21 +45,51 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
-        "--long", action="store_true", help="more random histories, and a stop at every step of one"
+        "--long",
+        action="store_true",
+        help="tests marked `long`, more random histories, and a stop at every step of one",
     )
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with what takes minutes, so that no process is left with that at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that only `--long` runs, and begin with the longest files.
+
+    Otherwise one process could be left with such a file at the end.
+    """
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        if long:
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in long]
     items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
+class _SchedulingByFile(LoadGroupScheduling):  # type: ignore[misc]
+    """Gives a process whole files, or all files of one `xdist_group`.
+
+    Tests of a file share imports and caches. Scheduling each test by itself also takes time in
+    proportion to the square of their number.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, group = nodeid.partition("@")
+        return group or path.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Use it for `--dist loadgroup`."""
+    by_group = config.getoption("dist") == "loadgroup"
+    return _SchedulingByFile(config, log) if by_group else None
 
 
 def pytest_collection_finish() -> None:
     """Exclude all modules and tests from later collections, which would visit them again and again.
 
-    That is a fifth of the time of the unit tests.
+    That is a fifth of the time of the unit tests. Until then nothing is collected (`gc.disable`
+    above): imports leave hardly any garbage.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 

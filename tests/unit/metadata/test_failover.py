@@ -186,12 +186,14 @@ def _histories(draw: st.DrawFn) -> tuple[ClusterModel, list[tuple[str, tuple[obj
     return ClusterModel(factor, draw(st.integers(1, 3))), steps
 
 
-@given(_histories())
-@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
-def test_no_history_lets_a_replica_without_a_committed_record_lead(
-    history: tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]],
-) -> None:
+def _play(history: tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]]) -> None:
     model, steps = history
     for name, arguments in steps:
         getattr(model, name)(*arguments)
         model.check()
+
+
+@pytest.mark.parametrize("count", [80, pytest.param(2000, marks=pytest.mark.long)])
+def test_no_history_lets_a_replica_without_a_committed_record_lead(count: int) -> None:
+    search = settings(max_examples=count, suppress_health_check=list(HealthCheck), deadline=None)
+    search(given(_histories())(_play))()

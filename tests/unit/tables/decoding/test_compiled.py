@@ -36,6 +36,7 @@ def _link_all(source: Path, target: Path, *names: str) -> Path:
     return target
 
 
+@pytest.mark.long
 def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Path) -> None:
     """They use the user's cache if the package is read only. Of processes that start together, one
     compiles and the other waits for its result."""

@@ -24,6 +24,7 @@ def test_nothing_is_violated(half: int, is_long: bool) -> None:
         assert outcome.counts.get("acked") or outcome.counts.get("offsets committed"), seed
 
 
+@pytest.mark.long
 def test_a_seed_is_the_same_in_another_process_and_under_another_hash_seed() -> None:
     command = [sys.executable, "-m", "lakelog.testing.simulation", "--seed", str(REPEATED)]
     hashes = set()
