@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable
 from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
     AppendOutcome,
     Change,
     ControllerTerm,
@@ -25,6 +26,8 @@ class MemoryMetadata:
         fault: raises the error of an append, or returns UNKNOWN if its outcome is; the entry is
             not written then.
     """
+
+    entry_bytes_max = BATCH_BYTES_MAX
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lakelog.metadata import plan_queue
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.store.zookeeper.session import Operation
+from lakelog.metadata.transactions import PlannedEntry, entries_of
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
@@ -55,6 +58,15 @@ def _results_of_a_multi_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NetworkedSession, "write", ignoring)
 
 
+def _records_of_a_dead_controller_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next change follows the pending records, as if they were its own."""
+
+    def keeping(image: MetadataImage, *rest: Any) -> list[PlannedEntry]:
+        return entries_of(image._replace(pending=None), *rest)
+
+    monkeypatch.setattr(plan_queue, "entries_of", keeping)
+
+
 class Bug(NamedTuple):
     plant: Callable[[pytest.MonkeyPatch], None]
     workloads: tuple[str, ...]
@@ -73,6 +85,9 @@ BUGS = {
     ),
     "results of a multi ignored": Bug(
         _results_of_a_multi_ignored, ("idempotent",), ("kill", "controller")
+    ),
+    "records of a dead controller kept": Bug(
+        _records_of_a_dead_controller_kept, ("plain", "topics"), ("controller",)
     ),
 }
 

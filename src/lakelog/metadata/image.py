@@ -4,6 +4,9 @@
 so that a record costs the same in a cluster of ten partitions and of a hundred thousand. Only the
 start of a broker touches many partitions: all that it leads.
 
+A change that is larger than one entry is a transaction of several (KIP-868). Its records are
+`pending` until the last of its entries: no image shows a part of the change.
+
 A record that refers to something unknown means a damaged log (`MetadataCorrupt`). The relations
 between replicas, ISR, leader and epochs are asserted: only a wrong plan can violate them, and it
 fails before its records are written.
@@ -32,6 +35,8 @@ from lakelog.metadata.failover import (
 )
 from lakelog.metadata.records import (
     NO_DIRECTORY,
+    AbortTransaction,
+    BeginTransaction,
     BrokerFenced,
     BrokerFencedV0,
     BrokerLost,
@@ -40,6 +45,7 @@ from lakelog.metadata.records import (
     BrokerUnregistered,
     ClusterRecord,
     ConfigRecord,
+    EndTransaction,
     ForgottenEpochs,
     LeadersReviewed,
     PartitionRecord,
@@ -124,6 +130,8 @@ class MetadataImage(NamedTuple):
     """Producer ids below it may have been used with epochs that no log contains any more."""
     unregistered: HashTrieMap[int, int] = HashTrieMap()
     """The last epochs of unregistered brokers, by id. Replicas may still be assigned to them."""
+    pending: tuple[Record, ...] | None = None
+    """Records of the transaction that has begun, None if there is none. Nothing shows them yet."""
 
     @property
     def topics(self) -> Iterable[TopicImage]:
@@ -179,13 +187,7 @@ class MetadataImage(NamedTuple):
         """
         assert end >= self.end, "the index of the image never falls"
         draft = _Draft(self)
-        for kind, run in groupby(records, type):
-            if kind is PartitionRecord:
-                _apply_partitions(draft, cast("Iterable[PartitionRecord]", run))
-            else:
-                apply = _APPLY[kind]
-                for record in run:
-                    apply(draft, record)
+        _apply(draft, records)
         return draft.finish(end)
 
     def to_records(self) -> list[Record]:
@@ -216,6 +218,8 @@ class MetadataImage(NamedTuple):
             for resource, values in sorted(self.config_map.items())
             for key, value in sorted(values.items())
         ]
+        if self.pending is not None:
+            records += [BeginTransaction(), *self.pending]
         return records
 
 
@@ -243,6 +247,7 @@ class _Draft:
         self.partition_count = image.partition_count
         self.forgotten_epochs_end = image.forgotten_epochs_end
         self.unregistered = image.unregistered
+        self.pending = image.pending
 
     def finish(self, end: int) -> MetadataImage:
         return MetadataImage(
@@ -258,6 +263,7 @@ class _Draft:
             self.partition_count,
             self.forgotten_epochs_end,
             self.unregistered,
+            self.pending,
         )
 
     def min_isr(self, topic: TopicImage) -> int:
@@ -271,6 +277,40 @@ class _Draft:
         if topic is None:
             raise MetadataCorrupt(f"a record names a topic that does not exist: {topic_id.hex()}")
         return topic
+
+
+def _apply(draft: _Draft, records: Iterable[Record]) -> None:
+    for kind, run in groupby(records, type):
+        if draft.pending is not None and kind not in _MARKERS:
+            draft.pending += tuple(run)
+        elif kind is PartitionRecord:
+            _apply_partitions(draft, cast("Iterable[PartitionRecord]", run))
+        else:
+            apply = _APPLY[kind]
+            for record in run:
+                apply(draft, record)
+
+
+def _apply_begin(draft: _Draft, _: BeginTransaction) -> None:
+    if draft.pending is not None:
+        raise MetadataCorrupt("a transaction of the metadata begins before another one ends")
+    draft.pending = ()
+
+
+def _apply_end(draft: _Draft, _: EndTransaction) -> None:
+    if draft.pending is None:
+        raise MetadataCorrupt("a transaction of the metadata ends that has not begun")
+    records, draft.pending = draft.pending, None
+    _apply(draft, records)
+
+
+def _apply_abort(draft: _Draft, _: AbortTransaction) -> None:
+    if draft.pending is None:
+        raise MetadataCorrupt("a transaction of the metadata is aborted that has not begun")
+    draft.pending = None
+
+
+_MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
 
 
 def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
@@ -497,4 +537,7 @@ _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     ConfigRecord: _apply_config,
     ProducerIdBlock: _apply_producer_ids,
     ForgottenEpochs: _apply_forgotten_epochs,
+    BeginTransaction: _apply_begin,
+    EndTransaction: _apply_end,
+    AbortTransaction: _apply_abort,
 }

@@ -39,6 +39,7 @@ from lakelog.metadata.store.api import (
     MetadataStore,
     Outcome,
 )
+from lakelog.metadata.transactions import taking_effect
 from lakelog.runtime.api import Random, Tasks, Timer
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ _RETRY_S_MAX = 8.0
 class Subscriber(Protocol):
     """Called for each entry, on the loop; the next entry waits until the call returns.
 
+    One call stands for all entries of a transaction (`transactions.py`), after the last one.
     `records` is empty when the broker has fallen behind the kept entries and loaded a snapshot:
     compare the images.
     """
@@ -101,7 +103,7 @@ class MetadataLog:
         self._serial = 0
         self._term = ControllerTerm(-1, 0)
         self._subscribers: list[Subscriber] = []
-        self._queue = PlanQueue(self._space)
+        self._queue = PlanQueue(self._space, store.entry_bytes_max)
         self._snapshots = Snapshots(store, tasks, self._space)
         self._changes = NO_CHANGE
         self._on_brokers: Callable[[], object] = tuple
@@ -316,17 +318,14 @@ class MetadataLog:
 
     async def _commit_group(self, group: PlanGroup) -> None:
         """Settle the group's plans, or put them back into the queue to be planned again."""
-        assert not group.records or group.image.end == self.image.end + 1
         try:
-            if group.records and not await self._append(bytes(group.payload)):
+            if not await self._write(group):
                 self._queue.put_back(group.plans)
                 # The results belong to an image that lost; the plans are called again with the
                 # newer one.
                 group.settled.clear()
                 await self._catch_up()
                 return
-            if group.records:
-                await self._publish(group.image, tuple(group.records))
         except MetadataFull as error:
             await self._repeat_from_reserve(group, error)
             return
@@ -340,6 +339,16 @@ class MetadataLog:
         for submitted, result, failure in group.settled:
             submitted.settle(result, failure)
         self._snapshots.write_if_due(self.image)
+
+    async def _write(self, group: PlanGroup) -> bool:
+        """Append and publish the entries; return false if one lost and the image is behind."""
+        for entry in group.entries:
+            assert entry.image.end == self.image.end + 1
+            if not await self._append(entry.payload):
+                return False
+            is_last = entry is group.entries[-1]
+            await self._publish(entry.image, tuple(group.records) if is_last else None)
+        return True
 
     async def _repeat_from_reserve(self, group: PlanGroup, error: MetadataFull) -> None:
         """Put back the plans that may use the reserve, if it can be freed; fail the others."""
@@ -404,12 +413,19 @@ class MetadataLog:
         for entry in read.entries:
             assert entry.index == self.image.end, "entries are consecutive"
             entry_records = tuple(decode_records(entry.payload))
-            await self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
+            image = self.image.apply_all(entry_records, entry.index + 1)
+            await self._publish(image, taking_effect(self.image, image, entry_records))
 
-    async def _publish(self, image: MetadataImage, records: tuple[Record, ...]) -> None:
-        """Make an image visible after subscribers have prepared for it."""
+    async def _publish(self, image: MetadataImage, records: tuple[Record, ...] | None) -> None:
+        """Make an image visible after subscribers have prepared for it.
+
+        records: that take effect with the image, see `Subscriber`; None if it shows nothing new.
+        """
         old = self.image
         assert image.end > old.end, "the image only moves forward"
+        if records is None:
+            self.image = image
+            return
         for subscriber in self._subscribers:
             await subscriber.prepare(old, image, records)
         # No subscriber may serve a topic before its logs exist, nor after it has removed them.

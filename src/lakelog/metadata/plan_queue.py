@@ -1,7 +1,8 @@
 """Submitted plans, and their grouping into entries of the metadata log.
 
 Plans that wait together become one entry. Each plan sees the image after the plans before it, and
-none after a failed one is affected by it: a failed plan contributes no records.
+none after a failed one is affected by it: a failed plan contributes no records. A plan that is
+larger than an entry becomes several, which take effect together (`transactions.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Planner
-from lakelog.metadata.records import Record, encode_records
+from lakelog.metadata.records import Record, encode_record
 from lakelog.metadata.space import Space
-from lakelog.metadata.store.api import BATCH_BYTES_MAX
+from lakelog.metadata.transactions import PlannedEntry, entries_of, fits
 
 
 class SubmittedPlan(NamedTuple):
@@ -41,15 +42,14 @@ class SubmittedPlan(NamedTuple):
 
 @dataclass(slots=True)
 class PlanGroup:
-    """Plans that become one entry of the log.
+    """Plans that are committed together.
 
-    image: after the entry. payload: the encoded records. settled: each plan with its result or
-    error, for its caller once the entry is committed.
+    entries: of the log, none without records; the records take effect with the last one. settled:
+    each plan with its result or error, for its caller once all entries are committed.
     """
 
-    image: MetadataImage
     records: list[Record]
-    payload: bytearray
+    entries: list[PlannedEntry]
     settled: list[tuple[SubmittedPlan, object, Exception | None]]
 
     @property
@@ -59,10 +59,16 @@ class PlanGroup:
 
 
 class PlanQueue:
-    """Plans in the order of submission. `space` limits plans that may not use the reserve."""
+    """Plans in the order of submission.
 
-    def __init__(self, space: Space) -> None:
+    Args:
+        space: limits plans that may not use the reserve.
+        entry_bytes_max: the size of an entry of the log.
+    """
+
+    def __init__(self, space: Space, entry_bytes_max: int) -> None:
         self._space = space
+        self._entry_bytes_max = entry_bytes_max
         self._waiting: deque[SubmittedPlan] = deque()
 
     def __len__(self) -> int:
@@ -87,31 +93,40 @@ class PlanQueue:
         A plan that raises is in the group with its error.
         """
         assert self._waiting, "a group has a plan"
-        group = PlanGroup(image, [], bytearray(), [])
-        end = image.end + 1
+        group = PlanGroup([], [], [])
+        lines: list[bytes] = []
+        size = 0
+        # No plan counts on pending records: the entries of a group abort them.
+        planned = image._replace(pending=None)
         while self._waiting:
             submitted = self._waiting[0]
             try:
-                plan = submitted.plan(group.image)
+                plan = submitted.plan(planned)
                 if plan.records and not submitted.from_reserve:
                     self._space.check_reserve()
                 # Encoded before it is applied: a plan that is too large must not affect the plans
                 # after it.
-                payload = encode_records(plan.records)
-                if len(payload) > BATCH_BYTES_MAX:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        "the request has too many changes for one entry of the metadata log",
-                    )
-                changed = group.image.apply_all(plan.records, end) if plan.records else group.image
+                encoded = [encode_record(record) for record in plan.records]
+                self._check_size(encoded)
+                changed = planned.apply_all(plan.records, image.end + 1) if encoded else planned
             except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
                 group.settled.append((self._waiting.popleft(), None, error))
                 continue
-            if len(group.payload) + len(payload) > BATCH_BYTES_MAX:
+            size += sum(map(len, encoded))
+            if lines and size > self._entry_bytes_max:
                 break  # the plan begins the next group, and is called again for it
             group.settled.append((self._waiting.popleft(), plan.result, None))
-            group.image = changed
+            planned = changed
             group.records += plan.records
-            group.payload += payload
-        assert group.settled and len(group.payload) <= BATCH_BYTES_MAX
+            lines += encoded
+        assert group.settled
+        group.entries = entries_of(image, group.records, lines, planned, self._entry_bytes_max)
         return group
+
+    def _check_size(self, lines: list[bytes]) -> None:
+        if not fits(lines, self._entry_bytes_max):
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"the request changes too much of the metadata: {sum(map(len, lines))} B, of which "
+                f"{max(map(len, lines))} B cannot be divided; make several requests",
+            )

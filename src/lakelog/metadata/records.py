@@ -166,6 +166,21 @@ class ForgottenEpochs(NamedTuple):
     end_id: int
 
 
+class BeginTransaction(NamedTuple):
+    """The start of a change that is larger than one entry (KIP-868).
+
+    The records after it, in this entry and later ones, stay pending until the end.
+    """
+
+
+class EndTransaction(NamedTuple):
+    """All records of the pending transaction take effect at once."""
+
+
+class AbortTransaction(NamedTuple):
+    """The controller that wrote the pending records is gone: they never take effect."""
+
+
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -181,6 +196,9 @@ Record = (
     | ConfigRecord
     | ProducerIdBlock
     | ForgottenEpochs
+    | BeginTransaction
+    | EndTransaction
+    | AbortTransaction
 )
 
 OF_MANY_PARTITIONS = (
@@ -265,6 +283,9 @@ _FORMS: tuple[_Form, ...] = (
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),
     _form(ProducerIdBlock, "producer-ids", _INT, _INT),
     _form(ForgottenEpochs, "forgotten-epochs", _INT),
+    _form(BeginTransaction, "begin-transaction"),
+    _form(EndTransaction, "end-transaction"),
+    _form(AbortTransaction, "abort-transaction"),
 )
 _FORM_OF_NAME = {(form.name, form.version): form for form in _FORMS}
 _FORMS_OF_CLASS: dict[object, list[_Form]] = {}

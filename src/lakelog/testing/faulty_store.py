@@ -48,6 +48,7 @@ class FaultyStore:
         self._reports: set[asyncio.Task[None]] = set()
         self._registered: tuple[int, bytes] | None = None
         self._session = False
+        self.entry_bytes_max = inner.entry_bytes_max
 
     async def open(self, *, create: bool) -> None:
         await self._inner.open(create=create)

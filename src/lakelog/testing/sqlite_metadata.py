@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
     AppendOutcome,
     Change,
     ControllerTerm,
@@ -101,6 +102,7 @@ class SimulatedStore:
         self.is_alive = is_alive
         self.is_silent: Callable[[], bool] = lambda: False
         """Returns whether the process has sent no heartbeat for the session timeout."""
+        self.entry_bytes_max = BATCH_BYTES_MAX
         self.registered: tuple[int, bytes] | None = None
         self._mount = Mount(metadata.disk, is_alive)
         self._log = SqliteLog(MemoryDatabase(self._mount, metadata.path))

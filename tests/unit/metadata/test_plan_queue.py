@@ -21,7 +21,7 @@ def _set(key: str, value: str = "1") -> Planner[str]:
 
 
 def _queue(*plans: Planner[str], from_reserve: bool = False) -> PlanQueue:
-    queue = PlanQueue(UnreservedSpace())
+    queue = PlanQueue(UnreservedSpace(), BATCH_BYTES_MAX)
     for plan in plans:
         queue.add(SubmittedPlan(plan, Future(), from_reserve))
     return queue
@@ -37,7 +37,7 @@ def test_each_plan_of_a_group_sees_the_changes_of_the_plans_before_it() -> None:
     group = _queue(_set("first"), looking).next_group(MetadataImage())
     assert seen == [len(MetadataImage().to_records()) + 1]
     assert [result for _, result, _ in group.settled] == ["first", "second"]
-    assert len(group.records) == 2 and group.image.end == 1
+    assert len(group.records) == 2 and group.entries[-1].image.end == 1
 
 
 def test_a_plan_that_fails_leaves_no_record_and_the_others_in_the_group() -> None:
@@ -54,12 +54,46 @@ def test_a_plan_that_does_not_fit_begins_the_next_group() -> None:
     queue = _queue(_set("a", value), _set("b", value))
     first = queue.next_group(MetadataImage())
     assert [result for _, result, _ in first.settled] == ["a"]
-    second = queue.next_group(first.image)
+    second = queue.next_group(first.entries[-1].image)
     assert [result for _, result, _ in second.settled] == ["b"]
     assert not queue
 
 
-def test_a_plan_that_fits_no_entry_fails_alone() -> None:
+def _settings(count: int) -> tuple[ConfigRecord, ...]:
+    value = "x" * (BATCH_BYTES_MAX // 3)
+    return tuple(ConfigRecord(ResourceType.BROKER, "", f"k{n}", value) for n in range(count))
+
+
+def test_a_plan_that_is_larger_than_an_entry_is_a_group_of_several_entries() -> None:
+    def large(image: MetadataImage) -> Plan[str]:
+        return Plan(_settings(7), "large")
+
+    queue = _queue(_set("a"), large, _set("b"))
+    start = queue.next_group(MetadataImage()).entries[-1].image
+    group = queue.next_group(start)
+    assert [result for _, result, _ in group.settled] == ["large"]
+    assert len(group.entries) == 4
+    configs = [len(entry.image.configs(ResourceType.BROKER, "")) for entry in group.entries]
+    assert configs == [1, 1, 1, 8]
+    assert [entry.image.end for entry in group.entries] == [2, 3, 4, 5]
+    assert queue.next_group(group.entries[-1].image).entries[-1].image.end == 6
+
+
+def test_a_group_without_records_does_not_abort_a_pending_transaction() -> None:
+    image = MetadataImage(pending=_settings(1))
+    assert not _queue(lambda image: Plan((), "")).next_group(image).entries
+    assert len(_queue(_set("a")).next_group(image).entries) == 2
+
+
+def test_a_plan_above_the_limit_of_all_entries_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakelog.metadata.transactions.TRANSACTION_BYTES_MAX", BATCH_BYTES_MAX * 2)
+    group = _queue(lambda image: Plan(_settings(7), ""), _set("b")).next_group(MetadataImage())
+    (_, _, error), (_, result, _) = group.settled
+    assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
+    assert result == "b"
+
+
+def test_a_plan_with_a_record_that_fits_no_entry_fails_alone() -> None:
     group = _queue(_set("a", "x" * BATCH_BYTES_MAX), _set("b")).next_group(MetadataImage())
     (_, _, error), (_, result, _) = group.settled
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
@@ -82,7 +116,7 @@ class _FullSpace(UnreservedSpace):
 
 @pytest.mark.parametrize("from_reserve", [False, True])
 def test_only_an_entitled_plan_passes_while_the_space_is_reserved(from_reserve: bool) -> None:
-    queue = PlanQueue(_FullSpace())
+    queue = PlanQueue(_FullSpace(), BATCH_BYTES_MAX)
     queue.add(SubmittedPlan(_set("a"), Future(), from_reserve))
     group = queue.next_group(MetadataImage())
     assert bool(group.records) is from_reserve

@@ -126,6 +126,11 @@ class MetadataStore(Protocol):
     `MetadataOffline` (the device failed; restart).
     """
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """The limit for the payload of an entry in bytes, at most `BATCH_BYTES_MAX`."""
+        ...
+
     async def open(self, *, create: bool) -> None:
         """Open the log; `create` it only for a data folder without logs.
 
@@ -137,7 +142,7 @@ class MetadataStore(Protocol):
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
         """Append one entry at index `expected_end`, durably once done.
 
-        The payload has at most `BATCH_BYTES_MAX` bytes.
+        The payload has at most `entry_bytes_max` bytes.
         """
         ...
 

@@ -68,6 +68,8 @@ class _View(NamedTuple):
 class EmbeddedStore:
     """A `MetadataStore`. All calls come from one event loop."""
 
+    entry_bytes_max = BATCH_BYTES_MAX
+
     def __init__(
         self,
         path: Path,
@@ -105,7 +107,7 @@ class EmbeddedStore:
             self._poller = loop.create_task(self._poll(died), name="metadata-poll")
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
-        assert len(batch.payload) <= BATCH_BYTES_MAX
+        assert len(batch.payload) <= self.entry_bytes_max
         return await self._run(lambda: self._log.append(batch, expected_end))
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:

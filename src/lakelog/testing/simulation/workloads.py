@@ -96,6 +96,7 @@ class Workloads:
             "static consumer members": self._static_consumer_members,
             "administration": self._administration,
             "retention": self._retention,
+            "topics": self._topics,
         }
         for topic in ("__consumer_offsets", "__transaction_state"):
             await create_topic(hand, topic, 2, _INTERNAL)
@@ -213,6 +214,9 @@ class Workloads:
         self.clients.append(Trimmer(self._context, self.named("trimmer"), places))
         self.clients.append(TopicMaker(self._context, self.named("shortlived")))
         self._readers(places)
+
+    async def _topics(self, _: Client) -> None:
+        self.clients.append(TopicMaker(self._context, self.named("shortlived")))
 
     async def _retention(self, hand: Client) -> None:
         places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")

@@ -54,6 +54,8 @@ _RETRY_S = 0.05
 class ZooKeeperStore:
     """A `MetadataStore`. All calls come from one event loop."""
 
+    entry_bytes_max = BATCH_BYTES_MAX
+
     def __init__(
         self,
         session: Session,
@@ -103,7 +105,7 @@ class ZooKeeperStore:
         )
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
-        assert len(batch.payload) <= BATCH_BYTES_MAX
+        assert len(batch.payload) <= self.entry_bytes_max
         return await self._call(lambda: self._log.append(batch, expected_end))
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from lakelog.testing.simulation.clients.client import Client
 
 _SMALL = {"internal.segment.bytes": "3000", "segment.index.bytes": "120"}
-_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA_STORAGE_ERROR)
+_AGAIN = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.INVALID_REPLICATION_FACTOR,  # while a broker is down
+)
 
 
 async def create_topic(

@@ -174,8 +174,10 @@ class EnsemblePlace:
         ensemble: SimulatedEnsemble,
         machine: Machine,
         timeout_s: float,
+        entry_bytes_max: int,
     ) -> None:
         self._network = network
+        self._entry_bytes_max = entry_bytes_max
         self._ensemble = ensemble
         self._machine = machine
         self._timeout_s = timeout_s
@@ -192,7 +194,7 @@ class EnsemblePlace:
         session = NetworkedSession(
             self._ensemble, self._network, process, self._rng, self._timeout_s
         )
-        return EnsembleHandle(
+        handle = EnsembleHandle(
             session,
             _ROOT,
             self._marks,
@@ -200,6 +202,8 @@ class EnsemblePlace:
             chance,
             session_timeout_s=self._timeout_s,
         )
+        handle.entry_bytes_max = self._entry_bytes_max
+        return handle
 
 
 def ensemble_of(simulator: Simulator) -> SimulatedEnsemble:

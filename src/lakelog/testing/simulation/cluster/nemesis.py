@@ -20,6 +20,8 @@ from lakelog.testing.simulation.network.network import Network
 
 _AT_AN_ACKNOWLEDGEMENT = 0.7
 """Chance that a power failure waits for an acknowledgement."""
+_IN_A_TRANSACTION = 0.5
+"""Chance that the controller dies between the entries of one change."""
 
 
 class Disks(Protocol):
@@ -127,17 +129,23 @@ class ClusterNemesis:
         await self._come_back(host)
 
     async def _kill_controller(self) -> None:
-        """Kill a broker, and then the controller while it writes the consequences."""
+        """Kill a broker, and then the controller while it writes the consequences.
+
+        Or kill the controller between the entries of a transaction of its metadata.
+        """
         victim = self._some_broker()
         controller = self._controller()
         if controller is None:
             return
-        if victim is not controller:
+        in_transaction = self._rng.random() < _IN_A_TRANSACTION
+        if victim is not controller and not in_transaction:
             victim.kill()
         end = _end(controller) + self._rng.randint(1, 3)
         until = self._simulator.loop.time() + 2 * SESSION_S
-        while self._simulator.loop.time() < until and _end(controller) < end:  # noqa: ASYNC110 - an image has no event
-            await asyncio.sleep(0.000_5)
+        while self._simulator.loop.time() < until and not (  # noqa: ASYNC110 - an image has no event
+            _is_pending(controller) if in_transaction else _end(controller) >= end
+        ):
+            await asyncio.sleep(0.000_1)
         controller.kill()
         await asyncio.gather(self._come_back(victim), self._come_back(controller))
 
@@ -251,6 +259,11 @@ class ClusterNemesis:
     async def _crash_client(self) -> None:
         if self._pool.clients:
             self._pool.crash(self._rng.randrange(len(self._pool.clients)))
+
+
+def _is_pending(host: BrokerHost) -> bool:
+    """Return whether a transaction is pending in the broker's metadata image, or it is down."""
+    return host.server is None or host.server.broker.metadata.image.pending is not None
 
 
 def _end(host: BrokerHost) -> int:

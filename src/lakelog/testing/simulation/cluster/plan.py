@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from lakelog.metadata.store.api import BATCH_BYTES_MAX
 from lakelog.testing.simulation.plan import CLUSTER_DEATHS, Plan
 from lakelog.testing.simulation.plan import DEATHS as ALONE_DEATHS
 
@@ -12,6 +13,8 @@ BROKERS = 3
 SESSION_S = 3.0
 """The session timeout of brokers."""
 STORES = ("file", "zookeeper")
+SMALL_ENTRY_BYTES = 250
+"""Size of entries of the metadata log with which most changes are transactions of several."""
 WORKLOADS = (
     "plain",
     "idempotent",
@@ -20,6 +23,7 @@ WORKLOADS = (
     "consumer group",
     "static classic members",
     "static consumer members",
+    "topics",
 )
 PRODUCING = ("plain", "idempotent", "transactions")
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
@@ -56,6 +60,7 @@ class ClusterPlan(Plan):
 
     replicas: int = BROKERS
     store: str = "zookeeper"
+    entry_bytes_max: int = SMALL_ENTRY_BYTES
 
     def __post_init__(self) -> None:
         self.settings.update(_SETTINGS)
@@ -82,4 +87,5 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
         plan.faults -= {"cut store"}  # the brokers of one host
     if rng.random() < 0.3:
         plan.settings.update(_DURABLE)
+    plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
     return plan

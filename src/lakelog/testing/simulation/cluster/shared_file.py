@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextvars import Context
 from pathlib import Path
 
-from lakelog.metadata.store.api import Change
+from lakelog.metadata.store.api import BATCH_BYTES_MAX, Change
 from lakelog.runtime.api import Random, Tasks
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
@@ -25,17 +25,25 @@ class SharedFile:
 
     location = _PATH
 
-    def __init__(self, loop: SimulatedLoop, disk: MemoryDisk, timeout_s: float) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        disk: MemoryDisk,
+        timeout_s: float,
+        entry_bytes_max: int = BATCH_BYTES_MAX,
+    ) -> None:
         disk.make_dirs(_PATH.parent)
         self._metadata = SimulatedMetadata(disk, _PATH)
         self._loop = loop
         self._timeout_s = timeout_s
+        self._entry_bytes_max = entry_bytes_max
         self._live: Mapping[int, bytes] = {}
         self._tick()
 
     def handle(self, tasks: Tasks, chance: Random, process: Process) -> SimulatedStore:
         store = self._metadata.handle(tasks, lambda: process.alive)
         store.is_silent = lambda: self._is_silent(process)
+        store.entry_bytes_max = self._entry_bytes_max
         return store
 
     def _is_silent(self, process: Process) -> bool:

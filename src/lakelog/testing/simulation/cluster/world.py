@@ -124,10 +124,19 @@ class ClusterWorld:
 
     def _places(self) -> list[MetadataPlace]:
         if self.plan.store == "file":
-            shared = SharedFile(self.simulator.loop, self.shared, SESSION_S)
+            shared = SharedFile(
+                self.simulator.loop, self.shared, SESSION_S, self.plan.entry_bytes_max
+            )
             return [shared for _ in self.machines]
         ensemble = ensemble_of(self.simulator)
         return [
-            EnsemblePlace(self.simulator, self.network, ensemble, machine, SESSION_S)
+            EnsemblePlace(
+                self.simulator,
+                self.network,
+                ensemble,
+                machine,
+                SESSION_S,
+                self.plan.entry_bytes_max,
+            )
             for machine in self.machines
         ]

@@ -1,0 +1,37 @@
+"""A controller that dies between the entries of one change, in a simulated cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.metadata.image import MetadataImage
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.image_history import ImageHistory
+from lakelog.testing.simulation.cluster.plan import STORES, ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_change_is_whole_or_absent_on_every_broker(
+    seed: int, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = ImageHistory.note
+    aborted = []
+
+    def noting(self: ImageHistory, broker: str, image: MetadataImage) -> None:
+        before = self.newest
+        note(self, broker, image)
+        is_next = image.end == before.end + 1
+        if (
+            is_next
+            and before.pending is not None
+            and image == before._replace(end=image.end, pending=None)
+        ):
+            aborted.append(image.end)
+
+    monkeypatch.setattr(ImageHistory, "note", noting)
+    plan = ClusterPlan(8.0, frozenset({"plain", "topics"}), frozenset({"controller"}), store=store)
+    outcome = run_cluster(ClusterWorld(seed, plan))
+    assert outcome.violations == ()
+    assert aborted, "no controller died between two entries"
