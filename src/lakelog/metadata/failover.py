@@ -128,6 +128,11 @@ def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> Part
     return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
 
 
+def may_lack_records(partition: PartitionImage, leader: int) -> bool:
+    """Return whether committed records may be missing in the log of this next leader."""
+    return leader not in (NO_LEADER, partition.leader, *partition.isr, *partition.elr)
+
+
 def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:
     """Return the partition led by this replica, whose log the others adopt."""
     return partition.led_by(leader, (leader,))._replace(elr=(), last_known_elr=())

@@ -30,6 +30,7 @@ from lakelog.metadata.failover import (
     after_loss,
     elected,
     elected_uncleanly,
+    may_lack_records,
     under_settings,
     without_broker,
 )
@@ -55,6 +56,9 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
+
+_TRANSACTION_TOPIC = "__transaction_state"
+"""Its leaders are the transaction coordinators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,10 +487,23 @@ def _put_partitions(
         for number, partition in changed.items():
             partitions = partitions.insert(number, partition)
     assert max(changed) < len(partitions), "partitions are numbered without gaps"
+    if topic.name == _TRANSACTION_TOPIC:
+        _forget_epochs(draft, topic, changed)
     draft.partition_count += len(partitions) - len(topic)
     draft.topics_by_id = draft.topics_by_id.insert(
         topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions)
     )
+
+
+def _forget_epochs(draft: _Draft, topic: TopicImage, changed: Mapping[int, PartitionImage]) -> None:
+    """Note that epochs of all producer ids may be lost if a coordinator may lack records.
+
+    It could otherwise assign an epoch again that a producer still uses.
+    """
+    for number, partition in changed.items():
+        old = topic.partitions.get(number)
+        if old is not None and may_lack_records(old, partition.leader):
+            draft.forgotten_epochs_end = draft.next_producer_id
 
 
 def _apply_topic_removed(draft: _Draft, record: TopicRemoved) -> None:

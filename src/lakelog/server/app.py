@@ -117,7 +117,11 @@ class Server:
             self._replica_events(shared.gate),
         )
         topics = self._make_topics()
-        producer_ids = ProducerIds(control.membership.reserve_producer_ids, environment.tasks)
+        producer_ids = ProducerIds(
+            control.membership.reserve_producer_ids,
+            environment.tasks,
+            lambda: control.image.forgotten_epochs_end,
+        )
         self._coordinators = self._make_coordinators(shared, topics, producer_ids)
         self.broker = self._make_broker(shared, topics, producer_ids)
         self.failure: MetadataError | None = None

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
 from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
@@ -314,3 +315,69 @@ def test_an_older_entry_keeps_the_last_replica_in_the_isr() -> None:
     assert _state(image.apply(BrokerUnfenced(2, 4))).leader == -1
     assert _state(image.apply(BrokerUnfenced(1, 4))).leader == 1
     assert _state(image.apply(BrokerLost(1, 4, keeps_folder=True))).isr == ()
+
+
+def _coordinators(
+    replicas: tuple[int, ...] = (1, 2), *, name: str = "__transaction_state"
+) -> MetadataImage:
+    """Brokers 1 and 2, of which 1 leads the only partition with the whole ISR."""
+    topic_id = b"c" * 16
+    return _image(
+        [
+            *(BrokerRecord(n, bytes([n]) * 16, 1, (), None) for n in (1, 2)),
+            TopicRecord(name, topic_id),
+            PartitionRecord(topic_id, 0, replicas, (1,), 1, 0, 0),
+            ConfigRecord(ResourceType.TOPIC, name, "min.insync.replicas", "1"),
+            ProducerIdBlock(1, 3000),
+        ]
+    )
+
+
+def _accept_losses(name: str = "__transaction_state") -> list[Record]:
+    key = "unclean.leader.election.enable"
+    return [ConfigRecord(ResourceType.TOPIC, name, key, "true"), LeadersReviewed()]
+
+
+def test_an_unclean_election_of_a_coordinator_forgets_all_epochs() -> None:
+    image = _coordinators().apply(BrokerFenced(1, 1))
+    assert image.forgotten_epochs_end == 0, "the partition waits for broker 1"
+    image = image.apply_all(_accept_losses(), image.end + 1)
+    assert _leader(image) == 2
+    assert image.forgotten_epochs_end == 3000
+    assert _image(image.to_records()).forgotten_epochs_end == 3000, "a snapshot keeps it"
+
+
+def test_an_unclean_election_at_once_forgets_them_too() -> None:
+    image = _coordinators().apply_all(_accept_losses(), 20).apply(BrokerFenced(1, 1))
+    assert (_leader(image), image.forgotten_epochs_end) == (2, 3000)
+
+
+def test_an_election_by_an_operator_forgets_them_too() -> None:
+    image = _coordinators().apply(BrokerFenced(1, 1))
+    plan = plan_elect_leaders(image, ElectionType.UNCLEAN, [("__transaction_state", [0])])
+    image = image.apply_all(plan.records, image.end + 1)
+    assert (_leader(image), image.forgotten_epochs_end) == (2, 3000)
+
+
+def test_a_sole_coordinator_after_a_power_failure_forgets_them_too() -> None:
+    lost: list[Record] = [BrokerFenced(1, 1), BrokerLost(1, 1, keeps_folder=True)]
+    image = _coordinators((1,)).apply_all(lost, 20)
+    assert (_leader(image), image.forgotten_epochs_end) == (-1, 0)
+    image = image.apply(BrokerUnfenced(1, 1))
+    assert (_leader(image), image.forgotten_epochs_end) == (1, 3000)
+
+
+def test_an_eligible_coordinator_forgets_nothing() -> None:
+    image = _coordinators().apply(BrokerFenced(1, 1)).apply(BrokerUnfenced(1, 1))
+    assert (_leader(image), image.forgotten_epochs_end) == (1, 0)
+
+
+def test_an_unclean_election_of_another_topic_forgets_nothing() -> None:
+    image = _coordinators(name="orders").apply(BrokerFenced(1, 1))
+    image = image.apply_all(_accept_losses("orders"), image.end + 1)
+    assert (_leader(image), image.forgotten_epochs_end) == (2, 0)
+
+
+def _leader(image: MetadataImage) -> int:
+    (topic,) = image.topics
+    return topic.partitions[0].leader

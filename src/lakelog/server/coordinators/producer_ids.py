@@ -16,16 +16,20 @@ ReserveBlock = Callable[[], Awaitable[range]]
 
 
 class ProducerIds:
-    def __init__(self, reserve: ReserveBlock, tasks: Tasks) -> None:
+    def __init__(
+        self, reserve: ReserveBlock, tasks: Tasks, forgotten_epochs_end: Callable[[], int]
+    ) -> None:
+        """forgotten_epochs_end: returns the producer id before which none is assigned any more."""
         self._reserve = reserve
         self._tasks = tasks
+        self._forgotten_epochs_end = forgotten_epochs_end
         self._block = iter(range(0))
         self._waiting: deque[asyncio.Future[int]] = deque()
 
     async def next(self) -> int:
         """Return a new id. Raises `KafkaError` if no block can be reserved."""
         if not self._waiting:
-            value = next(self._block, None)
+            value = self._next_of_block()
             if value is not None:
                 return value
         waiter: asyncio.Future[int] = self._tasks.future()
@@ -33,6 +37,10 @@ class ProducerIds:
         if len(self._waiting) == 1:
             self._tasks.spawn(self._refill(), name="producer-ids")
         return await waiter
+
+    def _next_of_block(self) -> int | None:
+        end = self._forgotten_epochs_end()
+        return next((value for value in self._block if value >= end), None)
 
     async def _refill(self) -> None:
         """Reserve one block for all waiting callers."""
@@ -43,7 +51,7 @@ class ProducerIds:
                 while self._waiting:
                     _fail(self._waiting.popleft(), error)
                 return
-            while self._waiting and (value := next(self._block, None)) is not None:
+            while self._waiting and (value := self._next_of_block()) is not None:
                 waiter = self._waiting.popleft()
                 if not waiter.done():
                     waiter.set_result(value)

@@ -16,6 +16,7 @@ class Blocks:
     def __init__(self) -> None:
         self.reserved = 0
         self.fails = False
+        self.forgotten_end = 0
 
     async def reserve(self) -> range:
         await asyncio.sleep(0)
@@ -28,7 +29,7 @@ class Blocks:
 def run(scenario: Callable[[ProducerIds, Blocks], Awaitable[None]]) -> None:
     async def main() -> None:
         tasks, blocks = AsyncioTasks(asyncio.get_running_loop()), Blocks()
-        await scenario(ProducerIds(blocks.reserve, tasks), blocks)
+        await scenario(ProducerIds(blocks.reserve, tasks, lambda: blocks.forgotten_end), blocks)
         tasks.close()
 
     asyncio.run(main())
@@ -52,5 +53,17 @@ def test_a_failed_reservation_fails_its_callers_and_no_later_one() -> None:
             await ids.next()
         blocks.fails = False
         assert await ids.next() == 0
+
+    run(scenario)
+
+
+def test_ids_whose_epochs_may_be_forgotten_are_not_assigned() -> None:
+    async def scenario(ids: ProducerIds, blocks: Blocks) -> None:
+        assert await ids.next() == 0
+        blocks.forgotten_end = 2
+        assert await ids.next() == 2
+        assert blocks.reserved == 1
+        blocks.forgotten_end = 7
+        assert await ids.next() == 7
 
     run(scenario)
