@@ -67,7 +67,7 @@ class SlowBatches:
         """
         header = read_batch(batch, config)
         verifies = must_verify(config, sampled=sampled)
-        walks = verifies or needs_records(header, config, now_ms)
+        walks = verifies or needs_records(header.max_timestamp, config, now_ms)
         walk = partial(self._walk, batch, header, config, now_ms, verifies=verifies)
         if config.compression_type == "producer" and (
             header.codec or len(batch) <= _SMALL_BYTES_MAX

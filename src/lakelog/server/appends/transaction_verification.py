@@ -14,6 +14,7 @@ from typing import Protocol
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
+from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.producers.verification import Verification
 
@@ -53,11 +54,16 @@ class Coordinator(Protocol):
 class ProduceCheck:
     """The verification of one request: the question to the coordinator, and its verdict.
 
+    While the coordinator is `asked`, records lie in buffers of their own: the receive buffer is
+    reused once the handler returns.
+
     Raises `KafkaError` (INVALID_PRODUCER_ID_MAPPING) for batches of more than one producer.
     """
 
     __slots__ = (
+        "_begun",
         "_failures",
+        "_partitions",
         "_producer",
         "_transactional_id",
         "_verified",
@@ -67,9 +73,20 @@ class ProduceCheck:
     )
 
     def __init__(
-        self, partitions: Partitions, request: ProduceRequest, version: int, now_ms: int
+        self,
+        partitions: Partitions,
+        request: ProduceRequest,
+        version: int,
+        now_ms: int,
+        *,
+        asks: bool = True,
     ) -> None:
+        """
+        asks: whether the coordinator may be asked; otherwise `asked` is empty.
+        now_ms: milliseconds since the epoch.
+        """
         assert request.transactional_id is not None
+        self._partitions = partitions
         self._version = version
         self._transactional_id = request.transactional_id
         self._producer = (-1, -1)
@@ -79,6 +96,7 @@ class ProduceCheck:
         """The coordinator's verdict on these partitions; empty if it need not be asked."""
         self._verified: dict[_Key, Verification] = {}
         self._failures: dict[_Key, KafkaError] = {}
+        self._begun: dict[_Key, Partition] = {}
         batches = list(_transactional(request, version))
         producers = {producer for _, producer, _ in batches}
         if len(producers) > 1:
@@ -88,11 +106,17 @@ class ProduceCheck:
             )
         for key, producer, sequence in batches:
             self._producer = producer
-            self._begin(partitions, key, sequence, now_ms)
+            self._begin(key, sequence, now_ms)
+        if not asks:
+            self.asked.clear()
+        if self.asked:
+            for topic in request.topic_data:
+                for entry in topic.partition_data:
+                    entry.records = None if entry.records is None else bytearray(entry.records)
 
-    def _begin(self, partitions: Partitions, key: _Key, sequence: int, now_ms: int) -> None:
+    def _begin(self, key: _Key, sequence: int, now_ms: int) -> None:
         try:
-            partition = partitions.leader(*key)
+            partition = self._partitions.leader(*key)
             verification = partition.start_verification(
                 *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= ADDS_SINCE
             )
@@ -100,6 +124,7 @@ class ProduceCheck:
             # The other partitions of the request are independent of this one.
             self._failures[key] = error
             return
+        self._begun[key] = partition
         if verification is not None:
             self._verified[key] = verification
             self.asked[key] = partition.topic, partition.index
@@ -115,6 +140,21 @@ class ProduceCheck:
             list(self.asked.values()),
             add=self._version >= ADDS_SINCE,
         )
+
+    def target(self, topic: str | bytes, index: int) -> tuple[Partition, Verification | None]:
+        """Return the partition for a batch and the verification for `Partition.append`, if any.
+
+        The partition was led when the check began. It may have another role by now, or be retired:
+        `Partition.append` checks that.
+
+        Raises `KafkaError` as `verification`, and as `Partitions.leader` for a batch that is not
+        transactional.
+        """
+        verification = self.verification(topic, index)
+        # Not looked up again: the verification is of this partition's log. A partition of a new
+        # topic with the same name has another log, and must not accept it.
+        partition = self._begun.get((topic, index)) or self._partitions.leader(topic, index)
+        return partition, verification
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
         """Return the verification for `Partition.append`, None if the batch needs none.

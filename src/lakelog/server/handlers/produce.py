@@ -55,14 +55,14 @@ def handle(
         return _produce(broker, context, request, None, _request_error(request))
     try:
         now_ms = broker.clock.wall_ms()
-        check = ProduceCheck(broker.partitions, request, context.version, now_ms)
+        asks = _verifies(broker, context.version)
+        check = ProduceCheck(broker.partitions, request, context.version, now_ms, asks=asks)
     except KafkaError as error:
         return _produce(broker, context, request, None, error)
-    if not check.asked or not _verifies(broker, context.version):
+    if not check.asked:
         return _produce(broker, context, request, check, _request_error(request))
     # Later batches of the producer must not be appended before the waiting ones.
     context.pipelined = False
-    _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
     return _verify_first(broker, context, request, check)
 
 
@@ -95,12 +95,6 @@ def _verifies(broker: Broker, version: int) -> bool:
     return version >= ADDS_SINCE or bool(
         broker.config.get("transaction.partition.verification.enable")
     )
-
-
-def _copy_records(entries: Iterable[PartitionProduceData]) -> None:
-    """Copy records out of the receive buffer, which is reused once the handler returns."""
-    for entry in entries:
-        entry.records = None if entry.records is None else bytearray(entry.records)
 
 
 def _records_bytes(entries: Iterable[PartitionProduceData]) -> int:
@@ -142,9 +136,12 @@ def _produce(
             try:
                 if error_of_all is not None:
                     raise error_of_all
-                partition = broker.partitions.leader(name, entry.index)
+                partition, verification = (
+                    (broker.partitions.leader(name, entry.index), None)
+                    if check is None
+                    else check.target(name, entry.index)
+                )
                 check_entry(partition, entry.records, version, check)
-                verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
                 # Even a fast batch waits behind a slow one of its partition: the order of batches
                 # in a request is their order in the log.
@@ -176,11 +173,9 @@ def _produce(
                 sampling.note(entry.records or b"", sampled=sampled)
                 results.append(PartitionProduceResponse(index=entry.index))
                 behind.add((name, entry.index))
-                needed = _needed(partition, error)
-                slow.append(_Slow(name, entry, results[-1], sampled, needed))
+                slow.append(_Slow(name, entry, results[-1], sampled, _needed(partition, error)))
             except KafkaError as error:
-                broker.requests.errors["Produce", error.code] += 1
-                results.append(rejected_result(entry.index, error))
+                results.append(_reject(broker, entry.index, error))
                 failed = context.was_rejected = True
         responses.append(
             TopicProduceResponse(
@@ -189,13 +184,16 @@ def _produce(
         )
     response = ProduceResponse(responses=responses)
     if slow:
-        # Later requests of the connection wait, or their batches would overtake these.
-        context.pipelined = False
-        _copy_records(one.entry for one in slow)
+        _keep(context, slow)
         return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
     if request.acks and not (waiting or failed):
         return response
     return _answer(broker, context, request, response, waiting, failed)
+
+
+def _reject(broker: Broker, index: int, error: KafkaError) -> PartitionProduceResponse:
+    broker.requests.errors["Produce", error.code] += 1
+    return rejected_result(index, error)
 
 
 def _to_await(partition: Partition, result: AppendResult, acks: int) -> Appended | None:
@@ -242,6 +240,14 @@ def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededChe
     return (partition, error.job) if isinstance(error, NotReady) else None
 
 
+def _keep(context: Context, slow: list[_Slow]) -> None:
+    """Copy the batches out of the receive buffer, which is reused once the handler returns."""
+    # Later requests of the connection wait, or their batches would overtake these.
+    context.pipelined = False
+    for one in slow:
+        one.entry.records = bytearray(one.entry.records or b"")
+
+
 async def _append_slowly(
     broker: Broker,
     context: Context,
@@ -270,10 +276,9 @@ async def _append_slowly(
                     sampled=sampled,
                 )
             except KafkaError as error:
-                broker.requests.errors["Produce", error.code] += 1
                 if sampled:
                     context.connection.sampling.repeat()
-                why = rejected_result(entry.index, error)
+                why = _reject(broker, entry.index, error)
                 result.error_code, result.error_message = why.error_code, why.error_message
                 result.base_offset, result.record_errors = why.base_offset, why.record_errors
                 result.current_leader = why.current_leader

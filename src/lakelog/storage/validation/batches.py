@@ -20,6 +20,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records import crc as checksums
 from lakelog.records.batch import (
+    CODEC_MASK,
     CONTROL,
     HEADER,
     HEADER_SIZE,
@@ -147,11 +148,10 @@ def check_incoming(
         and config.message_timestamp_before_max_ms == _TIME_MAX
         and "compact" not in config.cleanup_policy
     ):
-        header = BatchHeader(*fields)
         sampled = sampled or (producer >= 0 and producer not in known_producers)
-        check_batch(batch, header, config, now_ms, sampled=sampled)
-        if header.attributes & LOG_APPEND_TIME:
-            clear_append_time(batch, 0, header)
+        check_batch(batch, fields, config, now_ms, sampled=sampled)
+        if attributes & LOG_APPEND_TIME:
+            clear_append_time(batch, 0, BatchHeader(*fields))
             fields = HEADER.unpack_from(batch)
     return fields
 
@@ -189,42 +189,40 @@ def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
 
 def check_batch(
     batch: bytearray | memoryview,
-    header: BatchHeader,
+    fields: HeaderFields,
     config: LogConfig,
     now_ms: int,
     *,
     sampled: bool,
 ) -> None:
-    """Check a client's batch from its header, and its records where the topic requires it.
+    """Check a client's batch from its header's fields, and its records where the topic requires it.
 
     Raises `KafkaError` (INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE) or `SlowBatchError`.
     As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
     the topic has CreateTime and the batch has a timestamp. now_ms: milliseconds since the epoch.
     The codes are INVALID_RECORD, INVALID_TIMESTAMP and MESSAGE_TOO_LARGE.
     """
-    count = header.records_count
-    if count <= 0 or header.last_offset_delta != count - 1:
-        raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
-    if header.base_offset != 0:
-        raise _invalid(f"base offset {header.base_offset}; a producer must send 0")
-    if header.attributes & CONTROL or header.codec > _CODEC_MAX:
-        raise _invalid(f"attributes {header.attributes:#x}: a control batch or an unknown codec")
-    size = header.size - HEADER_SIZE
-    if count * _LEAST_SIZES[header.codec] > size:
-        name = Codec(header.codec).name.lower()
+    base, length, _, _, _, attributes, delta, _, timestamp, producer, epoch, first, count = fields
+    codec = attributes & CODEC_MASK
+    if count <= 0 or delta != count - 1:
+        raise _invalid(f"{count} records with a last offset delta of {delta}")
+    if base != 0:
+        raise _invalid(f"base offset {base}; a producer must send 0")
+    if attributes & CONTROL or codec > _CODEC_MAX:
+        raise _invalid(f"attributes {attributes:#x}: a control batch or an unknown codec")
+    size = length + LENGTH_OVERHEAD - HEADER_SIZE
+    if count * _LEAST_SIZES[codec] > size:
+        name = Codec(codec).name.lower()
         raise _invalid(f"{count} records cannot be in {size} bytes (compression: {name})")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise _invalid(
-            f"negative epoch {header.producer_epoch} or sequence {header.base_sequence} "
-            f"of producer {header.producer_id}"
-        )
-    if header.attributes & LOG_APPEND_TIME and (
-        config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0
+    if producer >= 0 and (first < 0 or epoch < 0):
+        raise _invalid(f"negative epoch {epoch} or sequence {first} of producer {producer}")
+    if attributes & LOG_APPEND_TIME and (
+        config.message_timestamp_type != "CreateTime" or timestamp < 0
     ):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
     verifies = must_verify(config, sampled=sampled)
-    if verifies or needs_records(header, config, now_ms):
-        _walk_at_once(batch, header, config, now_ms, verifies=verifies)
+    if verifies or needs_records(timestamp, config, now_ms):
+        _walk_at_once(batch, fields, config, now_ms, verifies=verifies)
 
 
 def must_verify(config: LogConfig, *, sampled: bool) -> bool:
@@ -238,23 +236,25 @@ def _is_walked(batch: Buffer, config: LogConfig) -> bool:
 
 
 def _walk_at_once(
-    batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, *, verifies: bool
+    batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int, *, verifies: bool
 ) -> None:
     if _is_walked(batch, config):
         return
-    if header.records_count > WALKED_MAX and _must_walk(header, config, now_ms):
+    timestamp, count, codec = fields[8], fields[12], fields[5] & CODEC_MASK
+    if count > WALKED_MAX and _must_walk(timestamp, config, now_ms):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"{header.records_count} records in a batch; a topic that validates each record, "
+            f"{count} records in a batch; a topic that validates each record, "
             f"such as a compacted one, accepts at most {WALKED_MAX}",
         )
-    if header.records_count > WALKED_AT_ONCE:
+    if count > WALKED_AT_ONCE:
         raise SlowBatchError(sampled=verifies)
+    most = decoded_bytes_max(config, codec)
+    header = BatchHeader(*fields)
     try:
-        most = decoded_bytes_max(config, header.codec)
-        data = record_view(batch, header, min(most, DECODED_AT_ONCE) if header.codec else most)
+        data = record_view(batch, header, min(most, DECODED_AT_ONCE) if codec else most)
     except RecordsTooLarge as error:
-        if header.codec:
+        if codec:
             raise SlowBatchError(sampled=verifies) from error
         raise _invalid(str(error)) from error
     except CorruptRecord as error:
@@ -295,7 +295,7 @@ def walking(
     """
     try:
         if verifies:
-            most = WALKED_MAX if _must_walk(header, config, now_ms) else SAMPLED_MAX
+            most = WALKED_MAX if _must_walk(header.max_timestamp, config, now_ms) else SAMPLED_MAX
             found = yield from verifying(data, header, most)
             lacks_key = found.has_null_key and "compact" in config.cleanup_policy
             is_out_of_time = config.message_timestamp_type == "CreateTime" and (
@@ -310,20 +310,20 @@ def walking(
         raise _invalid(str(error)) from error
 
 
-def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def _must_walk(timestamp: int, config: LogConfig, now_ms: int) -> bool:
     """Return whether every record has to be walked."""
-    return config.records_verify == VERIFY_ALL or needs_records(header, config, now_ms)
+    return config.records_verify == VERIFY_ALL or needs_records(timestamp, config, now_ms)
 
 
-def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def needs_records(timestamp: int, config: LogConfig, now_ms: int) -> bool:
     """Return whether the header is not enough to accept the batch.
 
-    now_ms: milliseconds since the epoch.
+    timestamp: the greatest of the batch, by its header. Both are milliseconds since the epoch.
     """
     if "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (
-        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        timestamp - now_ms > config.message_timestamp_after_max_ms
         or config.message_timestamp_before_max_ms != _TIME_MAX
     )
 

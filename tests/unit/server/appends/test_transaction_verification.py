@@ -76,3 +76,27 @@ def test_each_version_gets_an_error_that_it_knows(
     code: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     assert rejection(code, version).code is expected
+
+
+def test_records_are_copied_only_while_the_coordinator_is_asked(coordinators: MemoryBroker) -> None:
+    asked = request((7, 0))
+    entry = asked.topic_data[0].partition_data[0]
+    received = entry.records = memoryview(entry.records or b"")
+    partitions, now_ms = coordinators.broker.partitions, coordinators.clock.wall_ms()
+    assert not ProduceCheck(partitions, asked, 11, now_ms, asks=False).asked
+    assert entry.records is received
+    check(coordinators, asked)
+    assert entry.records is not received
+    assert bytes(entry.records) == bytes(received)
+
+
+def test_a_verification_is_of_the_partition_that_it_began_with(coordinators: MemoryBroker) -> None:
+    producer = init_producer(coordinators)
+    found = check(coordinators, request(producer))
+    partition, verification = found.target("orders", 0)
+    assert verification is not None
+    coordinators.broker.partitions.remove(partition)
+    assert found.target("orders", 0) == (partition, verification)
+    with pytest.raises(KafkaError) as error:
+        partition.append(make_batch(producer=(*producer, 0), transactional=True), 0)
+    assert error.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
