@@ -47,6 +47,8 @@ class Replica:
     epoch: int = 0
     complete_for: int = -1
     """The broker epoch in the marks of its folder."""
+    keeps_for: int = -1
+    """The same in the mark of its topics with `durability=fsync`, which survives power failures."""
     has_lost: bool = False
     """Whether it lacks entries, and the controller does not know that yet."""
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -70,7 +72,9 @@ class Replica:
 class ClusterModel:
     """Brokers 1 to `factor` with one partition, which has a replica on each."""
 
-    def __init__(self, factor: int, min_isr: int) -> None:
+    def __init__(self, factor: int, min_isr: int, *, durable: bool = False) -> None:
+        """durable: whether positions count after a flush, as with `durability=fsync`."""
+        self.durable = durable
         self.image = MetadataImage()
         self.replicas = {number: Replica(number) for number in range(1, factor + 1)}
         self.committed: list[Entry] = []
@@ -134,8 +138,11 @@ class ClusterModel:
             rack=None,
             directory_id=replica.directory_id,
             previous_epoch=replica.complete_for,
+            kept_topics=[TOPIC],
+            kept_topics_epoch=replica.keeps_for,
         )
         replica.epoch = replica.complete_for = self._submit(plan).epoch
+        replica.keeps_for = replica.epoch if self.durable else -1
         replica.has_lost = False
         replica.view, replica.positions, replica.proposed = self.image, {}, frozenset()
 
@@ -145,13 +152,15 @@ class ClusterModel:
     def lose_power(self, node_id: int) -> None:
         replica = self.replicas[node_id]
         replica.view, replica.complete_for = None, -1
-        replica.has_lost |= replica.flushed < len(replica.log)
+        replica.has_lost |= replica.flushed < len(replica.log) and not self.durable
         del replica.log[replica.flushed :]
 
     def wipe(self, node_id: int) -> None:
-        self.replicas[node_id].flushed = 0
+        replica = self.replicas[node_id]
+        replica.flushed, replica.keeps_for = 0, -1
+        replica.has_lost |= bool(replica.log)
         self.lose_power(node_id)
-        self.replicas[node_id].folder += 1
+        replica.folder += 1
 
     def flush(self, node_id: int) -> None:
         self.replicas[node_id].flushed = len(self.replicas[node_id].log)
@@ -191,7 +200,10 @@ class ClusterModel:
             shared += 1
         replica.flushed = min(replica.flushed, shared)
         replica.log[shared:] = leader.log[shared:]
-        leader.positions[node_id] = (len(replica.log), replica.epoch)
+        leader.positions[node_id] = (self._written(replica), replica.epoch)
+
+    def _written(self, replica: Replica) -> int:
+        return replica.flushed if self.durable else len(replica.log)
 
     def commit(self, node_id: int) -> None:
         leader = self.replicas[node_id]
@@ -203,7 +215,7 @@ class ClusterModel:
             return
         members = {*known.isr, *leader.proposed} - {node_id}
         ends = [leader.positions.get(member, (0, 0))[0] for member in members]
-        end = min([len(leader.log), *ends])
+        end = min([self._written(leader), *ends])
         if end > len(self.committed):
             assert leader.log[: len(self.committed)] == self.committed, "the prefix is stable"
             self.committed = leader.log[:end]

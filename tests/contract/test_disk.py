@@ -220,6 +220,17 @@ def test_an_allocated_file_has_its_size(place: Place) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_keeps_its_id(place: Place) -> None:
+    path = place.folder / "file"
+    with pytest.raises(FileNotFoundError):
+        place.disk.file_id(path)
+    file = place.disk.open(path, create=True)
+    found = place.disk.file_id(path)
+    file.close()
+    place.disk.open(path, create=True).close()
+    assert place.disk.file_id(path) == found
+
+
 def test_the_page_cache_of_a_file_has_one_name_for_all(place: Place) -> None:
     path = place.folder / "file"
     with pytest.raises(FileNotFoundError):

@@ -16,6 +16,7 @@ from lakelog.coordinator.group.records.classic import GroupMetadataKey, GroupMet
 from lakelog.coordinator.group.records.consumer import CONSUMER_GROUP_RECORDS
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
 from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
+from lakelog.protocol.broker_registration import OWN_TAGS
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -97,10 +98,12 @@ class Comparison:
 
     def compare(self, kind: Any, fields: list[dict[str, Any]], within: Versions) -> None:
         where = kind.__name__
-        assert [field.name for field in kind.__fields__] == [
-            attribute(field["name"]) for field in fields
-        ], where
-        for ours, theirs in zip(kind.__fields__, fields, strict=True):
+        # Kafka ignores unknown tags (KIP-482).
+        shared = [field for field in kind.__fields__ if (field.tag or 0) < OWN_TAGS]
+        assert [field.name for field in shared] == [attribute(field["name"]) for field in fields], (
+            where
+        )
+        for ours, theirs in zip(shared, fields, strict=True):
             self.compare_field(f"{where}.{ours.name}", ours, theirs, within)
 
     def compare_field(

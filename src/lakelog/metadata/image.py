@@ -366,9 +366,10 @@ def _apply_fenced(draft: _Draft, record: BrokerFenced) -> None:
 def _apply_lost(draft: _Draft, record: BrokerLost) -> None:
     fenced = _fenced(draft)
     assert record.broker_id in fenced, "a broker that lost data is fenced"
+    kept_topics = frozenset(record.kept_topics)
 
     def lost(topic: TopicImage, partition: PartitionImage) -> PartitionImage:
-        if record.broker_id not in partition.replicas:
+        if record.broker_id not in partition.replicas or topic.topic_id in kept_topics:
             return partition
         min_isr, keeps = draft.min_isr(topic), record.keeps_folder
         return after_loss(partition, record.broker_id, fenced, min_isr, keeps_folder=keeps)

@@ -80,11 +80,13 @@ class BrokerLost(NamedTuple):
     """A broker started without all that its former process had written: it leaves ISRs and ELRs.
 
     keeps_folder: whether its logs lack their ends at most, as after a power failure.
+    kept_topics: topics whose replicas lack nothing (`durability=fsync`); they stay.
     """
 
     broker_id: int
     epoch: int
     keeps_folder: bool
+    kept_topics: tuple[bytes, ...] = ()
 
 
 class BrokerUnfenced(NamedTuple):
@@ -224,6 +226,14 @@ def _load_ints(value: list[Any]) -> object:
     return tuple(value)
 
 
+def _dump_uuids(value: tuple[bytes, ...]) -> object:
+    return [encode_uuid(each) for each in value]
+
+
+def _load_uuids(value: list[Any]) -> object:
+    return tuple([decode_uuid(each) for each in value])
+
+
 def _dump_endpoints(endpoints: tuple[Endpoint, ...]) -> object:
     return [[endpoint.name, endpoint.host, endpoint.port] for endpoint in endpoints]
 
@@ -238,6 +248,7 @@ _TEXT = _Kind((str,))
 _OPTIONAL_TEXT = _Kind((str, type(None)))
 _UUID = _Kind((str,), encode_uuid, lru_cache(decode_uuid))
 _INTS = _Kind((list,), None, _load_ints)
+_UUIDS = _Kind((list,), _dump_uuids, _load_uuids)
 _ENDPOINTS = _Kind((list,), _dump_endpoints, _load_endpoints)
 
 
@@ -273,6 +284,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(BrokerFencedV0, "broker-fenced", _INT, _INT),
     _form(BrokerFenced, "broker-fenced", _INT, _INT, version=1),
     _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL),
+    _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL, _UUIDS, version=1),
     _form(BrokerUnfenced, "broker-unfenced", _INT, _INT),
     _form(BrokerUnregistered, "broker-unregistered", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),

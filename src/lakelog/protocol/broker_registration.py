@@ -16,6 +16,9 @@ from lakelog.wire.schema import (
     uuid,
 )
 
+OWN_TAGS = 10_000
+"""The first tag of fields that Apache Kafka does not have."""
+
 
 class Listener(Struct):
     """An address of the broker."""
@@ -50,6 +53,12 @@ class BrokerRegistrationRequest(Message, versions="0-4", flexible="0+"):
     log_dirs: list[bytes] = array(uuid, "2+")
     previous_broker_epoch: int = int64("3+", default=-1)
     """The epoch of the former process if nothing that it wrote is lost, otherwise -1."""
+    kept_topics_epoch: int = int64("3+", tag=OWN_TAGS, default=-1)
+    """The epoch of the former process if nothing that it reported of `kept_topics` is lost.
+
+    Apache Kafka has neither of these fields, and ignores them.
+    """
+    kept_topics: list[bytes] = array(uuid, "3+", tag=OWN_TAGS + 1)
 
 
 class BrokerRegistrationResponse(Message, versions="0-4", flexible="0+"):

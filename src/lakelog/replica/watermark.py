@@ -33,6 +33,7 @@ class HighWatermark:
         "_is_short",
         "_is_sole",
         "_log",
+        "_reported",
         "_role",
         "by_flush",
         "offset",
@@ -45,6 +46,8 @@ class HighWatermark:
         self.offset = max(log.log_start_offset, min(known, log.log_end_offset))
         self.by_flush = False
         """Whether records are committed by a flush instead of their append."""
+        self._reported = 0
+        """The end of the log when `by_flush` began: earlier reports were not durable."""
         self._role = NO_ROLE
         self._is_leader = self._is_short = self._is_sole = False
         self._in_sync: frozenset[int] = frozenset()
@@ -53,7 +56,10 @@ class HighWatermark:
 
     def use_config(self) -> None:
         """Adopt the log's settings; the next `advance` commits records that need no flush now."""
-        self.by_flush = self._log.config.durability == FSYNC
+        by_flush = self._log.config.durability == FSYNC
+        if by_flush and not self.by_flush:
+            self._reported = self._log.log_end_offset
+        self.by_flush = by_flush
         self._compare_isr()
 
     def use_role(self, role: Role, proposed: Iterable[int] = ()) -> None:
@@ -93,6 +99,11 @@ class HighWatermark:
         """
         return self.written >= self._log.log_end_offset
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether every record that this replica has ever counted or reported is on the device."""
+        return self.by_flush and self._log.flushes.recovery_point >= self._reported
+
     def advance(self) -> bool:
         """Commit appended or flushed records; return whether the high watermark rose."""
         log = self._log
@@ -127,4 +138,5 @@ class HighWatermark:
         Only here it may fall: the leader has lost committed records, as after an unclean election.
         """
         assert not self._is_leader
+        self._reported = min(self._reported, self._log.log_end_offset)
         self.offset = max(self._log.log_start_offset, min(self.offset, self._log.log_end_offset))

@@ -119,6 +119,13 @@ class Disk(Protocol):
         """
         ...
 
+    def file_id(self, path: Path) -> str:
+        """Return an id of the file at `path` that no copy of it has, and that a reboot keeps.
+
+        Raises `OSError` if the file is missing.
+        """
+        ...
+
     def open(self, path: Path, *, create: bool = False) -> File:
         """Open a file for reading and writing; `create` it if needed, accessible to its owner only.
 

@@ -188,6 +188,11 @@ class PosixDisk:
         found = path.stat()
         return f"{boot} {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
 
+    def file_id(self, path: Path) -> str:
+        """Return inode and ctime of the file. The device's number may be another after a reboot."""
+        found = path.stat()
+        return f"{found.st_ino} {found.st_ctime_ns}"
+
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return PosixFile(path, os.open(path, flags, _OWN_FILE), self._watch)

@@ -32,6 +32,7 @@ from lakelog.server.connections.listeners import Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.controller.control_plane import ControlPlane
+from lakelog.server.controller.membership import KeptTopics
 from lakelog.server.coordinators.local import Coordinators
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.data_folder import DataFolder
@@ -331,11 +332,17 @@ class Server:
         if not self._options.is_clustered:
             await control.metadata.open(create=not folder.has_logs())
         self.broker.cluster_id = await control.choose_cluster_id(folder.directory.cluster_id)
+        kept = KeptTopics()
+        if self._options.is_clustered:
+            kept = await self._replicas.durable.begin(
+                control.membership.epoch, control.membership.process
+            )
         await control.register(
             self._listeners.endpoints(),
             self._listeners.advertised(),
             directory_id=folder.directory.meta.directory_id,
             previous_epoch=folder.directory.broker_epoch,
+            kept=kept,
         )
         folder.directory.note_registered(control.membership.epoch)
         self._settings.start(control.image)

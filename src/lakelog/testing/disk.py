@@ -142,6 +142,10 @@ class MemoryDisk:
         self._file(path)
         return f"boot {self._boots}"
 
+    def file_id(self, path: Path) -> str:
+        self._file(path)
+        return "file"
+
     # Failures
 
     def fail(

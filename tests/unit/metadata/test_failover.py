@@ -183,7 +183,27 @@ def _histories(draw: st.DrawFn) -> tuple[ClusterModel, list[tuple[str, tuple[obj
         elif name == "prefer":
             arguments = ()
         steps.append((name, arguments))
-    return ClusterModel(factor, draw(st.integers(1, 3))), steps
+    model = ClusterModel(factor, draw(st.integers(1, 3)), durable=draw(st.booleans()))
+    return model, steps
+
+
+def test_after_a_power_failure_of_all_a_durable_partition_has_a_leader() -> None:
+    model = ClusterModel(3, 2, durable=True)
+    for name in ("append", "flush"):
+        getattr(model, name)(1)
+    for node_id in (2, 3):
+        for name in ("fetch", "flush", "fetch"):
+            getattr(model, name)(node_id)
+    model.commit(1)
+    assert len(model.committed) == 1
+    for node_id in (2, 1, 3):
+        model.lose_power(node_id)
+        model.fence(node_id)
+    for node_id in (2, 1, 3):
+        model.start(node_id)
+        model.unfence(node_id)
+        model.check()
+    assert model.state.leader in (1, 3), "one of the last two in sync"
 
 
 def _play(history: tuple[ClusterModel, list[tuple[str, tuple[object, ...]]]]) -> None:

@@ -263,6 +263,19 @@ def _three(**settings: str) -> MetadataImage:
     )
 
 
+def test_replicas_of_kept_topics_stay_eligible() -> None:
+    image = _three(min_insync_replicas="2")
+    for node_id in (2, 3, 1):
+        image = image.apply(BrokerFenced(node_id, 4))
+    for node_id in (1, 2, 3):
+        image = image.apply(BrokerLost(node_id, 4, True, (A,)))
+    assert _state(image).elr == (1, 3)
+    image = image.apply(BrokerUnfenced(1, 4))
+    assert (_state(image).leader, _state(image).elr) == (1, (3,))
+    others = image.apply(BrokerFenced(1, 4)).apply(BrokerLost(1, 4, True, (b"x" * 16,)))
+    assert 1 not in _state(others).elr
+
+
 def test_the_last_eligible_replicas_are_waited_for() -> None:
     image = _three(min_insync_replicas="2")
     for node_id in (2, 3, 1):

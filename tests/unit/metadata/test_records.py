@@ -41,6 +41,10 @@ GOLDEN: list[tuple[Record, bytes]] = [
     (BrokerFencedV0(3, 5), b'["broker-fenced",0,3,5]\n'),
     (BrokerFenced(3, 5), b'["broker-fenced",1,3,5]\n'),
     (BrokerLost(3, 5, keeps_folder=True), b'["broker-lost",0,3,5,true]\n'),
+    (
+        BrokerLost(3, 5, True, (ID,)),
+        b'["broker-lost",1,3,5,true,["AAECAwQFBgcICQoLDA0ODw"]]\n',
+    ),
     (TopicRecord("a.b", ID), b'["topic",0,"a.b","AAECAwQFBgcICQoLDA0ODw"]\n'),
     (
         PartitionRecord(ID, 7, (1, 2), (2,), 2, 5, 6),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lakelog.base.endpoint import Endpoint
@@ -82,6 +82,8 @@ def plan_join(
     rack: str | None,
     directory_id: bytes,
     previous_epoch: int,
+    kept_topics: Sequence[bytes] = (),
+    kept_topics_epoch: int = -1,
 ) -> Plan[Joined]:
     """Register a process of a broker, which is fenced until `plan_unfence` (KIP-631).
 
@@ -90,6 +92,7 @@ def plan_join(
     repetition by the same process returns its epoch again.
 
     previous_epoch: the epoch that the folder is complete for, otherwise -1.
+    kept_topics: topics for which the folder is complete for the epoch `kept_topics_epoch`.
     """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
@@ -106,7 +109,9 @@ def plan_join(
     has_lost = last > 0 and previous_epoch != last
     if has_lost:
         keeps = known is not None and directory_id == known.directory_id != NO_DIRECTORY
-        records.append(BrokerLost(broker_id, epoch, keeps_folder=keeps))
+        kept = kept_topics if kept_topics_epoch == last else ()
+        existing = tuple(each for each in kept if image.topic_by_id(each) is not None)
+        records.append(BrokerLost(broker_id, epoch, keeps, existing))
     return Plan(tuple(records), Joined(epoch, has_lost))
 
 

@@ -20,6 +20,7 @@ from functools import cache, partial
 from typing import TypeVar
 
 from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
@@ -38,6 +39,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.cluster.log_settings import changes_internal, log_config
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.storage.folder.directory import LogDirectory
@@ -68,6 +70,7 @@ class Replicas:
         note_shortage: called with temporary failures, see `Shortages.note`.
         revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
         checkpointed: waits until the checkpoint files are up to date.
+        durable: the topics that a power failure leaves complete.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class Replicas:
         checkpointed: Callable[[], Awaitable[bool]],
         note_shortage: Callable[[OSError], object],
         revoke: Callable[[], object],
+        durable: DurableTopics,
     ) -> None:
+        self._durable = durable
         self._node_id = node_id
         self._directory = directory
         self._partitions = partitions
@@ -120,13 +125,17 @@ class Replicas:
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
+        configs = self._log_configs(image)
+        durable = (each for each in image.topics if configs(each.name).durability == FSYNC)
+        await self._durable.restart(each.topic_id for each in durable)
         for topic_image in sorted(image.topics, key=lambda topic: topic.name):
             await self._ensure(image, topic_image)
 
     def _find_lost(self, image: MetadataImage) -> list[str]:
         """Return the partitions for which this broker is eligible, although its logs lack records.
 
-        After a kill these logs are damaged or missing; a power failure is known earlier.
+        After a kill these logs are damaged or missing. After a power failure the broker is eligible
+        for durable topics only: recovery cuts off no more than records that were not counted.
         """
         directory = self._directory
         return [
@@ -136,7 +145,11 @@ class Replicas:
             if self._node_id in (*each.isr, *each.elr)
             and (
                 (key := (topic.name, each.partition)) not in directory.logs
-                or (key in directory.recoveries and directory.recoveries[key].may_have_lost)
+                or (
+                    directory.keeps_page_cache
+                    and key in directory.recoveries
+                    and directory.recoveries[key].may_have_lost
+                )
             )
         ]
 
@@ -209,24 +222,36 @@ class Replicas:
             topic = new.topic_by_id(topic_id)
             if topic is not None:
                 await self._ensure(new, topic)
-        self._follow_configs(old, new, changes, [name for name, _ in gone])
+        await self._follow_configs(old, new, changes, [name for name, _ in gone])
         return gone
 
-    def _follow_configs(
+    async def _follow_configs(
         self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
     ) -> None:
+        topics = self._configured(old, image, changes, gone)
+        configs = self._log_configs(image)
+        weak = [each for each in topics if configs(each.name).durability != FSYNC]
+        await self._durable.remove(each.topic_id for each in weak)
+        for topic in topics:
+            self._configure(topic, configs(topic.name))
+            if configs(topic.name).durability == FSYNC:
+                self._durable.await_flush(topic.topic_id)
+        if topics or changes.all_configs:
+            self._revoke()
+
+    def _configured(
+        self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
+    ) -> list[TopicImage]:
+        """Return the topics whose settings may have changed."""
         if changes.all_configs:
-            self._configure(image, list(self._partitions))
+            return sorted(image.topics, key=lambda topic: topic.name)
         internal = (
             INTERNAL_TOPICS
             if changes_internal(old, image, [*changes.config_names, *gone])
             else frozenset()
         )
-        for name in sorted(changes.config_names | internal):
-            topic = image.topic(name)
-            indexes = topic.partitions if topic is not None else ()
-            found = (self._partitions.get(name, index) for index in indexes)
-            self._configure(image, [partition for partition in found if partition is not None])
+        found = (image.topic(name) for name in sorted(changes.config_names | internal))
+        return [topic for topic in found if topic is not None]
 
     def stop(self) -> None:
         """Leave missing logs to the next start."""
@@ -268,11 +293,22 @@ class Replicas:
             if self._stopped:
                 return
             await self._make_logs(topic, missing[start : start + _LOGS_AT_ONCE], configs)
+        await self._mark_durability(topic, configs(topic.name))
         for partition in wanted:
             if self._stopped:
                 return
             if self._ensure_partition(topic, partition, configs):
                 await self._yield_sometimes()
+
+    async def _mark_durability(self, topic: TopicImage, config: LogConfig) -> None:
+        """Let `durable-topics` follow before the first partition has these settings."""
+        is_durable, is_named = config.durability == FSYNC, self._durable.names(topic.topic_id)
+        if is_named and not is_durable:
+            await self._durable.remove([topic.topic_id])
+        elif is_durable and not is_named:
+            known = (self._partitions.get(topic.topic_id, index) for index in topic.partitions)
+            if all(partition is None for partition in known):
+                await self._durable.add(topic.topic_id)
 
     def _ensure_partition(
         self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
@@ -374,12 +410,12 @@ class Replicas:
         elif (topic.name, index) in self._directory.failed:
             self._directory.schedule_delete_failed(topic.name, index, LogConfig())
 
-    def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
-        configs = self._log_configs(image)
-        for partition in partitions:
-            partition.use_config(configs(partition.topic))
-            self._partitions.note_config(partition)
-        self._revoke()
+    def _configure(self, topic: TopicImage, config: LogConfig) -> None:
+        for index in topic.partitions:
+            partition = self._partitions.get(topic.name, index)
+            if partition is not None:
+                partition.use_config(config)
+                self._partitions.note_config(partition)
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Return the settings by topic; the logs of a topic share one object."""

@@ -24,7 +24,7 @@ from lakelog.replica.role import Role
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
-from lakelog.server.controller.membership import Membership
+from lakelog.server.controller.membership import KeptTopics, Membership
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.peers.peer import Peer, PeerSeams
@@ -113,19 +113,20 @@ class ControlPlane:
         *,
         directory_id: bytes,
         previous_epoch: int,
+        kept: KeptTopics,
     ) -> None:
         """Record this start of the broker, which raises its leader epochs. Raises `KafkaError`.
 
         In a cluster every listener needs an address that others can use. A single broker records
         only the advertised ones: its clients use the address that they have connected to.
 
-        directory_id, previous_epoch: see `Membership.register`.
+        directory_id, previous_epoch, kept: see `Membership.register`.
         """
         given = self._options.config.get("broker.rack")
         rack = given if isinstance(given, str) else None
         if self._options.is_clustered:
             await self.membership.register(
-                bound, rack, directory_id=directory_id, previous_epoch=previous_epoch
+                bound, rack, directory_id=directory_id, previous_epoch=previous_epoch, kept=kept
             )
             return
         node_id, incarnation_id = self._options.node_id, self.metadata.incarnation_id

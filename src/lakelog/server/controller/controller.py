@@ -283,6 +283,8 @@ def _registered(
         rack=request.rack,
         directory_id=request.log_dirs[0] if len(request.log_dirs) == 1 else NO_DIRECTORY,
         previous_epoch=request.previous_broker_epoch,
+        kept_topics=request.kept_topics,
+        kept_topics_epoch=request.kept_topics_epoch,
     )
     records = [*plan_election_settings(image, config), *joined.records]
     if joined.result.has_lost and _is_last_with_transactions(image, request.broker_id):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -35,6 +35,14 @@ _PAUSES_MAX = 50
 """Pauses of the link between two attempts after many failures: 5 seconds."""
 
 
+class KeptTopics(NamedTuple):
+    """The topics for which a data folder is complete, although the power may have failed."""
+
+    broker_epoch: int = -1
+    """The epoch of the process up to which the folder is complete for them."""
+    topic_ids: tuple[bytes, ...] = ()
+
+
 class Membership:
     """The registration of this broker, and whether it is fenced.
 
@@ -63,6 +71,12 @@ class Membership:
         """The epoch of the registration, -1 before it."""
         return self._metadata.image.broker_epoch(self._node_id)
 
+    @property
+    def process(self) -> bytes | None:
+        """The incarnation id of the last registered process, None before the first."""
+        known = self._metadata.image.brokers.get(self._node_id)
+        return None if known is None else known.incarnation_id
+
     async def register(
         self,
         endpoints: tuple[Endpoint, ...],
@@ -70,11 +84,13 @@ class Membership:
         *,
         directory_id: bytes,
         previous_epoch: int,
+        kept: KeptTopics,
     ) -> None:
         """Register this process, and wait until the image shows it.
 
         directory_id: of the data folder.
         previous_epoch: the broker epoch up to which the folder is complete, or -1 (KIP-966).
+        kept: the topics for which it is complete after a power failure.
 
         Raises `KafkaError`.
         """
@@ -88,6 +104,8 @@ class Membership:
             rack=rack,
             log_dirs=[directory_id],
             previous_broker_epoch=previous_epoch,
+            kept_topics_epoch=kept.broker_epoch,
+            kept_topics=list(kept.topic_ids),
         )
         response: BrokerRegistrationResponse = await self._link.carry_out(
             request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S

@@ -11,6 +11,7 @@ from lakelog.metadata.records import Record
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
+from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.cluster.replicas import DeletedTopics, Replicas
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
@@ -74,6 +75,9 @@ class ReplicaManager:
             clock,
             tasks,
         )
+        self.durable = DurableTopics(
+            control.metadata.incarnation_id, folder.directory.durable_mark, self.partitions, tasks
+        )
         self.logs = Replicas(
             options.node_id,
             folder.directory,
@@ -87,6 +91,7 @@ class ReplicaManager:
             events.checkpointed,
             folder.shortages.note,
             events.revoke,
+            self.durable,
         )
 
     def _make_fetcher(self, leader_id: int) -> Fetcher:

@@ -11,6 +11,7 @@
     known-logs                         all of these and more, with a checksum
     disk-reserve                       space to start and to free space on a full disk
     boot-id                            the page cache with records that are not on the device
+    durable-topics                     topics that a power failure leaves complete
     <topic>-<partition>/               a log; with -delete or -stray at the end a removed one
 
 Source: `LogManager` of Apache Kafka.
@@ -23,6 +24,7 @@ from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
+from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Random
@@ -42,6 +44,7 @@ from lakelog.storage.errors import CorruptLog, LoadInterrupted
 from lakelog.storage.files import is_blank, replace
 from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.deletions import Deletions
+from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.known_logs import (
     KNOWN_LOGS,
     FoundCheckpoints,
@@ -124,6 +127,16 @@ class LogDirectory:
             return False
         is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
         return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
+
+    @property
+    def keeps_page_cache(self) -> bool:
+        """Whether the page cache, or a clean stop, has kept all that the last process wrote."""
+        return self.clean or self._ownership.cached
+
+    @property
+    def durable_mark(self) -> DurableMark:
+        """The mark of the topics that a power failure leaves complete."""
+        return self._ownership.durable_mark
 
     @property
     def broker_epoch(self) -> int:
@@ -350,7 +363,7 @@ class LogDirectory:
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
         now_ms = self._clock.wall_ms()
         segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
-        return Log(
+        log = Log(
             topic,
             partition,
             topic_id,
@@ -361,6 +374,10 @@ class LogDirectory:
             EpochCache(),
             random_below=self._random.below,
         )
+        if config.durability == FSYNC:
+            # If a power failure removed the empty log, the broker would seem to have lost records.
+            log.flush()
+        return log
 
     def add_log(self, log: Log) -> None:
         """Take a log into use that `make_log` has created."""

@@ -10,6 +10,7 @@ from lakelog.base.events import event
 from lakelog.runtime.api import Disk, FileLock, Random
 from lakelog.storage.errors import DirectoryInUse
 from lakelog.storage.files import read_if_exists
+from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.identity import load_identity
 from lakelog.storage.folder.page_cache import PageCacheMark
 from lakelog.storage.folder.properties import MetaProperties
@@ -31,6 +32,7 @@ class Ownership:
         self._meta: MetaProperties | None = None
         self._lock: FileLock | None = None
         self.page_cache = PageCacheMark(path, disk, path / _LOCK)
+        self.durable_mark = DurableMark(path, disk, path / _LOCK)
         self.clean = False
         """Whether the last process that used the folder stopped cleanly."""
         self.cached = False

@@ -66,6 +66,29 @@ def test_a_folder_that_is_not_complete_for_the_last_epoch_has_lost_records(
     assert plan.records[-1] == BrokerLost(1, 3, keeps_folder=keeps)
 
 
+@pytest.mark.parametrize(("epoch", "is_kept"), [(1, True), (0, False), (2, False)])
+def test_topics_that_a_power_failure_left_complete_are_kept(
+    image: MetadataImage, epoch: int, is_kept: bool
+) -> None:
+    topic = image.topic("orders")
+    assert topic is not None
+    plan = plan_join(
+        image,
+        1,
+        b"n" * 16,
+        endpoints=(),
+        rack=None,
+        directory_id=b"d" * 16,
+        previous_epoch=-1,
+        kept_topics=[topic.topic_id, b"gone" * 4],
+        kept_topics_epoch=epoch,
+    )
+    assert plan.result.has_lost
+    lost = plan.records[-1]
+    assert isinstance(lost, BrokerLost)
+    assert lost.kept_topics == ((topic.topic_id,) if is_kept else ())
+
+
 def test_a_new_broker_has_nothing_to_lose(image: MetadataImage) -> None:
     assert _join(image, 9).result == Joined(1, has_lost=False)
     image = image.apply(BrokerFenced(3, 1)).apply(BrokerUnregistered(3, 1))

@@ -25,6 +25,7 @@ from lakelog.metadata.records import (
 )
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.cluster.replicas import DeletedTopics, Replicas
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.preparation import wait_for
@@ -53,6 +54,7 @@ class Node:
         self.directory.open(None, NODE)
         config = BrokerConfig({})
         tasks: Any = self
+        self.durable = DurableTopics(b"p" * 16, self.directory.durable_mark, self.partitions, tasks)
         self.replicas = Replicas(
             NODE,
             self.directory,
@@ -66,6 +68,7 @@ class Node:
             self._checkpointed,
             self.shortages.append,
             self._revoke,
+            self.durable,
         )
         asyncio.run(self.replicas.load(image))
 
@@ -353,6 +356,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             node._checkpointed,
             node.shortages.append,
             node._revoke,
+            DurableTopics(b"p" * 16, directory.durable_mark, Partitions(), tasks),
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()
@@ -461,5 +465,74 @@ def test_lost_are_the_missing_and_damaged_logs_of_eligible_replicas(node: Node) 
     damaged = node.disk.open(DATA / "orders-2" / f"{0:020}.log")
     damaged.write_at(0, b"\xff" * 100)
     damaged.close()
+    node.directory.trust_page_cache()
     again = node.restart(clean=False)
     assert sorted(again.replicas.lost) == ["orders-0", "orders-1", "orders-2"]
+
+
+def _durability(name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(ResourceType.TOPIC, name, "durability", value)
+
+
+def _promised(node: Node) -> frozenset[bytes]:
+    found = node.directory.durable_mark.find()
+    return frozenset() if found is None else found.topic_ids
+
+
+def test_topics_with_fsync_are_named_before_they_are_served(node: Node, named: bool) -> None:
+    asyncio.run(node.durable.begin(-1, None))
+    node.apply([*topic("orders", ORDERS, 2), _durability("orders", "fsync")], named=named)
+    assert _promised(node) == {ORDERS}
+    node.apply([*topic("payments", PAYMENTS, 1)], named=named)
+    assert _promised(node) == {ORDERS}
+    node.apply([_durability("orders", None)], named=named)
+    assert _promised(node) == frozenset()
+
+
+def test_the_promise_ends_before_a_weaker_setting_applies(node: Node, named: bool) -> None:
+    asyncio.run(node.durable.begin(-1, None))
+    node.apply([*topic("orders", ORDERS, 1), _durability("orders", "fsync")], named=named)
+    partition = node.partitions.get("orders", 0)
+    assert partition is not None
+    seen: list[tuple[str, frozenset[bytes]]] = []
+    mark: Any = node.directory.durable_mark
+    write = mark.write
+
+    def recorded(*args: Any) -> None:
+        write(*args)
+        seen.append((partition.log.config.durability, _promised(node)))
+
+    mark.write = recorded
+    state = (0, (NODE,), (NODE,), NODE, 1, 1)
+    node.apply([PartitionRecord(ORDERS, *state), _durability("orders", "page-cache")], named=named)
+    assert partition.log.config.durability == "page-cache"
+    assert seen == [("fsync", frozenset())]
+
+
+def test_a_start_names_all_topics_with_fsync(node: Node) -> None:
+    node.apply([*topic("orders", ORDERS, 2), _durability("orders", "fsync")])
+    node.apply([*topic("payments", PAYMENTS, 1)])
+    assert _promised(node) == frozenset(), "a broker that is alone"
+    asyncio.run(node.durable.begin(-1, None))
+    node.directory.close()
+    node.directory.open(None, NODE)
+    asyncio.run(node.replicas.load(node.image))
+    assert _promised(node) == {ORDERS}
+
+
+def test_after_a_power_failure_a_torn_end_is_no_loss_of_a_durable_topic(node: Node) -> None:
+    """A log that is missing is one."""
+    state = PartitionRecord(ORDERS, 0, (NODE, 2), (NODE,), NODE, 0, 0)
+    node.apply([TopicRecord("orders", ORDERS), state, _durability("orders", "fsync")])
+    partition = node.partitions.get("orders", 0)
+    assert partition is not None
+    partition.append(make_batch(2), NOW)
+    partition.log.flush()
+    partition.append(make_batch(200), NOW)
+    node.disk.crash(SeededRandom(3))
+    again = Node(node.disk, node.image)
+    assert not again.directory.keeps_page_cache
+    assert again.replicas.lost == []
+    node.disk.crash()
+    node.disk.remove_tree(DATA / "orders-0")
+    assert Node(node.disk, node.image).replicas.lost == ["orders-0"]

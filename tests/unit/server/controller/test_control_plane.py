@@ -8,6 +8,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
+from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
 OWN = 1
@@ -28,7 +29,10 @@ def test_a_single_broker_registers_only_advertised_addresses() -> None:
         bound = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
         control = world._server._control
         control.metadata.incarnation_id, before = b"n" * 16, control.membership.epoch
-        world.run(control.register(bound, (), directory_id=bytes(16), previous_epoch=-1))
+        work = control.register(
+            bound, (), directory_id=bytes(16), previous_epoch=-1, kept=KeptTopics()
+        )
+        world.run(work)
         own = world.broker.image.brokers[OWN]
         assert (own.endpoints, own.is_fenced) == ((), False)
         assert own.epoch > before

@@ -8,6 +8,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.metadata.controller.brokers import plan_fence
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced, BrokerUnregistered
+from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
 OWN = 1
@@ -20,7 +21,9 @@ def test_a_broker_registers_is_unfenced_and_leaves() -> None:
         metadata.incarnation_id = b"n" * 16
         endpoint = Endpoint("PLAINTEXT", "h", 9092)
         world.run(
-            membership.register((endpoint,), "r", directory_id=bytes(16), previous_epoch=before)
+            membership.register(
+                (endpoint,), "r", directory_id=bytes(16), previous_epoch=before, kept=KeptTopics()
+            )
         )
         own = world.broker.image.brokers[OWN]
         assert (own.epoch, own.endpoints, own.rack) == (before + 1, (endpoint,), "r")

@@ -161,7 +161,7 @@ class ClusterNemesis:
         """Cut the power of one broker, often right after an acknowledgement."""
         host = self._some_broker()
         await self._await_acknowledgement()
-        if self._disks.is_healed:
+        if self._plan.is_durable or self._disks.is_healed:
             await self._without_power([host])
         else:
             # The last replica with all records may not lose them: no replica could lead then.

@@ -41,7 +41,7 @@ FAULTS = (
     "client crash",
 )
 _BLACKOUT = "power of all"
-"""After it no replica is eligible to lead (KIP-966), so no plan of a seed has it."""
+"""After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
 
 _SETTINGS = {
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
@@ -62,6 +62,11 @@ class ClusterPlan(Plan):
     store: str = "zookeeper"
     entry_bytes_max: int = SMALL_ENTRY_BYTES
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether a power failure takes no acknowledged record from any broker."""
+        return self.settings.items() >= _DURABLE.items()
+
     def __post_init__(self) -> None:
         self.settings.update(_SETTINGS)
 
@@ -73,6 +78,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     faults = {name for name in FAULTS if rng.random() < 0.35}
     if workloads.isdisjoint(PRODUCING):
         workloads.add(rng.choice(PRODUCING))
+    has_blackout = _BLACKOUT in faults
     faults.discard(_BLACKOUT)
     if faults.isdisjoint(DEATHS):
         faults.add(rng.choice(_SURVIVED))
@@ -87,5 +93,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
         plan.faults -= {"cut store"}  # the brokers of one host
     if rng.random() < 0.3:
         plan.settings.update(_DURABLE)
+        if has_blackout:
+            plan.faults |= {_BLACKOUT}
     plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
     return plan

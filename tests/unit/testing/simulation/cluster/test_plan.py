@@ -20,6 +20,14 @@ def test_a_seed_has_one_plan_that_shows_something() -> None:
     assert plans == [cluster_plan_of(seed) for seed in range(1, 121)]
 
 
+def test_all_brokers_lose_power_only_if_they_sync_every_record() -> None:
+    plans = [cluster_plan_of(seed) for seed in range(1, 121)]
+    dark = [plan for plan in plans if "power of all" in plan.faults]
+    assert dark
+    assert all(plan.is_durable for plan in dark)
+    assert not all(plan.is_durable for plan in plans)
+
+
 def test_topics_have_a_replica_on_each_broker() -> None:
     plan = ClusterPlan()
     assert plan.replicas == 3
