@@ -128,9 +128,14 @@ def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> Part
     return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
 
 
-def may_lack_records(partition: PartitionImage, leader: int) -> bool:
-    """Return whether committed records may be missing in the log of this next leader."""
-    return leader not in (NO_LEADER, partition.leader, *partition.isr, *partition.elr)
+def may_lack_records(old: PartitionImage, new: PartitionImage) -> bool:
+    """Return whether committed records may be missing in the log of the new leader.
+
+    A replica that joins the ISR of the old leader may lead in the same step.
+    """
+    if new.leader in (NO_LEADER, old.leader, *old.isr, *old.elr):
+        return False
+    return old.leader not in new.isr
 
 
 def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:

@@ -445,6 +445,7 @@ def _change_partitions(
         for number, partition in topic.partitions.items():
             changed = change(topic, partition)
             if changed is not partition:
+                _note_change(draft, topic, partition, changed)
                 new[number] = changed
         if new:
             _put_partitions(draft, topic, new)
@@ -464,9 +465,13 @@ def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
 def _apply_partitions(draft: _Draft, records: Iterable[PartitionRecord]) -> None:
     for topic_id, run in groupby(records, lambda record: record.topic_id):
         topic = draft.existing(topic_id)
-        changed = {record.partition: PartitionImage(*record[1:]) for record in run}
-        for partition in changed.values():
-            _check_partition(partition, topic.partitions.get(partition.partition))
+        changed: dict[int, PartitionImage] = {}
+        for record in run:
+            partition = PartitionImage(*record[1:])
+            old = changed.get(record.partition, topic.partitions.get(record.partition))
+            _check_partition(partition, old)
+            _note_change(draft, topic, old, partition)
+            changed[record.partition] = partition
         _put_partitions(draft, topic, changed)
 
 
@@ -488,23 +493,21 @@ def _put_partitions(
         for number, partition in changed.items():
             partitions = partitions.insert(number, partition)
     assert max(changed) < len(partitions), "partitions are numbered without gaps"
-    if topic.name == _TRANSACTION_TOPIC:
-        _forget_epochs(draft, topic, changed)
     draft.partition_count += len(partitions) - len(topic)
     draft.topics_by_id = draft.topics_by_id.insert(
         topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions)
     )
 
 
-def _forget_epochs(draft: _Draft, topic: TopicImage, changed: Mapping[int, PartitionImage]) -> None:
+def _note_change(
+    draft: _Draft, topic: TopicImage, old: PartitionImage | None, new: PartitionImage
+) -> None:
     """Note that epochs of all producer ids may be lost if a coordinator may lack records.
 
     It could otherwise assign an epoch again that a producer still uses.
     """
-    for number, partition in changed.items():
-        old = topic.partitions.get(number)
-        if old is not None and may_lack_records(old, partition.leader):
-            draft.forgotten_epochs_end = draft.next_producer_id
+    if topic.name == _TRANSACTION_TOPIC and old is not None and may_lack_records(old, new):
+        draft.forgotten_epochs_end = draft.next_producer_id
 
 
 def _apply_topic_removed(draft: _Draft, record: TopicRemoved) -> None:

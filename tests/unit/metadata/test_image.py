@@ -385,6 +385,14 @@ def test_an_eligible_coordinator_forgets_nothing() -> None:
     assert (_leader(image), image.forgotten_epochs_end) == (1, 0)
 
 
+def test_a_replica_that_joins_the_isr_and_leads_at_once_forgets_nothing() -> None:
+    joined = PartitionRecord(b"c" * 16, 0, (1, 2), (1, 2), 2, 1, 1)
+    alone = PartitionRecord(b"c" * 16, 0, (1, 2), (2,), 2, 1, 2)
+    for records in ([joined], [joined, alone]):
+        image = _coordinators().apply_all(records, 20)
+        assert (_leader(image), image.forgotten_epochs_end) == (2, 0)
+
+
 def test_an_unclean_election_of_another_topic_forgets_nothing() -> None:
     image = _coordinators(name="orders").apply(BrokerFenced(1, 1))
     image = image.apply_all(_accept_losses("orders"), image.end + 1)
