@@ -169,7 +169,7 @@ class SendQueue:
             return
         # The queue waits for the connection's turn. Sending a part of it now would overtake
         # connections that wait.
-        if part.size > SMALL and part.size > self._sending.left:
+        if part.size > self._sending.left:
             self.queue_slice(part, head, tail)
             return
         # `sent` counts from the start of the range: it is negative while bytes of `head` are left.
@@ -210,7 +210,7 @@ class SendQueue:
         # sent. A short piece bounds how long the loop then waits for the device.
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
-            if self._sending.left < SMALL:
+            if self._sending.left <= 0:
                 self._wait_for_turn()
                 return
             budget = min(budget, self._sending.left)

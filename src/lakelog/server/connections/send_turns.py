@@ -3,7 +3,8 @@
 A socket takes up to megabytes at once, so a thousand slow readers of large fetches would hold the
 loop for seconds whenever their sockets have room. All connections together send `TURN_BYTES` in a
 turn, or little more. Connections that come too late wait here, in the order of coming. Responses up
-to `SMALL` are exempt: they cost less than waiting.
+to `SMALL` are exempt: they cost less than waiting, and a client that gets only such responses never
+waits for the readers of large ones (`test_a_small_response_does_not_wait_for_large_ones`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lakelog.runtime.turns import LoopTurns
 TURN_BYTES = 2 * 1024 * 1024
 """About a millisecond of copying."""
 SMALL = 32 * 1024
-"""Bytes; also the least that a connection sends in its turn."""
+"""Bytes of unsent responses that a connection sends without a turn, and that no turn counts."""
 
 
 class SendTurns:
@@ -57,7 +58,7 @@ class SendTurns:
         self.left = TURN_BYTES
         try:
             for _ in range(len(self._waiting)):
-                if self.left < SMALL:
+                if self.left <= 0:
                     break
                 self._waiting.popleft()()
         finally:

@@ -6,7 +6,7 @@ import pytest
 
 from fake_transport import FETCH, CrowdedLoop, FakeSlice, FakeTransport, frame, request
 from lakelog.server.connections.send_queue import SEND_SIZE_MAX
-from lakelog.server.connections.send_turns import TURN_BYTES
+from lakelog.server.connections.send_turns import SMALL, TURN_BYTES
 
 MIB = 1 << 20
 CROWD = 40
@@ -51,6 +51,66 @@ def test_a_small_response_does_not_wait_for_large_ones() -> None:
         loop.turn()
         assert bytes(good.sent) == b"<" + request(number) + b">"
         del good.sent[:]
+
+
+def test_a_late_response_waits_for_its_turn_unless_it_is_small() -> None:
+    loop = CrowdedLoop()
+    crowd(loop, 20 * MIB)
+    asked, sink, _ = loop.connect()
+    sink.wait = True
+    asked.incoming += frame(request(1))
+    loop.turn()
+    loop.turns.sending.left = 0
+    sink.replies[0].complete([bytes(SMALL + 1)])
+    assert not asked.sent
+    assert loop.turns.sending.waiting
+    while not asked.sent:
+        loop.turn()
+    assert len(asked.sent) == SMALL + 1
+    asked.incoming += frame(request(2))
+    loop.turn()
+    loop.turns.sending.left = 0
+    sink.replies[1].complete([bytes(SMALL)])
+    assert len(asked.sent) == SMALL + 1 + SMALL
+
+
+def test_small_responses_take_nothing_of_a_turn() -> None:
+    loop = CrowdedLoop()
+    asked, _, _ = loop.connect()
+    for number in range(10):
+        asked.incoming += frame(request(number))
+        loop.turn()
+    assert asked.sent
+    assert loop.turns.sending.left == TURN_BYTES
+
+
+def test_a_turn_is_used_to_its_last_byte() -> None:
+    loop = CrowdedLoop()
+    crowd(loop, 3 * MIB)
+    loop.turn()
+    loop.turns.sending.left = 1
+    late, sink, _ = loop.connect()
+    sink.slices[request(1)] = FakeSlice(bytes(MIB))
+    late.incoming += frame(request(1))
+    assert late.readable
+    late.readable()
+    assert late.sent
+    assert loop.turns.sending.left <= 0
+
+
+def test_a_turn_resumes_no_connection_that_could_not_send() -> None:
+    turns = CrowdedLoop().turns
+    sending, resumed = turns.sending, list[int]()
+    for number in range(1000):
+
+        def resume(number: int = number) -> None:
+            resumed.append(number)
+            sending.spend(TURN_BYTES // 4)
+
+        sending.wait(resume)
+    turns.loop_turns.next_turn()
+    assert resumed == [0, 1, 2, 3]
+    assert sending.waiting == 996
 
 
 def test_a_single_reader_sends_as_much_in_a_turn_as_before() -> None:
