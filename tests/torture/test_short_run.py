@@ -13,19 +13,14 @@ from torture.crew import python_path
 from torture.servers import EMBEDDED, ZOOKEEPER
 
 _TIMEOUT_S = 1500.0
-_STALL = pytest.mark.xfail(
-    reason="a defect that is not found yet: after a kill of all brokers at once, a client that "
-    "consumes and produces in one transaction sometimes makes no more progress",
-    strict=False,
-)
 
 
 @pytest.mark.java
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(("--store", ZOOKEEPER, "--seconds", "60"), id="zookeeper", marks=_STALL),
-        pytest.param(("--store", EMBEDDED, "--seconds", "30"), id="embedded", marks=_STALL),
+        pytest.param(("--store", ZOOKEEPER, "--seconds", "60"), id="zookeeper"),
+        pytest.param(("--store", EMBEDDED, "--seconds", "30"), id="embedded"),
         pytest.param(("--store", EMBEDDED, "--plan", "libraries", "--faults", "3"), id="libraries"),
     ],
 )

@@ -1,13 +1,18 @@
 """How responses to Metadata describe brokers that have just been lost.
 
-A client that loses the leader of a partition asks for the metadata in the same millisecond. Both
-rules are for librdkafka, which otherwise writes nothing for up to two seconds:
+A client that loses the leader of a partition asks for the metadata in the same millisecond. The
+rules are for librdkafka:
 
 - An answer at once would name the lost leader again, and librdkafka asks again a second later. So
   the answer waits until the broker is fenced, or is connected again, for a moment at most.
 - When librdkafka learns in one answer that a partition has a new leader and that the old one has
-  left, it drops the partition from both, and finds it again a second later. So a broker that was
-  fenced is listed for some more seconds. A client that tries it is refused, and tries another.
+  left, it drops the partition from both, and finds it again a second later.
+- librdkafka 2.10 and later never again connect to a broker that was missing in one answer, even if
+  it returns, while they remember it as the coordinator of a group: the next
+  `send_offsets_to_transaction` then waits for ever (librdkafka's issue 5511).
+
+For the last two, a fenced broker is listed as long as librdkafka remembers a coordinator. A client
+that tries it is refused, and tries another. A broker that is unregistered is listed no longer.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ from lakelog.runtime.api import Tasks, Timer, pause, settle
 
 PATIENCE_S = 0.5
 """A killed broker is fenced within about a tenth of a second; another loss proves nothing."""
-LISTED_S = 3.0
+LISTED_S = 900.0
+"""The default of librdkafka's `metadata.max.age.ms`, after which it forgets a coordinator."""
 
 
 class Losses:
-    """The other brokers whose connections have just ended, and the newly fenced ones.
+    """The other brokers whose connections have just ended, and the recently fenced ones.
 
     It is true from the end of a connection until the metadata says what became of the broker.
     """
@@ -59,9 +65,17 @@ class Losses:
                 settle(future)
 
     def follow(self, image: MetadataImage) -> None:
-        """Settle the losses of brokers that do not serve, and list the newly fenced ones."""
-        serving = frozenset(image.brokers) - image.fenced
-        for node_id in self._serving - serving:
+        """Settle the losses of brokers that do not serve, and list the newly fenced ones.
+
+        An image does not state how long a broker has been fenced. So in the first one, each that
+        has replicas is new: it has served before.
+        """
+        registered = frozenset(image.brokers)
+        serving = registered - image.fenced
+        served = self._serving or _with_replicas(image)
+        for node_id in self._listed.keys() - registered:
+            self._unlist(node_id)
+        for node_id in (served & registered) - serving:
             self._unlist(node_id)
             self._listed[node_id] = self._tasks.call_later(LISTED_S, self._unlist, node_id)
         for node_id in serving & self._listed.keys():
@@ -89,3 +103,8 @@ class Losses:
         timer = self._listed.pop(node_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _with_replicas(image: MetadataImage) -> frozenset[int]:
+    partitions = (each for topic in image.topics for each in topic.partitions.values())
+    return frozenset(node_id for each in partitions for node_id in each.replicas)

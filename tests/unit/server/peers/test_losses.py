@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerRecord, BrokerUnfenced, ClusterRecord
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ClusterRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
 from lakelog.server.peers.losses import LISTED_S, PATIENCE_S, Losses
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from lakelog.testing.simulation.engine.tasks import SimulatedTasks
@@ -115,7 +124,7 @@ def test_a_cancelled_wait_does_not_end_another(run: Run) -> None:
     run(scenario)
 
 
-def test_a_fenced_broker_is_listed_for_some_seconds(run: Run) -> None:
+def test_a_fenced_broker_is_listed_for_some_minutes(run: Run) -> None:
     async def scenario(losses: Losses) -> None:
         assert not losses.is_listed(1)
         losses.follow(FENCED)
@@ -130,5 +139,30 @@ def test_a_fenced_broker_is_listed_for_some_seconds(run: Run) -> None:
         assert losses.is_listed(1)
         losses.follow(SERVING_AGAIN)
         assert not losses.is_listed(1), "the image lists a broker that serves"
+
+    run(scenario)
+
+
+TOPIC: list[Record] = [
+    TopicRecord("orders", b"t" * 16),
+    PartitionRecord(b"t" * 16, 0, (1, 2), (1, 2), 2, 0, 0),
+]
+
+
+def test_a_first_image_lists_fenced_brokers_that_have_replicas() -> None:
+    rng = random.Random(7)
+    with contextlib.closing(SimulatedLoop(rng)) as loop:
+        losses = Losses(SimulatedTasks(loop, rng))
+        joining = BOTH.apply(BrokerRecord(3, b"3" * 16, 1, (), None))
+        losses.follow(joining.apply_all([*TOPIC, BrokerFenced(1, 1), BrokerFenced(3, 1)], 1))
+        assert [losses.is_listed(node_id) for node_id in (1, 2, 3)] == [True, False, False]
+        losses.close()
+
+
+def test_a_broker_that_is_unregistered_is_listed_no_longer(run: Run) -> None:
+    async def scenario(losses: Losses) -> None:
+        losses.follow(FENCED)
+        losses.follow(FENCED.apply(BrokerUnregistered(1, 1)))
+        assert not losses.is_listed(1)
 
     run(scenario)
