@@ -154,7 +154,12 @@ def _nothing_to_add(info: ReadyInfo) -> None:
 
 
 def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArguments) -> CliError:
-    from lakelog.metadata.errors import BrokerIdInUse, MetadataCorrupt, MetadataMissing
+    from lakelog.metadata.errors import (
+        BrokerIdInUse,
+        MetadataCorrupt,
+        MetadataDenied,
+        MetadataMissing,
+    )
     from lakelog.server.options import ListenError
     from lakelog.storage.errors import DirectoryInUse
 
@@ -176,7 +181,9 @@ def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArgu
             f"the data folder {data} cannot be used: {cause.strerror}{place}",
             "use --data to set another folder",
         )
-    if options.is_clustered and isinstance(cause, MetadataCorrupt | MetadataMissing):
+    if options.is_clustered and isinstance(
+        cause, MetadataCorrupt | MetadataMissing | MetadataDenied
+    ):
         return _metadata_refused(error)
     return CliError("LL0703", str(error))
 
@@ -336,7 +343,20 @@ def _metadata_place(
     assert isinstance(text, str)
     of_file = arguments.metadata is None
     code, option = ("LL0501", "lakelog.metadata.store") if of_file else ("LL0902", "--metadata")
-    return metadata_place(text, code, option)
+    return secured(metadata_place(text, code, option), config)
+
+
+def secured(place: Path | EnsembleAddress, config: BrokerConfig) -> Path | EnsembleAddress:
+    """Return the place with the settings for a secured ensemble. Raises `CliError`."""
+    from lakelog.base.config.key import ConfigError
+    from lakelog.server.ensemble_security import security_of
+
+    if isinstance(place, Path):
+        return place
+    try:
+        return place._replace(security=security_of(config))
+    except ConfigError as error:
+        raise CliError("LL0501", str(error)) from error
 
 
 def metadata_place(text: str, code: str, option: str) -> Path | EnsembleAddress:

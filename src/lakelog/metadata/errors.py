@@ -35,6 +35,10 @@ class BrokerIdInUse(MetadataError):  # noqa: N818
     """Another live process registered this broker id."""
 
 
+class MetadataDenied(MetadataError):  # noqa: N818
+    """The store does not accept this broker's credentials: it must not start."""
+
+
 class MetadataNotEmpty(MetadataError):  # noqa: N818
     """A log is in the place where another one was to be written."""
 

@@ -40,8 +40,12 @@ def _zookeeper(
     from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
     from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 
+    try:
+        session = KazooSession(ensemble.servers, timeout_s, ensemble.security)
+    except ValueError as error:
+        raise StartError(str(error)) from error
     return ZooKeeperStore(
-        KazooSession(ensemble.servers, timeout_s),
+        session,
         ensemble.root,
         marks,
         clock,

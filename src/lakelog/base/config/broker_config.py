@@ -22,6 +22,7 @@ from lakelog.base.config.keys.own import OWN_KEYS
 from lakelog.base.config.keys.rejected import REJECTED_KEYS
 from lakelog.base.config.keys.replication import REPLICATION_KEYS
 from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
+from lakelog.base.config.keys.zookeeper import ZOOKEEPER_KEYS
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.endpoint import Endpoint, SecurityProtocol, parse_endpoint
 
@@ -35,6 +36,7 @@ BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
     CONSUMER_GROUP_KEYS,
     TRANSACTION_KEYS,
     OWN_KEYS,
+    ZOOKEEPER_KEYS,
     REJECTED_KEYS,
     INERT_KEYS,
 )

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.cli.broker_start import metadata_place
+from lakelog.cli.broker_start import BrokerArguments, load_config, metadata_place, secured
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 from lakelog.cli.render import note
@@ -27,6 +27,7 @@ def export_file(
     /,
     *,
     metadata: str,
+    properties: str | None = None,
     verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> None:
     """Write the metadata of a stopped cluster to a new file.
@@ -40,9 +41,11 @@ def export_file(
     metadata
         The store to read: sqlite:PATH, for a broker alone sqlite:DATA/metadata.db, or
         zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.
+    properties
+        A broker's server.properties, for a secured ZooKeeper ensemble.
     """
     target = Path(file).absolute()
-    source = metadata_place(metadata, "LL0902", "--metadata")
+    source = _place(metadata, properties)
     image = _copy(source, _parent_checked(target))
     note(f"Exported {_contents(image)} to {target}.")
 
@@ -53,6 +56,7 @@ def import_file(
     /,
     *,
     metadata: str,
+    properties: str | None = None,
     verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> None:
     """Write the metadata of a stopped cluster from a file to an empty store.
@@ -63,10 +67,17 @@ def import_file(
         A file of export, or the metadata file of a stopped cluster.
     metadata
         The store to create: sqlite:PATH, or zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.
+    properties
+        A broker's server.properties, for a secured ZooKeeper ensemble.
     """
-    target = metadata_place(metadata, "LL0902", "--metadata")
+    target = _place(metadata, properties)
     image = _copy(Path(file).absolute(), target)
     note(f"Imported {_contents(image)} to {metadata}.")
+
+
+def _place(metadata: str, properties: str | None) -> Path | EnsembleAddress:
+    place = metadata_place(metadata, "LL0902", "--metadata")
+    return secured(place, load_config(BrokerArguments(properties=properties)))
 
 
 def _parent_checked(path: Path) -> Path:

@@ -300,7 +300,7 @@ class Connection:
         own = reply.parts
         if is_late and len(pending) == 1 and own and len(own) == 1 and len(own[0]) <= SMALL:
             # It leaves at once, as in `_take_lone`. A larger one has to wait for the connection's
-            # turn (`SendTurns`), like one that is answered immediately.
+            # turn (`SendTurns`), as a response that is immediate.
             responses.is_lone = True
         # Only from the front: a complete reply behind an incomplete one stays.
         while pending and (parts := pending[0].parts) is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lakelog.metadata.store.zookeeper.security import Security
+
 SCHEME = "zookeeper://"
 _PORT = 2181
 _PORT_MAX = 65_535
@@ -14,6 +16,7 @@ class EnsembleAddress(NamedTuple):
 
     servers: tuple[str, ...]
     root: str
+    security: Security = Security()
 
 
 def parse_address(text: str) -> EnsembleAddress:

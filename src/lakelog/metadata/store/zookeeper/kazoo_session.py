@@ -8,6 +8,9 @@ A server refuses a client that has seen a newer transaction than its own. After 
 the whole ensemble kazoo would try for ever, and no broker would learn of the loss. After one
 session timeout without a connection the session therefore forgets its newest transaction: each new
 connection is verified anyway (`store.py`).
+
+kazoo's own TLS trusts the host's authorities beside the given one, and reports no reason of a
+failed connection. The handler therefore wraps the sockets itself.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
@@ -30,9 +36,11 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
 
 from lakelog.base.events import event
-from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.metadata.errors import MetadataDenied, MetadataUnavailable
+from lakelog.metadata.store.zookeeper.security import Security, obstacle_of, silence_of
 from lakelog.metadata.store.zookeeper.session import (
     Check,
     Create,
@@ -51,6 +59,7 @@ T = TypeVar("T")
 
 _ATTEMPTS_PER_TIMEOUT = 9
 _RECONNECT_DELAY_S_MAX = 0.5
+_NO_SECURITY = Security()
 _REASONS = {
     NodeExistsError: Reason.EXISTS,
     NoNodeError: Reason.MISSING,
@@ -62,15 +71,36 @@ _library_logger.setLevel(logging.ERROR)
 
 
 class _CappedHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Waits at most `cap_s` for a server until the connection is established."""
+    """Waits at most `cap_s` for a server until the connection is established.
 
-    def __init__(self, cap_s: float) -> None:
+    Attributes:
+        obstacles: why no session began, by server.
+    """
+
+    def __init__(self, cap_s: float, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._cap_s = cap_s
+        self._tls = tls
         self.connected = False
+        self.obstacles: dict[str, str] = {}
 
-    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        return super().create_connection(*args, timeout=min(timeout, self._cap_s), **kwargs)
+    def create_connection(
+        self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any
+    ) -> Any:
+        host, timeout = f"{hostname}:{address[1]}", min(timeout, self._cap_s)
+        try:
+            connection = super().create_connection(address, timeout=timeout)
+            if self._tls is not None:
+                connection.settimeout(timeout)
+                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
+        except TimeoutError as error:  # which says less than the reason of an earlier attempt
+            self.obstacles.setdefault(host, obstacle_of(error, host))
+            raise
+        except OSError as error:
+            self.obstacles[host] = obstacle_of(error, host)
+            raise
+        self.obstacles[host] = silence_of(host, has_tls=self._tls is not None)
+        return connection
 
     def select(self, *args: Any, **kwargs: Any) -> Any:
         if not self.connected and len(args) > 3 and args[3] is not None:
@@ -81,14 +111,23 @@ class _CappedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 class KazooSession:
     """One kazoo client. A request that began on another connection is not answered."""
 
-    def __init__(self, servers: tuple[str, ...], session_timeout_s: float) -> None:
+    def __init__(
+        self,
+        servers: tuple[str, ...],
+        session_timeout_s: float,
+        security: Security = _NO_SECURITY,
+    ) -> None:
+        """Raises `ValueError` for a file of `security` that cannot be used."""
+        tls = None if security.tls is None else security.tls.context()
         self._timeout_s = session_timeout_s
-        self._handler = _CappedHandler(session_timeout_s / _ATTEMPTS_PER_TIMEOUT)
+        self._handler = _CappedHandler(session_timeout_s / _ATTEMPTS_PER_TIMEOUT, tls)
         self._servers = ",".join(servers)
         self._client = KazooClient(
             self._servers,
             timeout=session_timeout_s,
             handler=self._handler,
+            auth_data=None if security.digest is None else [("digest", security.digest)],
+            default_acl=CREATOR_ALL_ACL if security.restricts else None,
             connection_retry=KazooRetry(
                 max_tries=-1,
                 max_delay=_RECONNECT_DELAY_S_MAX,
@@ -132,7 +171,10 @@ class KazooSession:
                 await connected.wait()
         except TimeoutError:
             await self.close()
-            raise MetadataUnavailable(f"no ZooKeeper server of {self._servers} answers") from None
+            reasons = "; ".join(self._handler.obstacles.values()) or "no address is known"
+            raise MetadataUnavailable(
+                f"no ZooKeeper server of {self._servers} answers: {reasons}"
+            ) from None
 
     async def get(self, path: str, on_change: Notify | None = None) -> Node | None:
         found = await self._read(self._client.get_async, path, on_change)
@@ -158,7 +200,11 @@ class KazooSession:
                 case Check(path, version):
                     transaction.check(path, version)
         try:
-            return refusal_of(await self._answer(transaction.commit_async))
+            items = await self._answer(transaction.commit_async)
+            _check_access(items, operations)
+            return refusal_of(items)
+        except AuthFailedError as error:
+            raise _denied("its nodes") from error
         except (KazooException, TimeoutError) as error:
             raise OutcomeUnknown(f"ZooKeeper: {error!r} during a write") from error
 
@@ -190,6 +236,8 @@ class KazooSession:
             return await self._answer(lambda: request(path, watch=watch))
         except NoNodeError:
             return None
+        except (NoAuthError, AuthFailedError) as error:
+            raise _denied(path) from error
         except (KazooException, TimeoutError) as error:
             raise Disconnected(f"ZooKeeper: {error!r} during a read") from error
 
@@ -216,6 +264,19 @@ class KazooSession:
         """Schedule a call from a thread of kazoo, which may outlive the loop."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *args)
+
+
+def _check_access(items: list[Any], operations: tuple[Operation, ...]) -> None:
+    for item, operation in zip(items, operations, strict=True):
+        if isinstance(item, NoAuthError):
+            raise _denied(operation.path)
+
+
+def _denied(path: str) -> MetadataDenied:
+    return MetadataDenied(
+        f"ZooKeeper denies access to {path}: check the user and password in "
+        "lakelog.zookeeper.digest.file, the client certificate, and the ACLs of the nodes"
+    )
 
 
 def refusal_of(items: list[Any]) -> Refusal | None:
