@@ -136,6 +136,8 @@ class Hosted(Generic[S]):
         if self._timer is not None:
             self._timer.cancel()
         self.shard.unloaded(code)
+        # The queue is emptied before the first callback: a callback may queue another decision,
+        # which must fail as well.
         waiting = [result for result, _ in self.queue]
         self.queue.clear()
         self._fail(waiting, code)
@@ -144,6 +146,8 @@ class Hosted(Generic[S]):
 
     def _accept(self, result: Result[Any] | None) -> None:
         """Queue a decision, and set the timer for the deadlines that came with it."""
+        # Decisions without records are committed at once; their callback may return the next
+        # decision. A loop, because such a chain can be long.
         while result is not None and not result.records and result.marker is None:
             result = result.committed(self._writing.now()) if result.committed is not None else None
         self._arm()
@@ -154,6 +158,8 @@ class Hosted(Generic[S]):
             self._fail([result], ErrorCode.NOT_COORDINATOR)
             return
         try:
+            # Here and not in the writer: a record that cannot be encoded must fail alone, not with
+            # the decisions that share its batch.
             encoded = [self.shard.encode(record) for record in result.records]
         except WireError as error:
             logger.error(
@@ -202,6 +208,8 @@ class Hosted(Generic[S]):
             head, encoded = self.queue[0]
             is_alone = head.marker is not None or head.producer is not None
             size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
+            # A batch is transactional as a whole, so a transactional decision cannot share it; a
+            # marker is a control batch.
             if results and (is_alone or size > batch_bytes_max):
                 break
             self.queue.popleft()
@@ -229,6 +237,7 @@ class Hosted(Generic[S]):
                 offset = await self.log.append_marker(marker)
             else:
                 offset = await self.log.append(self._batch(producer, records))
+        # Nothing was written, and it is known: the shard agrees with its log and stays loaded.
         except OutOfRoomError as error:
             self._fail(results, coordinator_code(error.code))
             return
@@ -249,8 +258,12 @@ class Hosted(Generic[S]):
         assert offset > self.offset_last, "decisions are replayed in the order of the log"
         self.offset_last = offset
         now = self._writing.now()
+        # Popped from the end as they are reported: after an exception, only the rest is reported as
+        # failed.
         results.reverse()
         while results:
+            # Replayed before the next one is reported: a callback may decide on the state, which
+            # has to include every record before it and none after it.
             _replay(self.shard, results[-1])
             result = results.pop()
             if result.committed is not None:
@@ -259,6 +272,8 @@ class Hosted(Generic[S]):
     def _not_committed(self, results: list[Result[Any]], code: ErrorCode) -> None:
         """Report decisions as failed; reload the shard if the log may have them."""
         self._fail(results, coordinator_code(code))
+        # The records may be in the log, or become so when the followers catch up. The shard has not
+        # replayed them, so it cannot decide any further: only the log knows.
         if not self.dropped and code not in NOT_APPENDED:
             self._writing.reload(self)
 
@@ -275,6 +290,8 @@ class Hosted(Generic[S]):
         if deadline is None or self.dropped:
             return
         if self._timer is not None:
+            # The timer is never moved back. A deadline that was extended costs one early call, and
+            # rebalances extend theirs with every member.
             if self._timer_ms <= deadline:
                 return
             self._timer.cancel()

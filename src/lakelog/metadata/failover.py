@@ -54,8 +54,12 @@ class PartitionImage(NamedTuple):
 
         min_isr: `min.insync.replicas`, which counts as far as there are replicas.
         """
+        # From now on the leader commits with these replicas alone, so replicas outside of the ISR
+        # miss records at once and lose their eligibility.
         if len(isr) >= min(min_isr, len(self.replicas)):
             return self._replace(isr=isr, elr=(), last_known_elr=())
+        # With fewer replicas nothing is committed. A replica that leaves now therefore keeps having
+        # every committed record, for as long as the ISR stays short.
         eligible = {*self.isr, *self.elr}
         return self._replace(
             isr=isr,
@@ -96,9 +100,12 @@ def after_loss(
     changed = partition.with_isr(others, min_isr)
     is_short = len(others) < min(min_isr, len(partition.replicas))
     changed = changed._replace(
+        # `with_isr` has just made it eligible, as it does for a broker that only left.
         elr=tuple(node_id for node_id in changed.elr if node_id != broker_id),
         last_known_elr=(
             (*changed.last_known_elr, broker_id)
+            # If enough others are in sync, they have every committed record, and the last known
+            # replica is of no use.
             if keeps_folder and is_short
             else changed.last_known_elr
         ),
@@ -123,6 +130,7 @@ def elected_uncleanly(partition: PartitionImage, fenced: Container[int]) -> Part
     replica can lead.
     """
     assert partition.leader == NO_LEADER
+    # The latest failure first: that replica had the most committed records.
     last_known = (each for each in reversed(partition.last_known_elr) if each not in fenced)
     leader = next(last_known, _first(partition, partition.replicas, fenced))
     return partition if leader == NO_LEADER else led_uncleanly(partition, leader)
@@ -140,6 +148,8 @@ def may_lack_records(old: PartitionImage, new: PartitionImage) -> bool:
 
 def led_uncleanly(partition: PartitionImage, leader: int) -> PartitionImage:
     """Return the partition led by this replica, whose log the others adopt."""
+    # The ISR is the leader alone: every other replica has to truncate to its log first, even if it
+    # has more records.
     return partition.led_by(leader, (leader,))._replace(elr=(), last_known_elr=())
 
 
@@ -184,10 +194,15 @@ def _with_leader(
     old: PartitionImage, changed: PartitionImage, fenced: Container[int], min_isr: int
 ) -> PartitionImage:
     """Return the changed partition in its next epochs, with the old leader or another one."""
+    # The leader stays, and so does its leader epoch: its producers' appends and its followers'
+    # positions remain valid. The partition epoch rises, so that an AlterPartition decided on the
+    # old ISR is rejected (KIP-497).
     if old.leader in (NO_LEADER, *changed.isr):
         return changed._replace(partition_epoch=old.partition_epoch + 1)
     leader = _eligible(changed, fenced)
     if leader == NO_LEADER:
+        # A new leader epoch even without a leader: the old leader, if it still runs, must not
+        # commit in its epoch.
         return changed.led_by(NO_LEADER, changed.isr)
     return _led_by(changed, leader, min_isr)
 
@@ -195,11 +210,15 @@ def _with_leader(
 def _led_by(partition: PartitionImage, leader: int, min_isr: int) -> PartitionImage:
     if leader in partition.isr:
         return partition.led_by(leader, partition.isr)
+    # A leader from the ELR begins with itself as the ISR. The other members of the ELR remain
+    # eligible until enough replicas are in sync.
     return partition.with_isr((leader,), min_isr).led_by(leader, (leader,))
 
 
 def _eligible(partition: PartitionImage, fenced: Container[int]) -> int:
     """Return the replica that can lead without a loss of records that another one has, or -1."""
+    # The ISR first: the ELR is complete only up to the committed records. A member of the ISR may
+    # have later ones, whose producers still wait.
     for candidates in (partition.isr, partition.elr):
         leader = _first(partition, candidates, fenced)
         if leader != NO_LEADER:

@@ -61,6 +61,9 @@ class Follower:
         self.idle_in = None
         if offset >= leader_end:
             self.caught_up_ms = now_ms
+        # It has not everything now, but everything that the leader had at its last fetch, so it was
+        # caught up then. Comparing with the present end would drop every follower of a busy leader
+        # from the ISR (KAFKA-1546).
         elif offset >= self.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.broker_epoch, self.end_offset = broker_epoch, offset
@@ -68,6 +71,8 @@ class Follower:
 
     def lags(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Return whether it has been behind for more than `lag_max_ms` (KIP-16)."""
+        # A follower that has everything is in sync however long ago it fetched: an idle partition
+        # has no fetches to prove it by.
         if self.end_offset >= leader_end:
             return False
         session = self.idle_in
@@ -87,6 +92,8 @@ class Followers:
 
     def begin(self, replicas: Iterable[int], now_ms: int) -> None:
         """Forget all positions: a reign begins, and followers may truncate their logs."""
+        # Positions of an earlier reign prove nothing. A follower that truncates now has less than
+        # it had reported, and a watermark over the old position would commit records that it lacks.
         self._by_id = {node_id: Follower(now_ms) for node_id in replicas}
 
     def keep(self, replicas: Iterable[int], now_ms: int) -> None:

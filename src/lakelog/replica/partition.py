@@ -211,6 +211,8 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         end = log.log_end_offset
+        # This holds for a duplicate as well: its offsets were assigned earlier and must still be in
+        # the log.
         assert result.base_offset <= result.last_offset < end
         if (
             self.watermark.by_flush
@@ -318,6 +320,8 @@ class Partition:
         before = self.written.all_bytes
         try:
             self._gate.check()
+            # The index is loaded before the marker is decided on; `NotReady` from within the append
+            # would leave half of it.
             self.log.check_marker(commit=commit)
             offset = self.log.append_marker(
                 producer_id,
@@ -342,20 +346,30 @@ class Partition:
         now_ms: of the monotonic clock; followers count as caught up then.
         """
         assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
+        # The same leader epoch may come again with another ISR. That ends nothing: the leader's
+        # positions of its followers and its pending operations stay valid.
         is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
         self.role = role
         self.leader_epoch = role.leader_epoch
         self._update_serves()
         if role.is_leader:
+            # Before the first append of the reign. The empty epoch is also an answer to followers
+            # that ask for it, which would otherwise truncate further than necessary (KIP-101).
             self.log.assign_epoch(role.leader_epoch)
         if is_new:
+            # A coordinator's answer belongs to the leader epoch in which it was asked: another
+            # leader may have written a marker since (KIP-890).
             self.log.producers.verifications.void()
             self.followers.begin(role.followers, now_ms)
+            # Followers join the ISR only once they have reached this offset: the high watermark of
+            # a new leader may lag behind records that are committed already (KAFKA-7128).
             self.epoch_start = self.log.log_end_offset
         else:
             self.followers.keep(role.followers, now_ms)
         self._proposed = frozenset()
         self.watermark.use_role(role)
+        # Waiting operations are called in a new reign even if nothing was committed: they have to
+        # fail with the leader's address, not at their timeout.
         if self.watermark.advance() or is_new:
             self._settled(self)
 
@@ -367,6 +381,8 @@ class Partition:
         Call it before the controller gets the proposal, and with no replicas after its refusal.
         """
         assert self.role.is_leader
+        # The union of all proposals that are not answered: an earlier one may still be adopted by
+        # the controller, whose answer was lost.
         self._proposed = self._proposed.union(isr) if isr else frozenset()
         self.watermark.use_role(self.role, self._proposed)
         if self.watermark.advance():
@@ -387,6 +403,7 @@ class Partition:
         follower.note_fetch(broker_epoch, offset, self.log.log_end_offset, now_ms)
         has_deleted = log_start > follower.log_start_offset
         follower.log_start_offset = log_start
+        # DeleteRecords waits until every live replica has deleted its records (KIP-107).
         if self.watermark.advance() or has_deleted:
             self._settled(self)
 
@@ -406,6 +423,8 @@ class Partition:
         assigned, or in a process before its present one.
         """
         follower = self.followers.get(node_id)
+        # An earlier process of the broker may have had records that the present one lost with a
+        # power failure. Its late fetches must commit nothing (KIP-903).
         if follower is None or broker_epoch < follower.broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -435,11 +454,16 @@ class Partition:
             return
         self._availability.check()
         try:
+            # A response may end within a batch, which `iter_batches` leaves out; the next fetch
+            # begins with it.
             for header, batch in iter_batches(records):
                 if header.last_offset >= self.log.log_end_offset:  # else a repeated call
                     self.log.append_fetched(batch, now_ms=now_ms)
+            # After the append: the watermark must not lie beyond the end of the log.
             self.watermark.follow(high_watermark)
             if log_start > self.log.log_start_offset:
+                # Not beyond the high watermark: this replica does not know yet that records up to
+                # there are committed.
                 self.log.advance_log_start(min(log_start, self.watermark.offset))
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
@@ -461,8 +485,11 @@ class Partition:
         if leader_epoch != self.leader_epoch or self.role.is_leader:
             return
         log = self.log
+        # Both logs may have ended that epoch at different offsets; only records below the smaller
+        # end are surely the same (KIP-279).
         _, own_end = log.leader_epochs.end_offset(diverging_epoch, log.log_end_offset)
         end = min(end_offset, own_end) if own_end >= 0 else end_offset
+        # Nothing of this log is known to agree with the leader's.
         if end < log.log_start_offset:
             self.restart_at(end_offset, leader_epoch)
             return
@@ -479,6 +506,7 @@ class Partition:
     def _cut(self, verb: str, cut: Callable[[], object]) -> None:
         log, committed = self.log, self.watermark.offset
         before = log.log_end_offset
+        # Truncated records have been counted as written, and a counter must not fall.
         counts = self.written.records, self.written.all_bytes
         self._availability.check()
         try:
@@ -487,6 +515,8 @@ class Partition:
             raise self.storage_error(error) from error
         self.written.note_cut(*counts)
         self.watermark.cut()
+        # A cut below the high watermark means that the leader lost committed records, as an unclean
+        # election may.
         level = logging.ERROR if self.watermark.offset < committed else logging.INFO
         logger.log(
             level,
@@ -585,6 +615,7 @@ class Partition:
         """
         self.check_leader()
         log = self.log
+        # As in Kafka: the oldest records of a compacted topic are its current values, not its past.
         if log.config.cleanup_policy == {"compact"}:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

@@ -43,6 +43,8 @@ class HighWatermark:
         """`known` is the high watermark of the last checkpoint, which recovery may have cut off."""
         self._log = log
         self._followers = followers
+        # The checkpoint may be older than a DeleteRecords, or newer than a log that lost its end
+        # with a power failure.
         self.offset = max(log.log_start_offset, min(known, log.log_end_offset))
         self.by_flush = False
         """Whether records are committed by a flush instead of their append."""
@@ -79,6 +81,7 @@ class HighWatermark:
         """
         role, replicas = self._role, 1 + len(self._role.followers)
         self._is_short = len(role.isr) < min(self._log.config.min_insync_replicas, replicas)
+        # Computed here and not in `advance`, which runs for every append.
         self._is_sole = self._is_leader and not self._in_sync and not self._is_short
 
     @property
@@ -113,6 +116,8 @@ class HighWatermark:
         if not self._is_sole:
             if not self._is_leader or self._is_short:
                 return False
+            # An unknown position of a follower is -1, so nothing is committed before its first
+            # fetch of this reign.
             end = min(end, self._followers.end(self._in_sync))
         # After a change to `fsync` the recovery point may be below offsets that were served.
         if end <= self.offset:

@@ -50,6 +50,8 @@ class Flushes:
 
         It waits for a running flush, unless it may run `beside_others`.
         """
+        # A second flush of the same files would wait for the first one in a thread, and gain
+        # nothing.
         if self._jobs and not beside_others:
             return False
         return self.recovery_point < end_offset or bool(self.segments.unsynced)
@@ -131,6 +133,7 @@ class Flushes:
         # New records may have taken the offsets of synced ones since.
         if job.generation != self.segments.generation or self.broken:
             return False
+        # Jobs beside one another may finish in any order; an earlier one proves less.
         self.recovery_point = max(self.recovery_point, job.end_offset)
         self.stable_point = max(self.stable_point, job.stable_offset)
         return True
@@ -144,6 +147,8 @@ class Flushes:
     def truncate_to(self, end: int) -> bool:
         """Lower the recovery point to the log's new end; return whether it was above it."""
         assert end >= 0
+        # Before the comparison: the stable point may be above the end even if the recovery point is
+        # not.
         self.stable_point = min(self.stable_point, end)
         if end >= self.recovery_point:
             return False
@@ -180,6 +185,9 @@ class FlushJob:
                 self._sync()
             except OSError as error:
                 if not lacks_descriptors(error):  # else the device has reported nothing
+                    # The kernel has marked the lost pages as clean. A repeated sync would succeed,
+                    # and the broker would acknowledge records that no device has (fsync semantics
+                    # of Linux since 4.13).
                     self.failed = True
                     self._leave_mark()
                 raise

@@ -171,6 +171,8 @@ class Log:
         Every transaction that begins below it is decided, and its marker is committed.
         """
         first = self.producers.first_unstable_offset
+        # DeleteRecords may remove the beginning of an open transaction. The stable offset must not
+        # fall below the start, or read-committed consumers would be out of range for good.
         return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
 
     @property
@@ -182,6 +184,8 @@ class Log:
         flushes = self.flushes
         if flushes.recovery_point >= self.log_end_offset:
             return self.last_stable_offset
+        # A flush says nothing about transactions that began or ended after it had begun, so the
+        # stable offset of that moment counts.
         return min(flushes.stable_point, flushes.recovery_point)
 
     def assign_epoch(self, leader_epoch: int) -> None:
@@ -216,6 +220,7 @@ class Log:
         entry, header, append_time, timestamp = None, None, -1, fields[8]
         if fields[9] >= 0:
             entry = producers.expecting(fields)
+            # A batch that continues its producer's last batch needs no rule of `admit`.
             if entry is None:
                 # Before anything is written: a retry must get the offsets of its first attempt.
                 duplicate = producers.admit(fields, origin, verification)
@@ -226,6 +231,8 @@ class Log:
             append_time = timestamp = now_ms
             header = header or BatchHeader(*fields)
             set_append_time(batch, 0, header, now_ms)
+        # The CRC covers neither base offset nor leader epoch, so both are written into the batch
+        # without computing it again (the format of KIP-98 was made for this).
         base, segment, size = self.log_end_offset, self.segments.active, len(batch)
         last = base + fields[6]
         patch_offset_and_epoch(batch, 0, base, leader_epoch)
@@ -272,6 +279,7 @@ class Log:
             or leader_epoch > self.leader_epochs.latest
         ):
             return []
+        # A run may not end in another segment: it is one write, and its index entries must all fit.
         if len(batches) > 1:  # one batch fits unless `full`
             batches = batches[: segment.index_entries_left]
         headers, offsets, producer = place_run(
@@ -319,6 +327,8 @@ class Log:
         self.producers.check_marker(
             producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
         )
+        # A marker without an open transaction is written nevertheless: it raises the producer's
+        # epoch here, and so fences late batches of the transaction (KIP-890).
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)
         header = read_header(batch)
         if self.config.message_timestamp_type != "CreateTime":
@@ -347,10 +357,14 @@ class Log:
         older leader epoch than the log's last batch. Raises `NotReady` and `CorruptLog` as
         `check_marker`. After an `OSError` the log is as before.
         """
+        # The leader epoch of the batch is kept: it is the history by which replicas find where
+        # their logs diverge (KIP-101).
         header = read_fetched(batch, self.log_end_offset, self.leader_epochs.latest)
         marker = read_marker(batch, header) if header.is_control else None
         base, last = header.base_offset, header.last_offset
         if marker is not None:
+            # Before anything is written: a marker that had to wait for indexes half-way would leave
+            # its entry in the `.txnindex` without the marker.
             self.check_marker(commit=marker.commit)
         try:
             if self._must_roll_for(header, now_ms):
@@ -370,6 +384,8 @@ class Log:
     def _must_roll_for(self, header: BatchHeader, now_ms: int) -> bool:
         """Return whether a fetched batch needs another segment; a segment may be one batch."""
         segment = self.segments.active
+        # The leader's `segment.bytes` may have been larger when it accepted the batch. A follower
+        # must not reject a record that is committed.
         if header.size > self.config.segment_bytes:
             return segment.size > 0
         return self._must_roll(
@@ -391,6 +407,9 @@ class Log:
         segment = self.segments.active
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
         if aborted is not None:
+            # The entry comes first: after a crash in between, the entry names a marker that does
+            # not exist, which a rebuild of the index removes. The other order would lose it
+            # unnoticed.
             segment.write_aborted(aborted)
         try:
             self._write(batch, header, offset, leader_epoch)
@@ -448,6 +467,8 @@ class Log:
         old = segments.active
         if old.size == 0 and old.base_offset == base:
             return old
+        # The old segment gets all index entries before the new file exists: a start trusts the
+        # index of a segment that has a successor.
         old.seal()
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         jitter_ms = self._random_below(jitter) if jitter > 0 else 0
@@ -526,6 +547,8 @@ class Log:
             return None
         if self.leader_epochs.is_behind(end):
             self.write_epochs()
+        # Both offsets are read now: records and markers that are appended while the thread syncs
+        # are not covered by its result.
         return self.flushes.begin(end, self.last_stable_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
@@ -551,6 +574,7 @@ class Log:
         path = self.folder / LEADER_EPOCHS
         replace(self.segments.disk, path, encode_epochs(self.leader_epochs.entries))
         self.leader_epochs.note_saved()
+        # The folder, too: the file was replaced by a rename, which is durable only with its folder.
         self.segments.unsynced |= {path, self.folder}
 
     def write_out(self) -> None:
@@ -595,6 +619,8 @@ class Log:
         # The helper reads these segments, and `finish_swap` relies on their place in the list.
         if segments.swapping:
             return 0
+        # Only committed segments are deleted. A later leader may lack the others, and the start of
+        # this log would then lie beyond its end.
         committed = self.log_end_offset if high_watermark is None else high_watermark
         ask = wait_for if may_wait else _ask_once
         start, end = self.log_start_offset, self.log_end_offset
@@ -719,6 +745,8 @@ class Log:
         self.log_start_offset = self.log_end_offset = offset
         self.leader_epochs.truncate_from_end(0)
         self.snapshots.remove_beyond(-1)
+        # Producers of the old records are unknown here from now on. Their next batches come with
+        # the leader's log, which begins with no history before `offset`.
         self.producers.load({})
         self.producers.end_offset = offset
 

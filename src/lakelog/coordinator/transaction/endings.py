@@ -89,6 +89,8 @@ class Endings:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
+        # The Complete record drops the partitions. Without its marker a partition would keep the
+        # transaction open, and no coordinator would know of it any more.
         assert ending.partitions <= self._marked[transactional_id], "a partition has no marker"
         commits = ending.state is TransactionState.PREPARE_COMMIT
         # The Complete record must not overtake another record of this transactional id: its replay
@@ -101,6 +103,8 @@ class Endings:
             return Result()
 
         def committed(now: Now) -> Decision | None:
+            # Only after the commit: a failed Complete record is written again, and must find every
+            # partition marked.
             self._marked.pop(transactional_id, None)
             is_next = self._ids.has_pending_fence(transactional_id)
             return self.fence(now, transactional_id) if is_next else None
@@ -121,6 +125,8 @@ class Endings:
         def failed(now: Now, _: ErrorCode) -> None:
             self._ids.try_again(now, transactional_id)
 
+        # The epoch rises with the decision to abort. Otherwise the producer, which has only paused,
+        # could add records to the transaction between the decision and the markers (KIP-98).
         step = fenced(current, now.wall_ms)
         return self._ids.step(now, transactional_id, step, committed, failed)
 

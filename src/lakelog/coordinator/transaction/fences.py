@@ -24,6 +24,7 @@ class Fence:
 
     def __init__(self, found: Sequence[OpenTransaction]) -> None:
         self.producer_id = found[0].producer_id
+        # Records of another producer id cannot be fenced by an epoch of this one.
         assert all(each.producer_id == self.producer_id for each in found)
         self.epoch = max(each.producer_epoch for each in found)
         self.partitions: list[TopicPartition] = [each.place for each in found]
@@ -37,6 +38,8 @@ class Fence:
         return (
             current is not None
             and current.producer_id == self.producer_id
+            # The fence itself raises the epoch above all hanging ones, so it ends by its own
+            # record.
             and current.producer_epoch <= self.epoch
         )
 

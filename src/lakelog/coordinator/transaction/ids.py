@@ -68,6 +68,8 @@ class TransactionalIds:
     def replay(self, record: TransactionRecord) -> None:
         """Apply a committed record."""
         name, new = record
+        # Counted on replay and not when decided: a loaded shard has to count the same bytes as the
+        # shard that wrote them.
         self.account.add(name, memory_of(name, new) - self.account.of(name))
         is_known = name in self.transactions
         if new is not None:
@@ -95,6 +97,8 @@ class TransactionalIds:
     def find(self, transactional_id: str) -> Known:
         """Return the state of an id, for a decision about its next step."""
         current = self.transactions.get(transactional_id)
+        # A client may hold a later epoch, whose record a power failure removed. If that epoch were
+        # assigned again, two producers could write under one identity.
         is_old = current is not None and current.producer_id < self._forgotten_epochs_end
         return Known(current, self.is_settled(transactional_id), is_old)
 
@@ -146,12 +150,15 @@ class TransactionalIds:
             by_client: whether a client adds state, which needs memory. If there is too little, the
                 step raises `KafkaError(POLICY_VIOLATION)`.
         """
+        # All checks come before `pending` changes: a step that raises leaves nothing behind.
         self._check_step(transactional_id, step)
         if by_client and step is not None:
             self._check_memory(transactional_id, step)
         self.pending[transactional_id] = step
 
         def done() -> None:
+            # An addition that builds on this step may have replaced it. That one is not committed
+            # yet, and ends by itself.
             if self.pending.get(transactional_id) is step:
                 self.pending.pop(transactional_id, None)
 
@@ -194,6 +201,8 @@ class TransactionalIds:
         if found is None or found.state is not TransactionState.ONGOING:
             self.deadlines.cancel(key)
         elif key not in self.deadlines:
+            # From the wall clock in the record, because the monotonic clock of another broker, or
+            # of the process before a restart, has another origin.
             left_ms = found.start_ms + found.timeout_ms - now.wall_ms
             self.deadlines.set(key, now.tick_ms + min(left_ms, found.timeout_ms))
 

@@ -130,6 +130,8 @@ class MarkerDriver:
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
         job = _Job(shard, transactional_id, ending, complete)
+        # At a start, hanging transactions are found in the logs first. A marker written in the
+        # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
             self._held.append(partial(self._start, job))
         else:
@@ -139,6 +141,8 @@ class MarkerDriver:
         before = self._running.get(job.transactional_id)
         name = f"markers of {job.transactional_id}"
         task = self._tasks.spawn(self._run(job, before), name=name)
+        # The newest task per id: it waits for its predecessor, which waits for its own, so their
+        # markers are in the order of the transactions.
         self._running[job.transactional_id] = task
         task.add_done_callback(lambda done: self._forget(job.transactional_id, done))
 
@@ -178,9 +182,13 @@ class MarkerDriver:
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
             return True
+        # Per partition: an unreachable leader delays the end of its transaction, but the other
+        # partitions must not get their markers again and again.
         settled = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
         job.shard.marked(job.transactional_id, job.ending, settled)
         failed = {code.name for code in codes if code not in _SETTLED}
+        # The partition has a marker of a later coordinator epoch. The later coordinator has the
+        # same decision in its log and completes it.
         if ErrorCode.TRANSACTION_COORDINATOR_FENCED.name in failed:
             logger.error(
                 "markers of %s: another coordinator has taken over",

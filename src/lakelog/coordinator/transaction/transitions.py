@@ -59,6 +59,7 @@ def needs_producer_id(
     """
     if current is None:
         return True
+    # The transaction has to end first, with the identity that its records carry.
     if current.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
         return False
     is_used_up = _is_exhausted(current) or may_be_old
@@ -203,6 +204,8 @@ def check_producer(current: Transaction | None, producer: Producer) -> Transacti
     CONCURRENT_TRANSACTIONS.
     """
     _check_not_early(current, producer)
+    # The order of the checks is Kafka's: a client treats INVALID_PRODUCER_ID_MAPPING as abortable
+    # and PRODUCER_FENCED as fatal.
     if current is None or current.producer_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if current.producer_epoch != producer.epoch:
@@ -294,6 +297,8 @@ class Ended(NamedTuple):
 
 def _check_end(current: Transaction | None, end: End, *, is_retry: bool) -> Transaction:
     """Return the transaction if this producer may end it now. Raises as `ended` does."""
+    # Before transaction version 2 the epoch stays the same, so a repeated EndTxn is recognised by
+    # the state alone.
     if end.version is not TransactionVersion.BUMPING:
         return check_producer(current, end.producer)
     _check_not_early(current, end.producer)
@@ -347,6 +352,8 @@ def ended(known: Known, end: End, now_ms: int, next_producer_id: int) -> Ended:
     if not known.is_settled:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is not _S.ONGOING:
+        # The markers are being written. The client retries until the transaction has ended, so that
+        # its next one cannot begin before (KIP-98).
         if current.state.is_ending and _same_outcome(current, commit=end.commit):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         # The outcome is known already. The client repeats a request whose response was lost, so it
@@ -404,5 +411,7 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     )
     if current.next_producer_id == NO_PRODUCER_ID:
         return done
+    # The epoch of a transaction that ended at the last epoch is the greatest; no client may get it,
+    # so the new id begins at 0.
     epoch = 0 if current.producer_epoch == EPOCH_MAX else current.producer_epoch
     return replace(done, producer_id=current.next_producer_id, producer_epoch=epoch)

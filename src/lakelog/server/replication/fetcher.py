@@ -76,6 +76,8 @@ class Fetcher:
         self.session.add(partition)
         if self._running is None:
             self._running = self._tasks.spawn(self._run(), name=f"fetch from {self._leader_id}")
+        # A new partition must not wait for the end of a rest that other partitions caused: its
+        # producers with acks=all wait with it.
         elif self._pause is not None:
             settle(self._pause)
 
@@ -93,6 +95,8 @@ class Fetcher:
     async def _run(self) -> None:
         while self.session:
             request = self.session.request(self._broker_epoch(), self._clock.monotonic())
+            # Looked up for each request: the leader may have started again, with another epoch and
+            # other connections.
             peer = self._peer()
             if request is None or peer is None:
                 await self._rest()
@@ -100,6 +104,8 @@ class Fetcher:
             try:
                 response = await peer.request(request, timeout_s=_PATIENCE_S)
             except PeerError:
+                # Whether the leader has seen the request is unknown, and the epochs of a session
+                # allow no gap (KIP-227).
                 self.session.lose_session()
                 await self._rest()
                 continue
@@ -118,6 +124,8 @@ class Fetcher:
         being flushed, producers would wait for the end of that request.
         """
         news = []
+        # One partition after the other: each may suspend for a job, and the next request must
+        # report all of them.
         for fetched in self.session.on_response(response):
             await self._adopt(peer, fetched)
             news.append(fetched.partition)
@@ -137,6 +145,8 @@ class Fetcher:
             else:
                 now_ms = self._clock.wall_ms()
                 await self._ready(partition, partial(_append, fetched, now_ms))
+        # Only this partition rests. An error of one partition must not hold back the others of the
+        # same leader.
         except (KafkaError, CorruptRecord, PeerError) as error:
             self.session.rest(partition, self._clock.monotonic())
             self._failures.failed(partition, error)
@@ -161,6 +171,8 @@ class Fetcher:
         """Begin again at the start of the leader's log, which lies beyond the end of this one."""
         wanted = ListOffsetsPartition(
             partition_index=partition.index,
+            # The epoch of the fetch: an answer of the same broker as a leader in another epoch
+            # could name a start below records that were committed since.
             current_leader_epoch=leader_epoch,
             timestamp=_EARLIEST,
         )

@@ -164,6 +164,9 @@ class InSyncReplicas:
             and state.leader_epoch == partition.leader_epoch
         }
         for partition in known:
+            # Before the request leaves: once the controller has it, it may elect any proposed
+            # member, and such a member must have every record that is committed meanwhile
+            # (KIP-497).
             partition.propose_isr(wanted[partition])
         self._open.update(known)
         return known
@@ -174,6 +177,8 @@ class InSyncReplicas:
         try:
             request = AlterPartitionRequest(
                 broker_id=self._node_id,
+                # A process before this one could not be distinguished by its node id alone
+                # (KIP-903).
                 broker_epoch=self._image().broker_epoch(self._node_id),
                 topics=_topics(known, wanted),
             )
@@ -198,6 +203,7 @@ class InSyncReplicas:
         }
         for partition, state in known.items():
             result = results.get(partition.key)
+            # Its fate is unknown, so the proposal stays counted until the image shows it.
             if result is None:
                 continue
             if result.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
@@ -234,6 +240,8 @@ def _topics(
 def _epoch(partition: Partition, node_id: int) -> int:
     """Return the registration with which a follower fetched; -1 for the leader and before that."""
     follower = partition.followers.get(node_id)
+    # The controller compares this with the follower's registration. A follower that started again
+    # since its last fetch may have lost records, and is rejected (KIP-903).
     return -1 if follower is None else follower.broker_epoch
 
 

@@ -60,6 +60,7 @@ def position_of(partition: Partition) -> Position:
     """Return the position from which a follower has to go on."""
     log = partition.log
     end = log.log_end_offset
+    # Without a record nothing can diverge, and -1 asks for no comparison.
     last = log.leader_epochs.epoch_of(end - 1) if end > log.log_start_offset else -1
     return Position(partition.leader_epoch, end, last, log.log_start_offset)
 
@@ -129,8 +130,11 @@ class LeaderSession:
             if self._in_session.get(key) != position:
                 changed[key] = self._in_session[key] = position
         self._moved = {}
+        # A request without partitions would make the leader wait for nothing.
         if not self._in_session:
             return None
+        # A partition that was dropped and added again since the last request is named as changed
+        # only: a request must not forget a partition that it adds.
         forgotten, self._dropped = self._dropped - changed.keys(), set()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
@@ -156,7 +160,9 @@ class LeaderSession:
             return
         sent = self._in_session
         self._session_id = response.session_id
+        # Epoch 0 would begin a new session, so the number after the greatest is 1 (KIP-227).
         self._epoch = self._epoch % _EPOCH_MAX + 1
+        # The leader has no room for the session: each request is a full one until it has.
         if not response.session_id:
             self.lose_session()
         for topic in response.responses:

@@ -80,6 +80,8 @@ class ProducerEntry:
         """
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
+            # A list of five is faster than a deque, and hot: every append of a producer passes
+            # here.
             del batches[0]
         last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & SEQUENCE_MAX
         batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
@@ -142,6 +144,8 @@ class ProducerStateTable:
         """Replace all producers by `entries`."""
         self.entries = entries
         firsts = (entry.txn_first_offset for entry in entries.values())
+        # In the order of their beginnings, as appends keep it: the first key is the first unstable
+        # offset.
         self._ongoing = dict.fromkeys(sorted(first for first in firsts if first >= 0))
         self._ended.clear()
         self._find_unstable()
@@ -245,6 +249,8 @@ class ProducerStateTable:
     ) -> KafkaError | None:
         # The first batch of a new epoch begins at 0 (KIP-360).
         last = entry.last_sequence if epoch == entry.epoch else -1
+        # An unknown producer may begin anywhere: its entry may have expired while it was idle, and
+        # it does not know that (KIP-360).
         if entry.epoch == NO_EPOCH or sequence == (last + 1) & SEQUENCE_MAX:
             return None
         return KafkaError(
@@ -289,6 +295,7 @@ class ProducerStateTable:
         is_new = entry is None
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        # Batches of the older epoch can no longer be repeated, since the epoch has fenced them.
         elif entry.epoch != header.producer_epoch:
             entry.begin_epoch(header.producer_epoch)
         delta = header.last_offset_delta
@@ -299,6 +306,7 @@ class ProducerStateTable:
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = base_offset
                 self._ongoing[base_offset] = None
+                # A transaction that begins later cannot be the first one.
                 if self.first_unstable_offset < 0:
                     self.first_unstable_offset = base_offset
         if is_new and self._on_new is not None:
@@ -383,6 +391,8 @@ class ProducerStateTable:
             for producer_id, entry in self.entries.items()
             if entry.batches
             and entry.txn_first_offset < 0
+            # A producer with a marker here is kept until it expires: without its entry a late
+            # marker of an older coordinator would not be fenced.
             and entry.coordinator_epoch < 0
             and producer_id not in held
         )

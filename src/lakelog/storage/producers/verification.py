@@ -58,6 +58,8 @@ class Verifications:
         if found is None:
             found = Verification(epoch, sequence, now_ms, supports_epoch_bump)
             self.held[producer_id] = found
+        # Retries of several batches may arrive in another order than they were sent; the lowest
+        # sequence has to be appended first.
         found.take_in(epoch, sequence)
         return found
 
@@ -95,6 +97,8 @@ class Verifications:
         if held is None or origin != "client":
             return
         lowest = held.lowest_sequence
+        # A new epoch begins at sequence 0, even if the batch with that sequence has not arrived
+        # yet.
         if held.supports_epoch_bump and not is_known:
             lowest = 0
         if sequence > lowest:

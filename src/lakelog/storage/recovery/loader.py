@@ -143,6 +143,8 @@ class LogLoader:
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:
             self._disk.sync_dir(folder)  # or a power failure restores these files
+        # The checkpoint may be older than the last retention. Segments are removed only after the
+        # start has moved, so their absence shows the newer start.
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,
@@ -170,6 +172,8 @@ class LogLoader:
         log.rebuild_producers([segment for segment in scanned if segment in segments])
         log.producers.remove_expired(self._now_ms)
         snapshots.prune({segment.base_offset for segment in segments})
+        # A marker may have to be written before clients are served, and must not wait for indexes
+        # then.
         if log.producers.first_unstable_offset >= 0:
             _open_for_markers(log)
         if request.config.durability == FSYNC:
@@ -197,12 +201,16 @@ class LogLoader:
                     extra=event("compaction_completed", path=folder),
                 )
             names = self._disk.list(folder)
+        # A `.deleted` file waited for the end of reads, of which none survives a restart. A `.tmp`
+        # file was never renamed, so nothing refers to it.
         leftovers = [name for name in names if name.endswith((DELETED, ".tmp"))]
         for name in leftovers:
             remove_if_exists(self._disk, folder / name)
         return [name for name in names if name not in leftovers] if leftovers else names
 
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
+        # The names of files are the list of segments. A list in a file of its own could disagree
+        # with them after a crash.
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
         aborted = dict(request.known.aborted or ())
@@ -236,6 +244,7 @@ class LogLoader:
             if offset is None or offset in bases or not name.endswith(_INDEXES):
                 continue
             durable = request.clean or offset < request.recovery_point
+            # An empty index proves nothing: a roll creates it before the first batch is written.
             if durable and self._disk.size(folder / name):
                 missing = folder / file_name(offset, LOG)
                 raise CorruptLog(missing, 0, f"the file is missing although {name} has entries")
@@ -279,13 +288,20 @@ class LogLoader:
             bounds = Bounds(request.epoch_end, _OFFSET_END, request.compacted)
             if following is not None:  # its end is known: gaps cannot hide a wrong offset
                 bounds = bounds._replace(offset_end=following, has_gaps=True)
+            # Each later segment is scanned as well. After a power failure a segment may be whole
+            # although one before it lost its end, because the kernel writes pages back in any
+            # order.
             cut = recover_segment(
                 segment, recovery_point, self._breathe, bounds, from_device=from_device
             )
             if cut is not None:
                 recovery.bytes_cut += cut.size
+                # A cut in any segment but the last removes whole batches behind it, which may have
+                # been acknowledged.
                 recovery.is_torn = cut.is_torn and following is None
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
+            # No batch is damaged, but the file is shorter than its successor's base requires.
+            # Compaction never leaves such a gap: a cleaned segment keeps its last batch.
             elif following is not None and recovery_point <= segment.next_offset < following:
                 reason = f"the next segment begins at {following}"
                 recovery.reasons.append(f"{segment.path(LOG)} at its end: {reason}")

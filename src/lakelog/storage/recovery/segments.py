@@ -161,6 +161,7 @@ def _check(window: bytes, at: int, header: BatchHeader, base_offset: int) -> Non
 
 def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None:
     first, last, epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+    # Without compaction offsets have no gaps, so a gap is a lost or a misplaced batch.
     fits = first >= next_offset if bounds.has_gaps else first == next_offset
     if not fits or not first <= last < bounds.offset_end:
         raise CorruptRecord(f"offsets {first} to {last} where {next_offset} was due")
@@ -182,6 +183,8 @@ def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None
         if following.size > end - position:
             return
         if following.base_offset <= header.last_offset:
+            # Only a batch with a valid checksum is evidence against the one before it. Garbage
+            # behind a valid batch is a torn write, and must not condemn that batch.
             if check_crc(file.read_at(position, following.size), 0, following):
                 last, first = header.last_offset, following.base_offset
                 raise CorruptRecord(f"offset {last} is followed by {first}")

@@ -132,6 +132,8 @@ class Segment:
     def create(self) -> Self:
         """Make the files of a new, empty segment; existing ones are emptied. Raises `OSError`."""
         file = self.disk.open(self.path(LOG), create=True)
+        # A crash may have left a file of this name from a roll that failed half-way. Its bytes were
+        # never acknowledged, and behind new batches they would look like records.
         file.truncate(0)
         file.close()
         self.loaded_index = SegmentIndex()
@@ -167,6 +169,7 @@ class Segment:
 
         Raises `OSError`; nothing has changed then.
         """
+        # The write comes before any change of state, so a failed append needs no undo.
         index, position, size = self._write(batch), self.size, len(batch)
         # As `note`, which is not called: every append passes here.
         if max_timestamp > self.max_timestamp:
@@ -249,6 +252,8 @@ class Segment:
                 break
         if not 0 <= self.first_timestamp <= now_ms:
             return self.size > 0 and now_ms - self.created_ms > roll_ms
+        # The jitter of the segment is part of `roll_ms`: logs that were created together would
+        # otherwise all roll, and sync, at the same moment.
         # Until a timestamp reaches `roll_after`, an append needs one comparison and not this call.
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after
@@ -261,6 +266,8 @@ class Segment:
         `has_time` must be true of the index entry that this uses. The timestamp is in milliseconds,
         the position in bytes. Raises `CorruptLog` and `OSError`.
         """
+        # The entry has the greatest timestamp of all batches up to its own. So every batch before
+        # an entry below `timestamp` is too old, even if timestamps fall in between.
         entry = self.index.floor_time(timestamp)
         if entry < 0:
             return 0
@@ -298,6 +305,8 @@ class Segment:
             if at + SPAN.size > len(window):
                 window, start, at = file.read_at(position, READ_SIZE), position, 0
             base, length, delta = self._span(window, at, position)
+            # The last offset decides, not the base: after a compaction an offset may lie in a gap,
+            # and the search has to stop at the first batch that ends behind it.
             if base + delta >= offset:
                 return position
             position += length + LENGTH_OVERHEAD
@@ -311,6 +320,8 @@ class Segment:
         """
         positions = self.index.positions
         entry = self.index.floor(offset - self.base_offset)
+        # One read more than the distance between the entries: a header that begins before the next
+        # entry may extend beyond it.
         following = positions[entry + 1] if entry + 1 < len(positions) else self.size
         # A check of batches that an earlier process wrote begins one entry earlier: it needs a
         # batch whose place is known to be right.
@@ -337,6 +348,8 @@ class Segment:
         while at < end:
             _, length, _ = self._span(file.read_at(at, SPAN.size), 0, at)
             following = at + length + LENGTH_OVERHEAD
+            # At least one batch is returned, however large: otherwise a consumer with a small limit
+            # could never pass it (KIP-74).
             if following - position > max_bytes and at > position:
                 break
             at = following
@@ -359,6 +372,8 @@ class Segment:
         and `OSError`.
         """
         entry, time = self._files.read_last()
+        # An index entry beyond the last time entry: timestamps fell, or the time index lost its
+        # end. Only the whole index shows which.
         if entry is None or time is None or entry[0] > time[1] or not self._starts(*entry):
             return None
         return entry[1] if self.size - entry[1] <= LAST_BYTES_MAX else None
@@ -405,6 +420,8 @@ class Segment:
         the size are in bytes. Raises `OSError`.
         """
         handle = self.handle or self.open()
+        # This is a hint for the cache of known batches. The loop must not wait for the device to
+        # get it.
         head = self._handles.disk.read_resident(handle.file, position, _SPAN_SIZE)
         if head is None:
             return None
@@ -444,6 +461,8 @@ class Segment:
         """
         index = self.index
         entry = bisect_left(index.positions, position)
+        # Behind the last entry only the end of the segment is a safe bound: the index does not say
+        # which offsets these batches have.
         if entry == len(index.positions):
             return self.next_offset
         if not index.trusted and not self.is_true(index, entry):
@@ -523,6 +542,9 @@ class Segment:
 
     def find(self, size: int) -> None:
         """Take note of a file of `size` bytes that is older than the process."""
+        # Another process wrote these bytes, and the device may have changed them since. They are
+        # checked before they are first served (`Checks`), not at the start: that would cost seconds
+        # per GB.
         self.size = self.unchecked = size
         self.checks = Checks() if size else None
 
@@ -552,6 +574,8 @@ class Segment:
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.bytes_since_entry = 0
         self.full = index.entries_left(self._index_bytes) <= 0
+        # Entries are derived from the log, so a crash that loses some only costs a scan. One write
+        # for each entry would cost a system call for every few batches.
         if len(index.offsets) - index.written >= _INDEX_RUN:
             self.try_write_index()
 
@@ -594,6 +618,8 @@ class Segment:
     def _load_index(self, end: int) -> SegmentIndex:
         index = self.loaded_index = self._files.read()
         if self.index_is_wrong or not index.is_ordered(self.size) or not self._resume(index):
+            # A wrong index is as good as none, and mending parts of it would need to know which
+            # parts are right.
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
             # Sealing adds the greatest timestamp as the last entry. Without it, entries before it
@@ -682,6 +708,8 @@ class Segment:
         )
         self.begin_rebuild()
         batches = scan_headers(self.open().file, 0, self.size)
+        # The CRC does not cover the base offset, so a flipped bit there is found only by comparison
+        # with the neighbours.
         for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):
             if is_misplaced:
                 # An entry for a wrong base offset would make searches miss the batches after it.
@@ -696,6 +724,8 @@ class Segment:
 
     def _pass_over(self, header: BatchHeader) -> None:
         """Skip a batch with wrong offsets. No entry leads to it, and the next batch gets one."""
+        # The next batch gets an entry at once, so that a search for its offsets does not start
+        # before the misplaced batch.
         self.bytes_since_entry = self._interval + 1
         self.next_offset = header.last_offset + 1
 
@@ -738,8 +768,12 @@ class Segment:
         if entry is not None and time is not None:
             self.max_timestamp, relative = time
             self.max_timestamp_offset = self.base_offset + relative
+        # Without an entry the scan starts at the beginning: a segment below one index interval has
+        # none.
         offset, position = entry or (0, 0)
         try:
+            # Offset and position are checked together. An index of another log of the same base may
+            # have an entry whose position happens to be the start of a batch.
             last_offset = self.base_offset + offset if entry else -1
             complete = self._follow(position, last_offset)
         # The entry may be of a log that was cut since; a rebuild decides whether the log is
@@ -761,6 +795,7 @@ class Segment:
 
         `position` is in bytes.
         """
+        # Index entries hold the offset relative to the base in four signed bytes, as in Kafka.
         if header.last_offset - self.base_offset >= 1 << 31:
             raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
@@ -771,6 +806,8 @@ class Segment:
 
         Raises `CorruptLog` and `OSError`.
         """
+        # The greatest timestamp is complete only with the whole index loaded, hence `index` and not
+        # `loaded_index`.
         self._complete(self.index)
         self._handles.make_room(self)
 
@@ -806,6 +843,7 @@ class Segment:
         if entry < 0:
             return True
         window = self.open().file.read_at(index.positions[entry], SPAN.size)
+        # The entry lies beyond the end of the log: it is of a log that was cut since.
         if len(window) < SPAN.size:
             return False
         base, _, delta = SPAN.unpack(window)
@@ -829,6 +867,8 @@ class Segment:
         time_found, self.max_timestamp, self.max_timestamp_offset = _scan_times(
             file, index, self.base_offset
         )
+        # The batch of the last entry is noted again, although it has its entry: `bytes_since_entry`
+        # has to count its bytes as the appends did.
         for position, header in scan_headers(file, last_entry, self.size):
             if header.last_offset == self.max_timestamp_offset:
                 time_found = time_found or header.newest_timestamp == self.max_timestamp
@@ -846,6 +886,7 @@ class Segment:
             return False
         for position, header in scan_headers(self.open().file, start, self.size):
             wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+            # Offsets that fall are damage, or an entry that leads to a batch of an older log.
             wrong |= header.base_offset < self.next_offset
             if wrong or self.bytes_since_entry > self._interval:
                 return False
@@ -902,6 +943,7 @@ class Segment:
         file.truncate(position)
         file.sync()
         self.size = position
+        # Checks were recorded for positions in the old file; new batches will take some of these.
         if position < self.unchecked:
             self.find(position)
 
@@ -951,6 +993,8 @@ class Segment:
         Raises `CorruptLog` and `OSError`.
         """
         if self.loaded_index is not None:
+            # The entries of the active segment are completed, too: the next start trusts the last
+            # one and scans only the bytes behind it.
             # Not `seal`: several threads finish logs at once, and all logs share the handles.
             self._complete(self.loaded_index)
 
