@@ -25,11 +25,13 @@ class Settings:
         self._broker = broker
 
     def start(self, image: MetadataImage) -> None:
-        """Warn of stored values that the command line overrides."""
+        """Warn of other stored values that the command line overrides."""
         self._use(image)
         static = self._broker.static_config
         for key in sorted(static.forced):
             for target, value in self._stored(image, key).items():
+                if value == static.static[key]:
+                    continue
                 logger.warning(
                     "%s=%s of the command line overrules the stored value %s until the stored "
                     "value changes; `lakelog config set %s --unset %s` removes it",

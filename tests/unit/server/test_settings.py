@@ -53,3 +53,12 @@ def test_an_overruled_value_is_reported_at_the_start(
     (event,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
     assert (event["event"], event["fields"]) == ("stored_setting_overruled", {"key": KEY})
     assert "lakelog config set --broker 1 --unset" in caplog.text
+
+
+def test_an_equal_stored_value_is_not_reported(
+    world: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    store(world, "7")
+    caplog.set_level(logging.WARNING, "lakelog")
+    world.restart(log_retention_ms="7")
+    assert not caplog.records

@@ -72,11 +72,17 @@ def _changed(
 def _cause(records: tuple[Record, ...]) -> str:
     fenced = [record.broker_id for record in records if isinstance(record, BrokerFenced)]
     if fenced:
-        return f"Broker {', '.join(map(str, fenced))} was fenced"
+        return f"{_brokers(fenced)} fenced"
     unfenced = [record.broker_id for record in records if isinstance(record, BrokerUnfenced)]
     if unfenced:
-        return f"Broker {', '.join(map(str, unfenced))} was unfenced"
+        return f"{_brokers(unfenced)} unfenced"
     return "Leaders were elected"
+
+
+def _brokers(node_ids: list[int]) -> str:
+    if len(node_ids) == 1:
+        return f"Broker {node_ids[0]} was"
+    return f"Brokers {', '.join(map(str, node_ids))} were"
 
 
 def _gained_and_lost(gained: list[str], lost: list[str]) -> Iterator[str]:

@@ -48,6 +48,12 @@ def test_a_new_leader_names_its_partitions_and_the_fenced_broker(
     assert leaderless.startswith("Broker 2 was fenced: orders-2 cannot be written or read")
 
 
+def test_brokers_that_are_fenced_together_have_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    alone = image(((2, 3, 1), (2, 3, 1), 2))
+    (line,) = lines(caplog, 1, alone, BrokerFenced(2, 1), BrokerFenced(3, 1))
+    assert line == "Brokers 2, 3 were fenced: this broker leads orders-0"
+
+
 def test_a_broker_that_is_not_concerned_has_no_line(caplog: pytest.LogCaptureFixture) -> None:
     full = image(((2, 1), (2, 1), 2))
     assert lines(caplog, 3, full, BrokerFenced(2, 1)) == []
