@@ -16,7 +16,7 @@ from lakelog.coordinator.group.records.classic import GroupMetadataKey, GroupMet
 from lakelog.coordinator.group.records.consumer import CONSUMER_GROUP_RECORDS
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
 from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
-from lakelog.protocol.broker_registration import OWN_TAGS
+from lakelog.protocol.api import OWN_TAGS
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

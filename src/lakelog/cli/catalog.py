@@ -245,6 +245,15 @@ _ENTRIES = (
         "fenced it (broker.session.timeout.ms); `lakelog cluster brokers` shows its state.",
     ),
     Entry(
+        "LL0309",
+        "no leader elected",
+        ExitCode.CONFLICT,
+        "An unclean election makes the other replicas adopt the log of the new leader. A replica "
+        "that does not answer may have more records than the others: start its broker, or accept "
+        "the loss with --ignore-missing. `lakelog topic describe` shows eligible replicas, "
+        "whose start needs no election.",
+    ),
+    Entry(
         "LL0401",
         "permission denied",
         ExitCode.DENIED,

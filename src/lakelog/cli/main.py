@@ -24,7 +24,7 @@ _EXIT_INTERRUPTED = 130
 COMMANDS = {
     "dev": "Run a broker or a cluster for development, on port 9092.",
     "serve": "Run a broker.",
-    "topic": "List, create, describe, alter and delete topics.",
+    "topic": "List, create, describe, alter and delete topics; elect leaders.",
     "produce": "Write records from a file or from standard input.",
     "consume": "Read records of a topic.",
     "group": "List, describe, reset and delete consumer groups.",

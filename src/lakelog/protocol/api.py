@@ -10,6 +10,8 @@ from __future__ import annotations
 from lakelog.wire.schema import Message
 from lakelog.wire.shapes import Versions
 
+OWN_TAGS = 10_000
+"""The first tag of fields that Apache Kafka does not have, and ignores (KIP-482)."""
 _NEVER_FLEXIBLE = 1 << 15
 
 _BY_REQUEST: dict[type[Message], Api] = {}

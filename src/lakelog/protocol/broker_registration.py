@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -15,9 +15,6 @@ from lakelog.wire.schema import (
     uint16,
     uuid,
 )
-
-OWN_TAGS = 10_000
-"""The first tag of fields that Apache Kafka does not have."""
 
 
 class Listener(Struct):
@@ -56,7 +53,7 @@ class BrokerRegistrationRequest(Message, versions="0-4", flexible="0+"):
     kept_topics_epoch: int = int64("3+", tag=OWN_TAGS, default=-1)
     """The epoch of the former process if nothing that it reported of `kept_topics` is lost.
 
-    Apache Kafka has neither of these fields, and ignores them.
+    Apache Kafka has neither of these fields.
     """
     kept_topics: list[bytes] = array(uuid, "3+", tag=OWN_TAGS + 1)
 

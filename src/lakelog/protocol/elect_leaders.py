@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16, int32, string
 
 
@@ -11,6 +11,8 @@ class TopicPartitions(Struct):
 
     topic: str = string()
     partitions: list[int] = array(int32)
+    leaders: list[int] = array(int32, "2+", tag=OWN_TAGS)
+    """The wanted leaders of an unclean election, one for each partition; none: any replica."""
 
 
 class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):

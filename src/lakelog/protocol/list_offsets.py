@@ -32,7 +32,7 @@ class ListOffsetsRequest(Message, versions="1-11", flexible="6+"):
     """
 
     replica_id: int = int32()
-    """-1 for a consumer."""
+    """-1 for a consumer, -2 for the end of the log of any replica."""
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
     timeout_ms: int = int32("10+")

@@ -1,4 +1,4 @@
-"""`lakelog topic`: lists, creates, describes, alters and deletes topics, and deletes records."""
+"""`lakelog topic`: lists, creates, describes, alters and deletes topics; elections; old records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, confirm_deletion, for_each
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.elections import elect_preferred, elect_uncleanly
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin.topics import EligibleReplicas
     from lakelog.client.view import Partition, Topic
 
-app = noun("topic", "List, create, describe, alter and delete topics.")
+app = noun("topic", "List, create, describe, alter and delete topics; elect leaders.")
 
 _NO_LEADER = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
 _LIST_COLUMNS = ("name", "partitions", "replication_factor", "is_internal")
@@ -206,6 +207,53 @@ def delete(
             note(f"Deleted topic '{topic}'", quiet=session.quiet)
 
         return for_each(topics, remove)
+
+
+@app.command
+def elect(
+    *names: str,
+    unclean: Annotated[bool, Parameter(negative="")] = False,
+    partition: Annotated[
+        list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
+    ] = None,
+    ignore_missing: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Elect leaders: the preferred replicas, or replicas that may lack records.
+
+    With --unclean, partitions without a leader are led by the replica with the most records: the
+    latest leader epoch, then the longest log. The others adopt its log. Records that it lacks are
+    lost. The command shows the logs of all replicas first, and asks.
+
+    Parameters
+    ----------
+    names
+        Topics (default: all).
+    unclean
+        Elect replicas that may lack acknowledged records.
+    partition
+        Partition of the topic; may be repeated (default: all).
+    ignore_missing
+        With --unclean: do not wait for replicas that do not answer, although they may have more
+        records.
+    """
+    if partition and len(names) != 1:
+        raise CliError("LL0902", "--partition needs exactly one topic", "name the topic")
+    with open_admin(session) as admin:
+        if unclean:
+            elect_uncleanly(
+                admin,
+                names,
+                partition,
+                ignore_missing=ignore_missing,
+                session=session,
+                consent=consent,
+                output=output,
+            )
+        else:
+            elect_preferred(admin, names, partition, session)
 
 
 @app.command

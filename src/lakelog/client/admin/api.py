@@ -24,6 +24,7 @@ from lakelog.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeL
 if TYPE_CHECKING:
     from lakelog.client.admin.brokers import Brokers
     from lakelog.client.admin.configs import Configs
+    from lakelog.client.admin.elections import Elections
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
     from lakelog.client.admin.transactions import Transactions
@@ -77,6 +78,13 @@ class Admin(Closeable):
         from lakelog.client.admin.brokers import Brokers
 
         return Brokers(self._cluster)
+
+    @cached_property
+    def elections(self) -> Elections:
+        """Elections of leaders on request."""
+        from lakelog.client.admin.elections import Elections
+
+        return Elections(self._cluster)
 
     @cached_property
     def configs(self) -> Configs:

@@ -5,12 +5,12 @@ Error codes follow Kafka's `ReplicationControlManager.electLeaders`. Fenced brok
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.failover import elected_uncleanly
+from lakelog.metadata.failover import PartitionImage, elected_uncleanly, led_uncleanly
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
@@ -36,8 +36,11 @@ def plan_elect_leaders(
     image: MetadataImage,
     election_type: ElectionType,
     topics: Sequence[tuple[str, Sequence[int]]] | None,
+    leaders: Mapping[tuple[str, int], int] | None = None,
 ) -> Plan[list[ElectionResult]]:
     """Return one result per partition.
+
+    leaders: the replicas that unclean elections have to choose, by topic and partition.
 
     `topics` None stands for all partitions; only partitions that need an election have results.
     Raises nothing for a rejected partition: its result has the error (KIP-460).
@@ -46,7 +49,8 @@ def plan_elect_leaders(
     results = []
     for topic, partition in _wanted(image, topics):
         try:
-            records.append(_elect(image, topic, partition, election_type))
+            leader = (leaders or {}).get((topic, partition))
+            records.append(_elect(image, topic, partition, election_type, leader))
             results.append(ElectionResult(topic, partition))
         except KafkaError as error:
             if topics is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
@@ -63,7 +67,11 @@ def _wanted(
 
 
 def _elect(
-    image: MetadataImage, name: str, number: int, election_type: ElectionType
+    image: MetadataImage,
+    name: str,
+    number: int,
+    election_type: ElectionType,
+    wanted: int | None,
 ) -> PartitionRecord:
     topic = image.topic(name)
     partition = None if topic is None else topic.partition(number)
@@ -80,7 +88,17 @@ def _elect(
         return PartitionRecord(topic.topic_id, *partition.led_by(preferred, partition.isr))
     if partition.leader >= 0:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
+    if wanted is not None:
+        return PartitionRecord(topic.topic_id, *_led_by(partition, wanted, image.fenced))
     elected = elected_uncleanly(partition, image.fenced)
     if elected is partition:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "all replicas are fenced")
     return PartitionRecord(topic.topic_id, *elected)
+
+
+def _led_by(partition: PartitionImage, wanted: int, fenced: Container[int]) -> PartitionImage:
+    if wanted not in partition.replicas:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {wanted} has no replica")
+    if wanted in fenced:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"broker {wanted} is fenced")
+    return led_uncleanly(partition, wanted)

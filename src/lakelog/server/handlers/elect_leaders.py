@@ -5,7 +5,7 @@ Version 0 has no election type and no error of the whole request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -41,7 +41,10 @@ async def handle(
     wanted = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
     try:
         election_type = _election_type(request.election_type)
-        results = await broker.metadata.submit(lambda image: _elected(image, election_type, wanted))
+        leaders = _wanted_leaders(request)
+        results = await broker.metadata.submit(
+            lambda image: _elected(image, election_type, wanted, leaders)
+        )
     except KafkaError as error:
         return _refused(request, error)
     return ElectLeadersResponse(replica_election_results=_by_topic(results))
@@ -50,7 +53,7 @@ async def handle(
 API = ServedApi(
     ElectLeadersRequest,
     handle,
-    done="Preferred and unclean.",
+    done="Preferred and unclean, also of a named replica (a tagged field of our own).",
     by_controller=True,
 )
 
@@ -59,15 +62,27 @@ def _elected(
     image: MetadataImage,
     election_type: ElectionType,
     wanted: Sequence[tuple[str, Sequence[int]]] | None,
+    leaders: Mapping[tuple[str, int], int],
 ) -> Plan[list[ElectionResult]]:
     """Plan the elections. An unclean one may lose the state of transactions, and their epochs."""
-    plan = plan_elect_leaders(image, election_type, wanted)
+    plan = plan_elect_leaders(image, election_type, wanted, leaders)
     loses_epochs = election_type is ElectionType.UNCLEAN and any(
         result.topic == TRANSACTION_TOPIC and not result.error for result in plan.result
     )
     if not loses_epochs:
         return plan
     return plan._replace(records=(*plan.records, *plan_forget_epochs(image).records))
+
+
+def _wanted_leaders(request: ElectLeadersRequest) -> dict[tuple[str, int], int]:
+    named = [entry for entry in request.topic_partitions or () if entry.leaders]
+    if any(len(entry.leaders) != len(entry.partitions) for entry in named):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "each partition needs one wanted leader")
+    return {
+        (entry.topic, partition): leader
+        for entry in named
+        for partition, leader in zip(entry.partitions, entry.leaders, strict=True)
+    }
 
 
 def _election_type(number: int) -> ElectionType:

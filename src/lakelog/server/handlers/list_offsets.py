@@ -6,6 +6,10 @@ returned.
 A new leader may not know yet how far the records of earlier epochs were committed. Until its high
 watermark has reached the start of its epoch, it returns no end: clients may have seen a higher
 offset (KIP-207).
+
+With the replica id -2 ("debugging", as in Apache Kafka) each broker returns the end of its own log
+and the epoch of its last record, also for partitions that it does not lead or that have no leader:
+an operator compares them before an unclean election.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ _SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_ANY_REPLICA = -2
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
@@ -60,9 +65,12 @@ def handle(
             try:
                 if (topic.name, entry.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                partition = broker.partitions.leader(topic.name, entry.partition_index)
-                partition.check_epoch(entry.current_leader_epoch)
-                result = _offset(partition, entry, committed, context.version)
+                if request.replica_id == _ANY_REPLICA and entry.timestamp == LATEST:
+                    result = _log_end(broker, topic.name, entry.partition_index)
+                else:
+                    partition = broker.partitions.leader(topic.name, entry.partition_index)
+                    partition.check_epoch(entry.current_leader_epoch)
+                    result = _offset(partition, entry, committed, context.version)
                 if entry.timestamp >= 0 or entry.timestamp == MAX_TIMESTAMP:
                     searches.append(_Lookup(partition, entry.timestamp, result))
             except KafkaError as error:
@@ -142,6 +150,18 @@ def _offset(
             offset=start, leader_epoch=log.leader_epochs.epoch_of(start)
         )
     return ListOffsetsPartitionResponse()
+
+
+def _log_end(broker: Broker, topic: str, index: int) -> ListOffsetsPartitionResponse:
+    """Return the end of this broker's log, whatever its role."""
+    partition = broker.partitions.get(topic, index)
+    if partition is None or not partition.is_online:
+        broker.partitions.leader(topic, index)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    log = partition.log
+    end = log.log_end_offset
+    epoch = log.leader_epochs.epoch_of(end - 1) if end > log.log_start_offset else -1
+    return ListOffsetsPartitionResponse(offset=end, leader_epoch=epoch)
 
 
 def _check_watermark(partition: Partition, version: int) -> None:

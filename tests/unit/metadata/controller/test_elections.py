@@ -66,3 +66,21 @@ def test_a_fenced_broker_is_not_elected(image: MetadataImage) -> None:
     waiting = _with(image, (1,), -1, replicas=(1,)).apply(BrokerFenced(1, 1))
     assert _elect(waiting, PREFERRED)[1] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert _elect(waiting, UNCLEAN)[1] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_an_unclean_election_may_name_its_leader(image: MetadataImage) -> None:
+    leaderless = _with(image, (), -1, replicas=(1, 2, 3))
+
+    def elect(leader: int) -> tuple[MetadataImage, ErrorCode]:
+        plan = plan_elect_leaders(leaderless, UNCLEAN, [("orders", [0])], {("orders", 0): leader})
+        (result,) = plan.result
+        return leaderless.apply_all(plan.records, leaderless.end), result.error
+
+    after, error = elect(2)
+    topic = after.topic("orders")
+    assert topic is not None
+    state = topic.partitions[0]
+    assert (error, state.leader, state.isr, state.leader_epoch) == (ErrorCode.NONE, 2, (2,), 6)
+    assert elect(7)[1] is ErrorCode.INVALID_REQUEST
+    leaderless = leaderless.apply(BrokerFenced(2, 1))
+    assert elect(2)[1] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE

@@ -78,3 +78,13 @@ def test_an_unclean_election_may_lose_epochs_of_producers(
     world.change_leader(name, -1, ())
     assert results(ask(world, {name: [0]}, kind=1)) == {(name, 0): E.NONE}
     assert (world.broker.image.forgotten_epochs_end > before) == forgets
+
+
+def test_each_partition_needs_a_wanted_leader(world: MemoryBroker) -> None:
+    world.create("orders", 2)
+    topic = TopicPartitions(topic="orders", partitions=[0, 1], leaders=[1])
+    response = world.ask(handle, ElectLeadersRequest(election_type=1, topic_partitions=[topic]), 2)
+    assert response.error_code == E.INVALID_REQUEST
+    topic.leaders.append(1)
+    response = world.ask(handle, ElectLeadersRequest(election_type=1, topic_partitions=[topic]), 2)
+    assert set(results(response).values()) == {E.ELECTION_NOT_NEEDED}

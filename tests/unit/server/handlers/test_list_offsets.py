@@ -146,3 +146,30 @@ def test_a_new_leader_returns_no_end_below_the_start_of_its_epoch(
     pair.leader.note_fetch(FOLLOWER, EPOCH, 2, 0)
     found = ask(world, timestamp, topic="t", version=version)
     assert (found.error_code, found.offset) == (E.NONE, 2 if timestamp == LATEST else 0)
+
+
+def ask_replica(world: MemoryBroker, topic: str = "t") -> ListOffsetsPartitionResponse:
+    entry = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=-2, topics=[ListOffsetsTopic(name=topic, partitions=[entry])]
+    )
+    response: ListOffsetsPartitionResponse = world.ask(handle, request, 11).topics[0].partitions[0]
+    return response
+
+
+def test_any_replica_returns_the_end_of_its_own_log(world: MemoryBroker) -> None:
+    pair = ReplicaPair(world)
+    assert (ask_replica(world).offset, ask_replica(world).leader_epoch) == (0, -1)
+    world.append("t", count=3)
+    assert ask(world, topic="t").offset == 0, "nothing is committed"
+    epoch = pair.leader.leader_epoch
+    pair.change((LEADER, FOLLOWER), leader=FOLLOWER, epoch_rises=True)
+    assert ask(world, topic="t").error_code == E.NOT_LEADER_OR_FOLLOWER
+    assert (ask_replica(world).offset, ask_replica(world).leader_epoch) == (3, epoch)
+
+
+def test_a_replica_without_a_usable_log_returns_the_reason(world: MemoryBroker) -> None:
+    world.create("t")
+    world.partition("t").take_offline("test")
+    assert ask_replica(world).error_code == E.KAFKA_STORAGE_ERROR
+    assert ask_replica(world, "missing").error_code == E.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,105 @@
+"""Three broker processes that lose their page caches together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess, eventually
+from command_shell import Shell
+
+RECORDS = 40
+FACTOR = ("-p", "1", "-r", "3", "--config", "min.insync.replicas=2")
+
+
+class Cluster:
+    def __init__(self, folder: Path) -> None:
+        self.brokers = {
+            number: BrokerProcess(
+                folder / f"broker{number}",
+                arguments=("--node-id", str(number), "--metadata", f"sqlite:{folder / 'm.db'}"),
+            )
+            for number in (1, 2, 3)
+        }
+
+    def create(self, *config: str) -> None:
+        self.shell.out("topic", "create", "orders", *FACTOR, *config)
+        for first in range(0, RECORDS, 10):
+            lines = b"".join(b"%d\n" % number for number in range(first, first + 10))
+            self.shell.out("produce", "orders", given=lines)
+
+    @property
+    def shell(self) -> Shell:
+        return Shell(",".join(broker.bootstrap for broker in self.brokers.values()))
+
+    def lose_power(self) -> None:
+        """Kill all brokers; their page caches count as lost."""
+        for broker in self.brokers.values():
+            broker.kill()
+            (broker.data / "boot-id").unlink()
+
+    def lose_half(self, number: int) -> None:
+        """Cut off the end of a log that was not synced."""
+        (log,) = (self.brokers[number].data / "orders-0").glob("*.log")
+        end = len(log.read_bytes().rstrip(b"\0"))
+        os.truncate(log, end // 2)
+
+    def partition(self) -> dict[str, object]:
+        row: dict[str, object] = self.shell.one("topic", "describe", "orders")["partitions"][0]
+        return row
+
+    def records(self) -> list[str]:
+        return self.shell.out("consume", "orders", "-e").decode().split()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as running:
+        made = Cluster(tmp_path)
+        for broker in made.brokers.values():
+            running.enter_context(broker)
+        eventually(lambda: len(made.shell.json("cluster", "brokers")) == 3)
+        yield made
+
+
+def test_the_operator_chooses_the_longest_log(cluster: Cluster) -> None:
+    cluster.create()
+    cluster.lose_power()
+    cluster.lose_half(1)
+    cluster.lose_half(3)
+    for number in (1, 3):
+        cluster.brokers[number].restart()
+    assert cluster.partition()["leader"] is None
+    refused = cluster.shell.run("topic", "elect", "orders", "--unclean", "--yes")
+    assert b"error[LL0309] no answer from broker 2" in refused.stderr
+    assert b"no answer" in refused.stdout
+    cluster.brokers[2].restart()
+    assert cluster.partition()["leader"] is None
+    rows = {
+        row["replica"]: row
+        for row in cluster.shell.json("topic", "elect", "orders", "--unclean", "--yes")
+    }
+    assert rows[2]["log_end_offset"] == RECORDS
+    assert rows[1]["log_end_offset"] < RECORDS > rows[3]["log_end_offset"]
+    assert [rows[number]["note"] for number in (1, 2, 3)] == ["", "would lead", ""]
+    assert cluster.partition()["leader"] == 2
+    assert cluster.records() == [str(number) for number in range(RECORDS)]
+    assert (
+        b"Every partition has a leader" in cluster.shell.run("topic", "elect", "--unclean").stderr
+    )
+    eventually(lambda: len(str(cluster.partition()["isr"]).split(",")) == 3)
+    cluster.shell.out("topic", "elect", "orders")
+    assert cluster.partition()["leader"] == cluster.partition()["replicas"][0]  # type: ignore[index]
+
+
+def test_with_fsync_no_operator_is_needed(cluster: Cluster) -> None:
+    cluster.create("--config", "durability=fsync")
+    cluster.lose_power()
+    for broker in cluster.brokers.values():
+        broker.restart()
+    eventually(lambda: cluster.partition()["leader"] is not None)
+    assert cluster.records() == [str(number) for number in range(RECORDS)]
