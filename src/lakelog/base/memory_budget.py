@@ -79,6 +79,7 @@ class Account(Generic[Owner]):
 
         Fails an assertion if `owner` releases more than it has.
         """
+        # A request of an unloaded shard may still end; its bytes were released with the shard.
         if self._closed or not more:
             return
         size = self._sizes.get(owner, 0) + more

@@ -98,6 +98,8 @@ class MetadataLog:
         self._space = space or UnreservedSpace()
         self._broker_id = broker_id
         self._writer_id = random.bytes(16)
+        # Of this process, not of the broker: a process that starts again must not pass for the
+        # earlier one, whose requests may still be under way.
         self.incarnation_id = random.bytes(16)
         self.image = MetadataImage()
         self._serial = 0
@@ -292,12 +294,16 @@ class MetadataLog:
         try:
             if Change.ENTRIES in changes:
                 await self._catch_up()
+            # After the entries: a new controller plans on an image that has every entry of the term
+            # before.
             if Change.TERM in changes:
                 self._learn(await self._store.controller())
             if Change.BROKERS in changes and self._term.broker_id != self._broker_id:
                 # The dead broker may have been the controller; `elect` keeps the term of a live
                 # one.
                 self._learn(await self._store.elect())
+            # A new term matters as well: brokers that died under the earlier controller may not be
+            # fenced yet.
             if changes & (Change.BROKERS | Change.TERM):
                 self._on_brokers()
         except BaseException:
@@ -344,6 +350,8 @@ class MetadataLog:
         """Append and publish the entries; return false if one lost and the image is behind."""
         for entry in group.entries:
             assert entry.image.end == self.image.end + 1
+            # The first entry of a group may be in the log when a later one loses. Then it begins a
+            # transaction that never ends, and the next plan aborts it (KIP-868).
             if not await self._append(entry.payload):
                 return False
             is_last = entry is group.entries[-1]
@@ -405,10 +413,14 @@ class MetadataLog:
 
     async def _catch_up(self) -> None:
         """Publish all entries that this broker has not seen. Raises `MetadataError`."""
+        # The store returns a snapshot only if entries after `image.end` have been removed, so a
+        # broker that keeps up never loads one.
         read = await self._store.read(self.image.end)
         if read.snapshot is not None:
             records = decode_records(read.snapshot.payload)
             self._snapshots.note_loaded()
+            # From an empty image: a snapshot is the whole state, and records that it does not
+            # contain are deleted.
             await self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
         for entry in read.entries:
             assert entry.index == self.image.end, "entries are consecutive"

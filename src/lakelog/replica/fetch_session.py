@@ -206,6 +206,7 @@ class FetchPlan:
         )
         target.sent_high_watermark = high_watermark
         target.sent_log_start_offset = log_start
+        # Only with records: a partition that sent none has taken nothing from the limit.
         if size and self.incremental:
             self._rotate(target)
         return news or not self.incremental

@@ -180,6 +180,8 @@ class Purgatory:
     def _report(self, key: Hashable) -> list[Parked]:
         """Report an event; return the waits that it may have answered."""
         waits = []
+        # Once per event: the session looks at the partition in its next request, and watches it
+        # again if that finds nothing.
         for watcher, place in self._watchers.pop(key).items():
             watcher.note_event(place)
             if watcher.parked is not None:
@@ -256,6 +258,7 @@ class Purgatory:
         if parked is None:
             del self._queues[key]
             return False
+        # The first that cannot be answered ends the search: no later offset is reached either.
         if parked.being_tried or not self._try(parked):
             return False
         self.cancel(parked)
@@ -263,6 +266,7 @@ class Purgatory:
 
     def _try_next(self, some: Iterator[Parked]) -> bool:
         parked = next(some)
+        # Before it is tried: an event that the try causes must schedule it again.
         del self._to_try[parked]
         if not parked.done and not parked.being_tried and self._try(parked):
             self.cancel(parked)

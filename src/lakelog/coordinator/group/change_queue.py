@@ -77,6 +77,8 @@ class ChangeQueue:
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
             first = queue.popleft()
+            # A member that sent a heartbeat while its expiry waited has set its timer again, and
+            # must not be removed.
             if first.timer is None or first.timer not in self._deadlines:
                 decisions.append(self._decide(now, group_id, first))
         if queue:
@@ -150,4 +152,6 @@ class ChangeQueue:
 
     def _wake(self, now: Now, group_id: str) -> None:
         if group_id in self._waiting:
+            # By a timer and not at once: the callback of the write that ends here may itself begin
+            # the next change, which has to come first.
             self._deadlines.set(TimerKey(TimerKind.QUEUE, group_id), now.tick_ms)

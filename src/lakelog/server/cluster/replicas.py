@@ -121,6 +121,8 @@ class Replicas:
         """
         await self._in_thread("load", partial(self._load_logs, image))
         self.lost = self._find_lost(image)
+        # A damaged log stays on disk and its partition offline. An empty one in its place would
+        # restart the offsets.
         for (topic, index), error in self._directory.failed.items():
             found = image.topic(topic)
             if found is not None:
@@ -181,6 +183,8 @@ class Replicas:
         async with self._turn:
             for topic_id in _changes(old, new, records).topic_ids:
                 topic = new.topic_by_id(topic_id)
+                # A name that belonged to a deleted topic has its folder until `follow` has renamed
+                # it.
                 if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
                     await self._ensure(new, topic)
 
@@ -307,6 +311,8 @@ class Replicas:
             await self._durable.remove([topic.topic_id])
         elif is_durable and not is_named:
             known = (self._partitions.get(topic.topic_id, index) for index in topic.partitions)
+            # Only a topic that has no partition here yet: earlier records were appended under other
+            # settings, and may not be durable.
             if all(partition is None for partition in known):
                 await self._durable.add(topic.topic_id)
 
@@ -327,6 +333,8 @@ class Replicas:
                 self._on_settled,
                 self._note_shortage,
                 self._directory.gate,
+                # The checkpoint: a leader that starts with 0 would hide committed records until its
+                # followers have fetched (KIP-207).
                 self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
                 self._monotonic_ms(),
             )
@@ -403,6 +411,8 @@ class Replicas:
     def _delete_partition(self, topic: TopicImage, index: int) -> None:
         partition = self._partitions.get(topic.topic_id, index)
         if partition is not None:
+            # Retired before its files are renamed: a request that holds it must not open one of
+            # them.
             self._partitions.remove(partition)
             self._revoke()
             self._role_changed(partition)

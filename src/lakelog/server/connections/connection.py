@@ -410,6 +410,8 @@ class Connection:
         self._sock.close()
         self.received.close()
         self.responses.close()
+        # Its bytes are released at once: the share may be exceeded because of them, and the next
+        # connection would be closed for that.
         self._unread.hold(self, 0)
         # A copy, and the original is empty before the first call: `on_abandon` may complete replies
         # of this connection.

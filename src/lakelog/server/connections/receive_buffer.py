@@ -69,6 +69,7 @@ class ReceiveBuffer:
         (`test_produce_and_fetch_cost_as_recorded`).
         """
         old = len(self.buffer)
+        # Optional memory, hence `try_take`: the connection keeps its present buffer.
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))
         if size <= old or not self._memory.try_take(self, size - self.held_bytes):
             return False

@@ -125,6 +125,8 @@ class RequestMemory:
     def _resume_waiting(self) -> None:
         """Resume the first owners, as many as fit; one of them may overdraw."""
         for owner, claim in list(self.waiting.items()):
+            # In the order of the claims, and no smaller claim passes a larger one: a large request
+            # would otherwise wait for ever beside many small ones.
             if not self.share.has(claim.size):
                 if self._overdrawn is not None:
                     break

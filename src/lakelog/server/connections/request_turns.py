@@ -119,6 +119,7 @@ class RequestTurns:
                 self._begun = None
 
     def _resume_next(self, queue: deque[Callable[[], object]]) -> bool:
+        # Granted before the call: the connection asks `is_over` itself.
         self._granted = True
         self.waiting -= 1
         queue.popleft()()

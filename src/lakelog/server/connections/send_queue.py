@@ -259,6 +259,8 @@ class SendQueue:
         sent = self._send_file(head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
+        # Only bytes that were sent count: the allowance ends with the data for which a thread is
+        # necessary, not with the number of attempts.
         self._cold -= sent
         self._slice_sent += sent
         if self._slice_sent == head.size:
@@ -295,6 +297,8 @@ class SendQueue:
         the kernel's readahead; so that must be the thread. For a client that reads in sequence it
         reads more, but not so much that writers have to wait for the device.
         """
+        # Until the thread is done nothing is sent, also nothing that is queued behind the range:
+        # responses keep their order.
         self._warming = True
         self._set_blocked(False)
         file, start, end = self._warm

@@ -58,6 +58,8 @@ class SharedLimit:
 
     def _close_largest(self) -> None:
         """Close the largest; bytes of closed connections will be released and do not count."""
+        # The connections are sorted only here, when the limit is exceeded; counting must stay
+        # cheap.
         held = {each: size for each, size in self.account if not each.closed}
         left = sum(held.values())
         for connection in sorted(held, key=held.__getitem__, reverse=True):

@@ -135,6 +135,8 @@ class ConnectionSweep:
 
     def _close_slow(self, now: float) -> None:
         missing = sum(self._waited(now, PATIENCE_S).values())
+        # The slowest first: its memory would be needed for the longest time. A fast client with a
+        # large request is not at fault.
         left_s = {
             connection: progress.seconds_left(now)
             for connection, progress in self._progress.items()

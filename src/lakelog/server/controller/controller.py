@@ -178,10 +178,14 @@ class Controller:
         image = self._metadata.image
         check_broker_epoch(image, broker_id, epoch)
         if request.want_shut_down:
+            # Fenced before it closes: its partitions have new leaders while it still answers their
+            # clients with these.
             await self._fence({broker_id: epoch}, "stops")
             return BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)
         if request.offline_log_dirs:
             await self._metadata.submit(lambda image: _lost(image, broker_id, epoch))
+        # A broker that lags would be made leader with an old image, and serve topics that no longer
+        # exist or miss its own leaderships (KIP-841).
         is_caught_up = request.current_metadata_offset + 1 >= image.end
         if is_caught_up and not request.want_fence:
             await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
@@ -214,7 +218,10 @@ class Controller:
         try:
             while self._is_due and not self._stopped:
                 self._is_due = False
+                # A report that arrives during the fencing starts a time of its own.
                 reported_at, self._reported_at = self._reported_at, None
+                # Every broker gets these reports, and any of them may become the controller at the
+                # next election.
                 if self._metadata.controller_id == self._node_id:
                     await self._fence_now(await self._dead(), reported_at)
             self._retry_s = _RETRY_S
@@ -243,6 +250,8 @@ class Controller:
         return {
             broker.broker_id: broker.epoch
             for broker in brokers
+            # By incarnation, not by id: a broker that started again at once is dead as well,
+            # because its new process has not caught up.
             if not broker.is_fenced and live.get(broker.broker_id) != broker.incarnation_id
         }
 
@@ -286,7 +295,11 @@ def _registered(
         kept_topics=request.kept_topics,
         kept_topics_epoch=request.kept_topics_epoch,
     )
+    # The settings come first, in the same entry: the registration may elect leaders, and by these
+    # settings.
     records = [*plan_election_settings(image, config), *joined.records]
+    # With that broker the records of assigned epochs may be lost, and no other replica shows which.
+    # So no epoch of these producer ids is assigned again.
     if joined.result.has_lost and _is_last_with_transactions(image, request.broker_id):
         records += plan_forget_epochs(image).records
     return Plan(tuple(records), joined.result.epoch)

@@ -114,6 +114,7 @@ class Membership:
         while self.epoch < response.broker_epoch:
             await self._link.pause()
             await self._metadata.refresh()
+        # The epochs of a broker only rise, so a higher one is of a later registration.
         if self.epoch > response.broker_epoch:
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH, "another process has registered with this node id"
@@ -177,6 +178,8 @@ class Membership:
         self._serves = False
         if self._unfencing is not None:
             self._unfencing.cancel()
+        # Leaving is a courtesy: without it the controller fences this broker as it does after a
+        # kill.
         with suppress(KafkaError, MetadataError):
             await self._beat(want_shut_down=True, patience_s=_LEAVE_PATIENCE_S)
 

@@ -46,6 +46,7 @@ class ClusterMarkers:
         for marker in codes:
             if (leader := self._leaders.of(marker.topic, marker.partition)) is not None:
                 by_leader.setdefault(leader, []).append(marker)
+        # The requests to other brokers are under way while the own markers are written.
         own = by_leader.pop(self._leaders.node_id, [])
         sent = [
             (wanted, self._tasks.spawn(self._send(leader, wanted), name=f"markers to {leader}"))

@@ -146,6 +146,8 @@ class Coordinators:
         once this broker accepts connections.
         """
         self._is_open = True
+        # The order matters: hanging transactions are found by comparing all loaded coordinators
+        # with all logs, before any marker changes either.
         self.transactions.hold_markers()
         for partition in self._led(image):
             if partition.watermark.offset < partition.log.log_end_offset:
@@ -185,6 +187,8 @@ class Coordinators:
         index = partition.index
         if not partition.serves:
             coordinator.unload_partition(index)
+        # Also if this broker led before: between two of its reigns another coordinator may have
+        # written.
         elif coordinator.leader_epoch(index) != partition.leader_epoch:
             coordinator.unload_partition(index)
             self._load_soon(partition)

@@ -129,9 +129,12 @@ class LocalPartitionLog:
 
         append: returns the base offset and the last offset.
         """
+        # No `await` lies between the append and the check of the watermark below, so the epoch is
+        # the same.
         base, last = await self._ready(append)
         replica = self._replica
         must_wait = replica.watermark.offset <= last
+        # Followers wait for these records, and so do consumers of the internal topic.
         self._purgatory.check(replica.key)
         if must_wait:
             appended = Appended(replica, last + 1, self._leader_epoch)
@@ -141,6 +144,9 @@ class LocalPartitionLog:
 
     async def start_offset(self) -> int:
         self.check()
+        # The log end of the election, which the high watermark of a new leader has yet to reach. A
+        # shard that was loaded to the watermark only could miss decisions that the former
+        # coordinator has answered.
         appended = Appended(self._replica, self._replica.log.log_end_offset, self._leader_epoch)
         await committed(appended, self._purgatory, self._tasks)
         return self._replica.log.log_start_offset

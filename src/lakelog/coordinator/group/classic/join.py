@@ -73,6 +73,8 @@ class Joins:
         INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID or MEMBER_ID_REQUIRED (KIP-394).
         """
         group = self._groups.get(join.group_id)
+        # A group without members is forgotten with all its member ids, so a client that has one has
+        # to join as a new member.
         if group is None and join.member_id:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self._pending.is_unjoined(group)
@@ -113,6 +115,8 @@ class Joins:
                 f"it has {len(group.members)} members, which is group.max.size; use another group "
                 "or raise that limit"
             )
+        # A static member that returns has a new id, but takes the place, and the memory, of its
+        # former one (KIP-345).
         member_id = group.static_members.get(join.instance_id or "", join.member_id)
         member = group.members.get(member_id)
         try:
@@ -169,6 +173,8 @@ class Joins:
         member_id = self._new_id(join)
         if group.account is None:
             self._groups[group.group_id] = group
+        # Pending ids are bounded over all groups: a client that never joins costs nothing but one
+        # of them. The oldest makes room.
         loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
         join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if loser is None:
@@ -264,6 +270,8 @@ class Joins:
         """
         generation = group.generation
         heir = replace(old, member_id=member_id, protocols=join.protocols)
+        # The leader keeps its role under the new id. Otherwise the group would have a leader that
+        # does not exist, and no member would compute the next assignment.
         leads = group.leader_id == old.member_id
         members = [heir if member is old else member for member in group.members.values()]
         assignments = {member.member_id: member.assignment for member in members}
