@@ -62,6 +62,7 @@ class FakeLog:
     Attributes:
         leader_epochs: the current leader epoch of partitions that have changed it.
         leading: the partitions that the broker leads, as `led` returns them.
+        has_lease: what `is_current` returns.
         delay_s: returns the duration of each append.
         fate: returns the outcome of each append: `ok`, `refused` (not done), `lost` (not done) or
             `kept` (done). The caller sees an unknown outcome for the last two.
@@ -70,6 +71,7 @@ class FakeLog:
     def __init__(self) -> None:
         self.leader_epochs: dict[int, int] = {}
         self.leading: list[int] = []
+        self.has_lease = True
         self.batches: dict[int, list[bytes]] = {}
         self.ends: dict[int, int] = {}
         self._last_offsets: dict[int, list[int]] = {}
@@ -87,6 +89,9 @@ class FakeLog:
 
     def led(self) -> list[int]:
         return self.leading
+
+    def is_current(self) -> bool:
+        return self.has_lease
 
     def check_epoch(self, partition: int, leader_epoch: int) -> None:
         if self.leader_epochs.get(partition, leader_epoch) != leader_epoch:

@@ -114,10 +114,13 @@ class ShardHost(Generic[S]):
     def shard_of(self, key: str, *, allows_empty: bool = False) -> S:
         """Return the shard that coordinates `key`.
 
-        Raises as `shard` does, or `KafkaError(empty_key_code)` for an empty key.
+        Raises as `shard` does, or `KafkaError(empty_key_code)` for an empty key. Another broker may
+        have a newer state unless this one is current: it raises NOT_COORDINATOR then.
         """
         if not key and not allows_empty:
             raise KafkaError(self._empty_key_code)
+        if not self._logs.is_current():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return self._active(self.partition_for(key)).shard
 
     def _active(self, partition: int) -> Hosted[S]:
@@ -146,6 +149,9 @@ class ShardHost(Generic[S]):
         hosted = self._hosted.get(self.partition_for(key))
         if hosted is None or not hosted.active:
             refuse(_code_without(hosted))
+            return
+        if not self._logs.is_current():
+            refuse(ErrorCode.NOT_COORDINATOR)
             return
         try:
             hosted.decide(decision)

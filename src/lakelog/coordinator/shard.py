@@ -165,6 +165,10 @@ class PartitionLogs(Protocol):
         """Return the partitions that this broker leads now."""
         ...
 
+    def is_current(self) -> bool:
+        """Return whether no other broker can lead one of them without this broker's knowledge."""
+        ...
+
 
 PRODUCER_REFUSED = frozenset(
     {

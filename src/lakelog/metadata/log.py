@@ -196,9 +196,14 @@ class MetadataLog:
 
         Stands for election if the controller is dead. Raises `KafkaError` as `submit`.
         """
+        self._changes |= ~NO_CHANGE
+        await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """As `refresh`, but stand for no election: one read of the store."""
         # An empty plan is settled only after the reported changes were read, so its result proves
         # that the image is at least as new as this call.
-        self._changes |= ~NO_CHANGE
+        self._changes |= Change.ENTRIES
         await self.submit(lambda image: Plan((), None))
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:

@@ -285,7 +285,7 @@ class Server:
         self._control.peers.start(self._control.image)
         if self._options.is_clustered:
             self._control.membership.serve()
-            self._coordinators.watch_hanging()
+            self._coordinators.join_others()
         self._replicas.serve()
         self._monitoring.serving(self._cleaner)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinator_members import commit, commit_codes, committed, form, heartbeat, join
+from coordinator_members import GROUP, commit, commit_codes, committed, form, heartbeat, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator import hosted
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -41,6 +42,18 @@ async def test_requests_get_load_in_progress_until_the_log_is_replayed(setup: Se
     await loading
     assert await committed(setup) == {("orders", 0): 7}
     assert setup.coordinator.partitions == [0]
+
+
+@in_virtual_time()
+async def test_a_broker_that_may_have_a_successor_refuses_requests(setup: Setup) -> None:
+    await commit_codes(setup, {("orders", 0): 7})
+    setup.log.has_lease = False
+    assert await commit_codes(setup, {("orders", 0): 8}) == [NOT_COORDINATOR]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
+    response = await setup.coordinator.offset_fetch(request, 9)
+    assert response.groups[0].error_code == NOT_COORDINATOR
+    setup.log.has_lease = True
+    assert await committed(setup) == {("orders", 0): 7}
 
 
 @in_virtual_time()

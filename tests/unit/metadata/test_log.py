@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -575,6 +576,24 @@ def test_a_store_out_of_reach_is_reported_once_and_asked_less_and_less(
         await log.refresh()
         assert caplog.text.count("recovered") == 1
         assert await log.submit(_ids) == range(1000)
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_to_catch_up_is_one_read_and_no_election(tmp_path: Path) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
+        store = LostStore(logs.embedded())
+        log = MetadataLog(cast("Any", store), logs.tasks, SystemRandom(), broker_id=1)
+        await log.open(create=True)
+        reads = store.reads.qsize()
+        with patch.object(store, "elect", side_effect=AssertionError, create=True):
+            await log.catch_up()
+        assert store.reads.qsize() == reads + 1
+        store.error = MetadataUnavailable("out of reach")
+        with pytest.raises(KafkaError):
+            await log.catch_up()
+        store.error = None
         await log.close()
 
     _play(tmp_path, scenario)

@@ -267,6 +267,7 @@ def test_a_coordinators_first_append(tmp_path: Path, on_loop: list[str]) -> None
             broker.clock,
             broker.tasks,
             server.checks,
+            is_current=lambda: True,
         )
         assert await logs.open(0, partition.leader_epoch).append(make_batch()) == END
 

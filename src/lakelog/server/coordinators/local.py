@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from lakelog.base.config.broker_config import BrokerConfig
@@ -32,7 +33,9 @@ from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.hanging_transactions import end_hanging
 from lakelog.server.coordinators.hanging_watch import HangingWatch
 from lakelog.server.coordinators.known_transactions import KnownTransactions
+from lakelog.server.coordinators.later_leaders import LaterLeaders
 from lakelog.server.coordinators.leaders import PartitionLeaders
+from lakelog.server.coordinators.lease import Lease
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
@@ -99,6 +102,14 @@ class Coordinators:
         parts = (partitions, purgatory, clock, tasks, checks)
         self._partitions = partitions
         self._tasks = tasks
+        self._lease = Lease(
+            metadata.catch_up,
+            LaterLeaders(node_id, lambda: metadata.image, peer).none_known,
+            config.get_int("broker.session.timeout.ms") / 1000,
+            clock,
+            tasks,
+        )
+        logs = partial(LocalPartitionLogs, is_current=lambda: self._lease.holds)
         self._is_open = False
         """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
@@ -106,7 +117,7 @@ class Coordinators:
             clock,
             tasks,
             seams.random,
-            LocalPartitionLogs(GROUP_TOPIC, commit_s, *parts),
+            logs(GROUP_TOPIC, commit_s, *parts),
             topics,
             topics.group_times,
             memory=memory,
@@ -118,7 +129,7 @@ class Coordinators:
             TransactionConfig.from_broker(config),
             clock,
             tasks,
-            LocalPartitionLogs(TRANSACTION_TOPIC, request_s, *parts),
+            logs(TRANSACTION_TOPIC, request_s, *parts),
             topics,
             ClusterMarkers(leaders, self.markers, tasks),
             new_producer_id=producer_ids.next,
@@ -157,12 +168,13 @@ class Coordinators:
         end_hanging(self._partitions, self.transactions, self.markers, self._tasks)
         self.transactions.release_markers()
 
-    def watch_hanging(self) -> None:
-        """End hanging transactions from now on, in a cluster.
+    def join_others(self) -> None:
+        """Answer only while the lease holds, and end hanging transactions, in a cluster.
 
         A broker alone ends them in `load`: its coordinators are the only ones.
         """
         self._in_cluster = True
+        self._lease.start()
         self._hanging.look(self._partitions)
 
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
@@ -212,6 +224,7 @@ class Coordinators:
     def close(self) -> None:
         self._is_open = self._in_cluster = False
         self._hanging.close()
+        self._lease.stop()
         for coordinator in self._by_topic.values():
             coordinator.close()
 

@@ -32,8 +32,14 @@ class LocalPartitionLogs:
         clock: Clock,
         tasks: Tasks,
         checks: StoredChecks,
+        *,
+        is_current: Callable[[], bool],
     ) -> None:
-        """timeout_s: time for the replication of one append."""
+        """
+        timeout_s: time for the replication of one append.
+        is_current: see `PartitionLogs`.
+        """
+        self.is_current = is_current
         self._topic = topic
         self._timeout_s = timeout_s
         self._partitions = partitions

@@ -11,9 +11,11 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import Record
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerRecord, Record
 from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.server.handlers import consumer_group_heartbeat, join_group, offset_commit
@@ -291,7 +293,7 @@ def test_in_a_cluster_an_election_ends_hanging_transactions(
 ) -> None:
     """The new leader may lack a marker, or the coordinator its transactions."""
     world = coordinators
-    world._server._coordinators.watch_hanging()
+    world._server._coordinators.join_others()
     assert is_hanging(world)
     world.pass_time(200)
     assert is_hanging(world), "no leader has changed"
@@ -308,3 +310,25 @@ def test_a_broker_alone_ends_them_when_it_starts(coordinators: MemoryBroker) -> 
     coordinators.restart()
     coordinators.pass_time(0.1)
     assert not is_hanging(coordinators)
+
+
+def test_in_a_cluster_a_coordinator_that_is_cut_off_refuses_requests(
+    coordinators: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another broker may coordinate in its place; the other one does not answer either."""
+    world = coordinators
+    other = BrokerRecord(OTHER, b"f" * 16, 4, (), None)
+    world.run(world.broker.metadata.submit(lambda image: Plan((other,), None)))
+    world._server._coordinators.join_others()
+    world.pass_time(100)
+    assert commit(world, 7) == E.NONE
+
+    async def unavailable(*_: object) -> None:
+        raise MetadataUnavailable("cut off")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(world.metadata, "read", unavailable)
+        world.pass_time(10)
+        assert commit(world, 8) == E.NOT_COORDINATOR
+    world.pass_time(10)
+    assert committed(world) == 7

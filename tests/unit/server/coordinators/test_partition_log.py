@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 def logs_of(world: MemoryBroker) -> LocalPartitionLogs:
     broker = world.broker
     parts = broker.partitions, broker.purgatory, broker.clock, world.tasks, broker.checks
-    return LocalPartitionLogs("orders", TIMEOUT_S, *parts)
+    return LocalPartitionLogs("orders", TIMEOUT_S, *parts, is_current=lambda: True)
 
 
 def log_of(world: MemoryBroker) -> LocalPartitionLog:

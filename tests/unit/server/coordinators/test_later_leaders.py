@@ -1,0 +1,84 @@
+"""Other brokers confirm the leaders of the coordinators' partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+from lakelog.protocol.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from lakelog.server.coordinators.later_leaders import LaterLeaders
+from lakelog.server.peers.errors import PeerTimedOutError
+from virtual_time import run_in_virtual_time
+
+OWN, SECOND, THIRD = 1, 2, 3
+EPOCH = 5
+
+
+class OtherBroker:
+    """Knows the leader epochs of `__consumer_offsets`, or does not answer."""
+
+    def __init__(self, *epochs: int, answers: bool = True) -> None:
+        self.epochs = epochs
+        self.answers = answers
+        self.requests: list[MetadataRequest] = []
+
+    async def request(self, message: Any, *, timeout_s: float) -> MetadataResponse:
+        self.requests.append(message)
+        if not self.answers:
+            raise PeerTimedOutError("silent")
+        partitions = [
+            MetadataResponsePartition(partition_index=index, leader_epoch=epoch)
+            for index, epoch in enumerate(self.epochs)
+        ]
+        topic = MetadataResponseTopic(name=GROUP_TOPIC, partitions=partitions)
+        return MetadataResponse(topics=[topic])
+
+
+def none_known(peers: dict[int, OtherBroker], *, fenced: tuple[int, ...] = ()) -> bool:
+    records: list[Record] = [
+        *(BrokerRecord(n, bytes([n]) * 16, 1, (), None) for n in (OWN, SECOND, THIRD)),
+        TopicRecord(GROUP_TOPIC, b"g" * 16),
+        PartitionRecord(b"g" * 16, 0, (1, 2, 3), (1, 2, 3), 1, EPOCH, 0),
+        *(BrokerFenced(n, 1) for n in fenced),
+    ]
+    image = MetadataImage().apply_all(records, 1)
+    found: Any = peers
+    leaders = LaterLeaders(OWN, lambda: image, found.get)
+
+    async def ask(_: object) -> bool:
+        return await leaders.none_known()
+
+    return run_in_virtual_time(ask)
+
+
+def test_all_others_have_to_agree() -> None:
+    second, third = OtherBroker(EPOCH), OtherBroker(EPOCH - 1)
+    assert none_known({SECOND: second, THIRD: third})
+    assert not none_known({SECOND: second})
+    assert not none_known({SECOND: second, THIRD: OtherBroker(EPOCH, answers=False)})
+    for broker in (second, third):
+        assert not broker.requests[0].allow_auto_topic_creation
+
+
+def test_a_fenced_broker_is_not_asked() -> None:
+    assert none_known({SECOND: OtherBroker(EPOCH)}, fenced=(THIRD,))
+
+
+@pytest.mark.parametrize("epochs", [(EPOCH + 1,), (EPOCH, 0)])
+def test_a_later_leader_or_a_new_partition_is_noticed(epochs: tuple[int, ...]) -> None:
+    assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: OtherBroker(*epochs)})

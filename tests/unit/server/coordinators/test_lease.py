@@ -1,0 +1,134 @@
+"""A coordinator answers for half a session timeout after its image was confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.coordinators.lease import Lease
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from virtual_time import run_in_virtual_time
+
+SESSION_S = 9.0
+
+
+class World:
+    """A lease, the metadata store and the other brokers."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.failure: Exception | None = None
+        self.is_stuck = False
+        self.peers_agree = False
+        self.refreshed = self.asked = 0
+        self.clock = SimulatedClock(loop)
+        self.tasks = AsyncioTasks(loop)
+        self.lease = Lease(self._refresh, self._ask, SESSION_S, self.clock, self.tasks)
+
+    async def _refresh(self) -> None:
+        self.refreshed += 1
+        while self.is_stuck:  # noqa: ASYNC110 - the test has no event for it
+            await asyncio.sleep(0.1)
+        if self.failure is not None:
+            raise self.failure
+
+    async def _ask(self) -> bool:
+        self.asked += 1
+        return self.peers_agree
+
+
+def in_world(scenario: Callable[[World], Coroutine[None, None, None]]) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        world = World(loop)
+        try:
+            await scenario(world)
+        finally:
+            world.lease.stop()
+            world.tasks.close()
+
+    run_in_virtual_time(main)
+
+
+def test_a_broker_alone_needs_none() -> None:
+    async def scenario(world: World) -> None:
+        await asyncio.sleep(100)
+        assert world.lease.holds
+        assert world.refreshed == 0
+
+    in_world(scenario)
+
+
+def test_the_store_renews_it_without_the_others() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        for _ in range(100):
+            await asyncio.sleep(1)
+            assert world.lease.holds
+        assert world.refreshed < 100
+        assert world.asked == 0
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize(
+    "failure", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), MetadataUnavailable("cut off")]
+)
+def test_a_broker_that_is_cut_off_loses_it_before_its_session_ends(failure: Exception) -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(20)
+        world.failure = failure
+        await asyncio.sleep(0.9 * SESSION_S)
+        assert not world.lease.holds
+        world.failure = None
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_an_answer_of_the_store_counts_from_its_request() -> None:
+    async def scenario(world: World) -> None:
+        world.is_stuck = True
+        world.lease.start()
+        await asyncio.sleep(SESSION_S)
+        assert not world.lease.holds
+        world.is_stuck = False
+        await asyncio.sleep(0.2)
+        assert not world.lease.holds, "the image was complete long ago"
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_without_the_store_the_others_renew_it_until_one_disagrees() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        world.failure, world.peers_agree = MetadataUnavailable("no quorum"), True
+        for _ in range(100):
+            await asyncio.sleep(1)
+            assert world.lease.holds
+        world.peers_agree = False
+        await asyncio.sleep(0.6 * SESSION_S)
+        assert not world.lease.holds
+
+    in_world(scenario)
+
+
+def test_it_ends_while_the_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(5)
+        now = world.clock.monotonic()
+        monkeypatch.setattr(world.clock, "monotonic", lambda: now + SESSION_S)
+        assert not world.lease.holds, "before the first turn of the loop"
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
