@@ -37,7 +37,8 @@ def run_attached(arguments: BrokerArguments, orphaned: Callable[[], None]) -> No
     try:
         sys.exit(run_broker(arguments, ready=_report))
     except CliError as error:
-        sys.exit(f"error[{error.code}] {error.message}")
+        sys.stderr.write(f"error[{error.code}] {error.message}\n")
+        sys.exit(error.entry.exit)
     finally:
         if is_orphan.is_set():
             orphaned()

@@ -128,7 +128,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     from lakelog.server.options import ServeOptions, StartError, StoppedError
     from lakelog.server.serving import serve
 
-    data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
+    data, node_id = data_folder(arguments, config), first_node_id(arguments, config)
     config = with_arguments(config, data, listen, node_id, metadata=arguments.metadata)
     options = ServeOptions(
         data=data,
@@ -248,7 +248,8 @@ def with_arguments(
     return config.with_static(values)
 
 
-def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
+def data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
+    """Return the absolute data folder. Raises `CliError` if there is none, or more than one."""
     folder = arguments.data or config.data_directory
     if not folder:
         raise CliError("LL0902", "no data folder", "specify --data DIR")
@@ -265,7 +266,7 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     """
     if arguments.listen or not config.is_set("listeners"):
         listen = arguments.listen or DEFAULT_LISTEN
-        option, hosts = "--listen", [_address(listen, "--listen")[0]]
+        option, hosts = "--listen", [split_address(listen, "--listen")[0]]
     else:
         listen, option = "", "listeners"
         hosts = [endpoint.host for endpoint in config.listeners]
@@ -278,7 +279,7 @@ def http_address(arguments: BrokerArguments) -> str:
     """Return HOST:PORT or an empty text. Raises `CliError` like `listen_address`."""
     if arguments.http is None:
         return ""
-    _check_reach(arguments, "--http", _address(arguments.http, "--http")[0])
+    _check_reach(arguments, "--http", split_address(arguments.http, "--http")[0])
     return arguments.http
 
 
@@ -315,7 +316,7 @@ def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tu
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
         if name.upper() not in listeners:
             raise CliError("LL0902", f"--advertise {text!r} names an unknown listener", hint)
-        given[name.upper()] = _address(address, "--advertise")
+        given[name.upper()] = split_address(address, "--advertise")
     return given
 
 
@@ -325,8 +326,8 @@ def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[st
     return [endpoint.name for endpoint in config.listeners]
 
 
-def _address(text: str, option: str) -> tuple[str, int]:
-    """Return host (without brackets) and port of HOST:PORT."""
+def split_address(text: str, option: str) -> tuple[str, int]:
+    """Return host (without brackets) and port of HOST:PORT. Raises `CliError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
@@ -379,7 +380,8 @@ def metadata_place(text: str, code: str, option: str) -> Path | EnsembleAddress:
     return file
 
 
-def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
+def first_node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
+    """Return the node id of the broker, or of the first worker. Raises `CliError`."""
     if arguments.node_id is not None:
         if not arguments.node_id.isdecimal() or int(arguments.node_id) >= 2**31:
             raise CliError("LL0902", f"--node-id {arguments.node_id} is not a valid node id")

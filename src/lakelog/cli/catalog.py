@@ -365,9 +365,9 @@ _ENTRIES = (
         "LL0705",
         "a broker of the cluster did not start",
         ExitCode.FAILURE,
-        "`lakelog dev --brokers` ends if a broker ends before all of them serve for the first "
-        "time. The lines that it logged, which begin with `broker N |`, have the reason. A broker "
-        "that ends later is started again.",
+        "`lakelog dev --brokers` and `lakelog serve --workers` end if a broker ends before all of "
+        "them serve for the first time. The lines that it logged, with its node id, have the "
+        "reason. A broker that ends later is started again.",
     ),
     Entry(
         "LL0706",
@@ -394,6 +394,16 @@ _ENTRIES = (
         "`lakelog metadata export` writes a new file only, and `import` an empty store only: they "
         "would destroy another log. Choose another place. Chunks that an interrupted import has "
         "left in ZooKeeper are replaced.",
+    ),
+    Entry(
+        "LL0709",
+        "a broker refused to run",
+        ExitCode.CONFLICT,
+        "A broker of `lakelog dev --brokers` or `lakelog serve --workers` ended with status 6: it "
+        "refused its metadata store (LL0707), or another process uses its folder, node id or "
+        "address. The lines that it logged, with its node id, have the reason. It would refuse "
+        "again, and is not started again; the command ends when no broker is left, or when one "
+        "refuses before all of them serve for the first time.",
     ),
     Entry(
         "LL0801",

@@ -1,4 +1,4 @@
-"""`lakelog serve`: a broker in the foreground."""
+"""`lakelog serve`: a broker in the foreground, or several as workers."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def serve(
     ] = None,
     node_id: str | None = None,
     metadata: str | None = None,
+    workers: int | None = None,
     http: str | None = None,
     log_format: Literal["auto", "text", "json"] = "auto",
     insecure: Annotated[bool, Parameter(negative="")] = False,
@@ -52,6 +53,10 @@ def serve(
         The metadata store that several brokers share: they form one cluster. sqlite:PATH is a
         file, for brokers of this host; zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT is an ensemble
         (default: a file in the data folder, for this broker alone).
+    workers
+        Number of brokers to run, each in a process of its own, to use more processor cores. They
+        form one cluster: --node-id, --listen, --http and --advertise are of the first one, and the
+        next ones have the following ids and ports. Each has the folder broker-ID in --data.
     http
         HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, /readyz,
         /version (default: no HTTP).
@@ -61,19 +66,22 @@ def serve(
         Allow --listen and --http on addresses that other hosts can reach. There is no
         authentication.
     """
-    return run_broker(
-        BrokerArguments(
-            data=data,
-            listen=listen,
-            advertise=tuple(advertise or ()),
-            properties=properties,
-            settings=tuple(settings or ()),
-            node_id=node_id,
-            metadata=metadata,
-            http=http,
-            log_format=log_format,
-            insecure=insecure,
-            verbose=verbosity.verbose,
-            quiet=verbosity.quiet,
-        )
+    arguments = BrokerArguments(
+        data=data,
+        listen=listen,
+        advertise=tuple(advertise or ()),
+        properties=properties,
+        settings=tuple(settings or ()),
+        node_id=node_id,
+        metadata=metadata,
+        http=http,
+        log_format=log_format,
+        insecure=insecure,
+        verbose=verbosity.verbose,
+        quiet=verbosity.quiet,
     )
+    if workers is None:
+        return run_broker(arguments)
+    from lakelog.cli.local_cluster.workers import run_workers
+
+    return run_workers(arguments, workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -28,7 +28,10 @@ class BrokerRun:
     """One process of a broker, from its start to its end."""
 
     def __init__(self, process: Process, line: Callable[[bytes], None]) -> None:
+        self.is_ready = False
+        """Whether the broker accepts connections."""
         self._process = process
+        self._readiness = asyncio.ensure_future(self._read_readiness())
         self._log = asyncio.ensure_future(self._read_log(line))
 
     @classmethod
@@ -39,7 +42,7 @@ class BrokerRun:
             *_PROGRAM,
             *spec.arguments,
             stdin=PIPE,
-            stdout=DEVNULL,
+            stdout=PIPE,
             stderr=PIPE,
             process_group=0,  # ^C is for the supervisor, which then stops the broker
         )
@@ -62,6 +65,7 @@ class BrokerRun:
         """Return the exit status after the end of the process and of its log."""
         status = await self._process.wait()
         await self._log
+        await self._readiness
         assert self._process.stdin is not None
         self._process.stdin.close()
         return status
@@ -69,6 +73,12 @@ class BrokerRun:
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             self._process.send_signal(number)
+
+    async def _read_readiness(self) -> None:
+        """Read the line with which the program says that it is ready, and anything after it."""
+        assert self._process.stdout is not None
+        while await self._process.stdout.read(_CHUNK_BYTES):
+            self.is_ready = True
 
     async def _read_log(self, line: Callable[[bytes], None]) -> None:
         assert self._process.stderr is not None

@@ -30,15 +30,26 @@ class ClusterFolder:
         """Return the data folder of a broker."""
         return self.path / f"broker-{node_id}"
 
+    def node_ids(self) -> set[int]:
+        """Return the node ids of the brokers that have a data folder."""
+        names = (path.name.removeprefix("broker-") for path in self.path.glob("broker-*"))
+        return {int(name) for name in names if name.isdecimal()}
+
     @contextmanager
-    def held(self, *, zookeeper: bool) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Create the folder, and hold its lock within the block.
 
-        zookeeper: whether the metadata will be in ZooKeeper. Raises `CliError` for a folder of
-        another kind, and for one in use. Raises `OSError` if the folder cannot be used.
+        Raises `CliError` for the folder of a single broker, and for a folder that is in use or
+        cannot be used.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._check(zookeeper=zookeeper)
+        if (self.path / "meta.properties").exists():
+            text = f"{self.path} is the data folder of a single broker, not of a cluster"
+            raise CliError("LL0703", text, _OTHER)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"the data folder {self.path} cannot be used: {error.strerror}"
+            raise CliError("LL0703", text, _OTHER) from error
         with (self.path / ".lock").open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,14 +57,3 @@ class ClusterFolder:
                 text = f"another process runs the cluster in {self.path}"
                 raise CliError("LL0701", text, _OTHER) from error
             yield
-
-    def _check(self, *, zookeeper: bool) -> None:
-        if (self.path / "meta.properties").exists():
-            text = f"{self.path} is the data folder of a single broker, not of a cluster"
-            raise CliError("LL0703", text, _OTHER)
-        if zookeeper and self.metadata.exists():
-            text = f"the metadata of the cluster in {self.path} is in metadata.db, not in ZooKeeper"
-            raise CliError("LL0703", text, f"leave --zookeeper out, or {_OTHER}")
-        if not zookeeper and self.zookeeper.exists():
-            text = f"the metadata of the cluster in {self.path} is in ZooKeeper"
-            raise CliError("LL0703", text, f"pass --zookeeper, or {_OTHER}")

@@ -13,7 +13,7 @@ def reserve(host: str, port: int) -> socket.socket:
     A server may bind the port too, with SO_REUSEADDR (socket(7)), and the system gives it to no
     other process meanwhile. Raises `OSError`, and `OverflowError` for a number that is no port.
     """
-    reserved = socket.socket()
+    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind((host, port))

@@ -65,7 +65,8 @@ def run_cluster(arguments: ClusterArguments) -> int:
     folder = ClusterFolder(arguments.data.absolute())
     with ExitStack() as stack:
         ports = stack.enter_context(_ports(arguments))
-        stack.enter_context(folder.held(zookeeper=arguments.zookeeper))
+        check_store(folder, zookeeper=arguments.zookeeper)
+        stack.enter_context(folder.held())
         ensemble = stack.enter_context(_ensemble(folder)) if arguments.zookeeper else None
         brokers = broker_specs(arguments, folder, ports, ensemble)
         lines = _Lines(quiet=arguments.quiet)
@@ -109,6 +110,16 @@ def _check(arguments: ClusterArguments) -> None:
             "--zookeeper needs kazoo, which is not installed",
             "pip install 'lakelog[spark,zookeeper]'",
         )
+
+
+def check_store(folder: ClusterFolder, *, zookeeper: bool) -> None:
+    """Raise `CliError` if the metadata of the cluster is in ZooKeeper, or in a file, unlike now."""
+    if zookeeper and folder.metadata.exists():
+        text = f"the metadata of the cluster in {folder.path} is in metadata.db, not in ZooKeeper"
+        raise CliError("LL0703", text, "leave --zookeeper out, or use --data to set another folder")
+    if not zookeeper and folder.zookeeper.exists():
+        text = f"the metadata of the cluster in {folder.path} is in ZooKeeper"
+        raise CliError("LL0703", text, "pass --zookeeper, or use --data to set another folder")
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Runs the processes of a cluster on this host until a signal.
 
-A process that ends by itself is reported, and started again after a pause. But if a broker ends
-before the cluster was complete for the first time, the cluster ends: a broker with wrong arguments
-would never start.
+A process that ends by itself is reported, and started again after a pause, except in two cases. If
+a broker ends before the cluster was complete for the first time, the cluster ends: a broker with
+wrong arguments would never start. A broker that ended with status 6 has refused its metadata store
+or its folder, as it would again: it is not started, and the cluster ends with the last of them.
 
 The first signal stops all brokers in order and then ends the ensemble; a second one kills them.
 """
@@ -14,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
@@ -30,8 +32,10 @@ class Supervisor:
 
     Args:
         is_complete: returns in a thread whether all brokers serve, given the ids of their
-            processes by node id. It is called until that is true. An exception ends the cluster.
+            processes by node id. It is called when all accept connections, until it returns true.
+            An exception ends the cluster.
         report: prints a line of this process; `line` prints a line that a broker has logged.
+        noun: names a broker in lines and errors.
     """
 
     def __init__(
@@ -42,12 +46,15 @@ class Supervisor:
         is_complete: Callable[[dict[int, int]], bool],
         report: Callable[[str], None],
         line: Callable[[int, bytes], None],
+        noun: str = "broker",
     ) -> None:
         self._brokers = brokers
         self._ensemble = ensemble
         self._check_complete = is_complete
         self._report = report
         self._line = line
+        self._noun = noun
+        self._refusing: set[int] = set()
         self._runs: dict[int, BrokerRun] = {}
         self._stopping = asyncio.Event()
         self._is_complete = False
@@ -56,7 +63,8 @@ class Supervisor:
     async def run(self) -> None:
         """Return after a signal, when all brokers have stopped.
 
-        Raises `CliError` LL0705 if a broker does not start, and the exceptions of `is_complete`.
+        Raises `CliError` LL0705 if a broker does not start, LL0709 if one refuses to start or all
+        of them refuse to go on, and the exceptions of `is_complete`.
         """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -87,9 +95,14 @@ class Supervisor:
             status = await run.wait()
             if self._stopping.is_set():
                 return
-            ended = f"broker {spec.node_id} (pid {run.pid}) {ended_how(status)}"
+            ended = f"{self._noun} {spec.node_id} (pid {run.pid}) {ended_how(status)}"
+            is_refusal = status == ExitCode.CONFLICT
             if not self._is_complete:
-                self._fail(CliError("LL0705", f"{ended} before the cluster was complete"))
+                code = "LL0709" if is_refusal else "LL0705"
+                self._fail(CliError(code, f"{ended} before the cluster was complete"))
+                return
+            if is_refusal:
+                self._refused(spec.node_id, ended)
                 return
             pause_s = restarts.pause_s(time.monotonic() - begun)
             self._report(f"{ended}; it starts again in {pause_s:g} s")
@@ -108,8 +121,9 @@ class Supervisor:
         try:
             while not self._is_complete:
                 await asyncio.sleep(_COMPLETE_CHECK_S)
-                pids = {node_id: run.pid for node_id, run in self._runs.items()}
-                self._is_complete = await asyncio.to_thread(self._check_complete, pids)
+                pids = {node_id: run.pid for node_id, run in self._runs.items() if run.is_ready}
+                if len(pids) == len(self._brokers):
+                    self._is_complete = await asyncio.to_thread(self._check_complete, pids)
         except Exception:
             self._stopping.set()
             raise
@@ -120,6 +134,12 @@ class Supervisor:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             return
+
+    def _refused(self, node_id: int, ended: str) -> None:
+        self._report(f"{ended}: it refuses to run, and is not started again")
+        self._refusing.add(node_id)
+        if len(self._refusing) == len(self._brokers):
+            self._fail(CliError("LL0709", f"every {self._noun} has refused to run"))
 
     def _fail(self, error: CliError) -> None:
         if self._failure is None:
@@ -143,7 +163,7 @@ class Supervisor:
             loop.call_later(_STOP_TIMEOUT_S, self._kill_late, node_id, run)
 
     def _kill_late(self, node_id: int, run: BrokerRun) -> None:
-        self._report(f"broker {node_id} did not stop within {_STOP_TIMEOUT_S:g} s")
+        self._report(f"{self._noun} {node_id} did not stop within {_STOP_TIMEOUT_S:g} s")
         run.kill()
 
 

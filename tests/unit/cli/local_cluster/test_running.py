@@ -10,7 +10,13 @@ from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.broker import BrokerSpec
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 from lakelog.cli.local_cluster.folder import ClusterFolder
-from lakelog.cli.local_cluster.running import ClusterArguments, banner, broker_specs, run_cluster
+from lakelog.cli.local_cluster.running import (
+    ClusterArguments,
+    banner,
+    broker_specs,
+    check_store,
+    run_cluster,
+)
 
 
 def specs(
@@ -102,6 +108,19 @@ def test_missing_parts_of_zookeeper_are_named(
 
 class _Spec:
     origin = "/somewhere/pyspark/__init__.py"
+
+
+def test_a_cluster_keeps_its_kind_of_metadata_store(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    folder.metadata.touch()
+    check_store(folder, zookeeper=False)
+    with pytest.raises(CliError, match=r"in metadata\.db, not in ZooKeeper"):
+        check_store(folder, zookeeper=True)
+    folder.metadata.unlink()
+    folder.zookeeper.mkdir()
+    check_store(folder, zookeeper=True)
+    with pytest.raises(CliError, match="is in ZooKeeper"):
+        check_store(folder, zookeeper=False)
 
 
 def test_the_banner_names_addresses_processes_and_the_controller() -> None:

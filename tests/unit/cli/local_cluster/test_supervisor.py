@@ -12,8 +12,12 @@ from lakelog.cli.local_cluster import broker
 from lakelog.cli.local_cluster.broker import BrokerSpec
 from lakelog.cli.local_cluster.supervisor import Supervisor, ended_how
 
-_SERVES = "import sys, signal; sys.stderr.write('up\\n'); signal.pause()"
+_SERVES = (
+    "import sys, signal; print('ready', flush=True); sys.stderr.write('up\\n'); signal.pause()"
+)
 _STOPS = "import sys, signal; signal.signal(15, lambda *_: sys.exit(0)); " + _SERVES
+_STOPS_REFUSING = "import sys, signal; signal.signal(10, lambda *_: sys.exit(6)); " + _STOPS
+"""SIGUSR1 makes it refuse to go on."""
 SPECS = [BrokerSpec(node_id, f"127.0.0.1:{node_id}", (str(node_id),)) for node_id in (1, 2)]
 
 
@@ -29,13 +33,19 @@ class Cluster:
         self.stop_at = 2
         """Number of lines after which a signal arrives."""
         self.killed: int | None = None
+        self.refusing: list[int] = []
         self.pids: Mapping[int, int] = {}
 
     def run(self) -> None:
         supervisor = Supervisor(
-            SPECS, None, is_complete=self._is_complete, report=self.reports.append, line=self._line
+            SPECS, None, is_complete=self._is_complete, report=self._report, line=self._line
         )
         asyncio.run(asyncio.wait_for(supervisor.run(), 120))
+
+    def _report(self, text: str) -> None:
+        self.reports.append(text)
+        if "refuses" in text and len(self.refusing) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _line(self, node_id: int, line: bytes) -> None:
         self.up.append(node_id)
@@ -48,6 +58,8 @@ class Cluster:
             return False
         if self.killed is not None:
             os.kill(pids[self.killed], signal.SIGKILL)
+        for node_id in self.refusing:
+            os.kill(pids[node_id], signal.SIGUSR1)
         return True
 
 
@@ -76,6 +88,38 @@ def test_a_broker_that_does_not_start_ends_the_cluster(monkeypatch: pytest.Monke
     ) as caught:
         cluster.run()
     assert caught.value.code == "LL0705"
+
+
+def test_a_broker_that_refuses_to_start_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, "import sys; sys.argv[1] == '1' and sys.exit(6); " + _STOPS)
+    cluster.stop_at = 99
+    with pytest.raises(
+        CliError, match=r"broker 1 \(pid \d+\) ended with status 6 before"
+    ) as caught:
+        cluster.run()
+    assert caught.value.code == "LL0709"
+    assert caught.value.entry.exit == 6
+
+
+def test_a_broker_that_refuses_to_go_on_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch, _STOPS_REFUSING)
+    cluster.stop_at, cluster.refusing = 99, [2]
+    cluster.run()
+    assert sorted(cluster.up) == [1, 2]
+    refused = f"broker 2 (pid {cluster.pids[2]}) ended with status 6: it refuses to run, and is not"
+    assert cluster.reports == [f"{refused} started again", "Stopping"]
+
+
+def test_the_cluster_ends_with_the_last_broker_that_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch, _STOPS_REFUSING)
+    cluster.stop_at, cluster.refusing = 99, [1, 2]
+    with pytest.raises(CliError, match="every broker has refused to run") as caught:
+        cluster.run()
+    assert caught.value.code == "LL0709"
 
 
 def test_an_error_of_the_check_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
