@@ -27,8 +27,8 @@ _COLUMNS = ("topic", "partition", "replica", "last_epoch", "log_end_offset", "no
 class Candidates:
     """The replicas of a partition without a leader.
 
-    `ends` has the replicas with an answer, by node id; `preferred` had every acknowledged record until a
-    failure, the latest last.
+    `ends` has the replicas with an answer, by node id. The `preferred` ones had every acknowledged
+    record until a failure, the latest last.
     """
 
     topic: str

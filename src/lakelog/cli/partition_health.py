@@ -1,4 +1,6 @@
-"""Which partitions lack a leader or replicas in sync, for `lakelog cluster health`."""
+"""Which partitions lack a leader or replicas in sync, for `lakelog cluster health` and
+`lakelog topic describe`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def examine(topics: Iterable[Topic], minima: Mapping[str, int]) -> list[Ailing]:
     for topic in topics:
         min_isr = minima.get(topic.name, 1)
         for partition in topic.partitions:
-            problem = _problem(partition, min_isr)
+            problem = problem_of(partition, min_isr)
             if problem is not None:
                 found.append(Ailing(topic.name, partition, problem, min_isr))
     return sorted(
@@ -45,7 +47,13 @@ def examine(topics: Iterable[Topic], minima: Mapping[str, int]) -> list[Ailing]:
     )
 
 
-def _problem(partition: Partition, min_isr: int) -> str | None:
+def is_as_grave(problem: str | None, limit: str) -> bool:
+    """Return whether the problem is as grave as `limit`, or graver."""
+    return problem is not None and _PROBLEMS.index(problem) <= _PROBLEMS.index(limit)
+
+
+def problem_of(partition: Partition, min_isr: int) -> str | None:
+    """Return the gravest problem of a partition, None for a partition in order."""
     if partition.leader < 0:
         return OFFLINE
     # As in Kafka, a partition never needs more replicas in sync than it has.

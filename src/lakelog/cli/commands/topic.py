@@ -24,6 +24,13 @@ from lakelog.cli.options import (
     Session,
     noun,
 )
+from lakelog.cli.partition_health import (
+    OFFLINE,
+    UNDER_MIN_ISR,
+    UNDER_REPLICATED,
+    is_as_grave,
+    problem_of,
+)
 from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, counted, note, show, show_all
 from lakelog.cli.settings import change_settings, parse_changes, parse_settings, shown_value
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 app = noun("topic", "List, create, describe, alter and delete topics; elect leaders.")
 
+_MIN_ISR = "min.insync.replicas"
 _NO_LEADER = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
 _LIST_COLUMNS = ("name", "partitions", "replication_factor", "is_internal")
 _PARTITION_COLUMNS = (
@@ -125,19 +133,35 @@ def describe(
     name: str,
     /,
     *names: str,
+    under_replicated: Annotated[bool, Parameter(negative="")] = False,
+    under_min_isr: Annotated[bool, Parameter(negative="")] = False,
+    offline: Annotated[bool, Parameter(negative="")] = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> int:
-    """Describe topics: partitions, leaders, offsets, settings.
+    """Describe topics: partitions, leaders, offsets, problems, settings.
+
+    A partition is offline (no leader), under-min-isr (fewer replicas in sync than
+    min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
 
     Parameters
     ----------
     name
         Topics to describe.
+    under_replicated
+        Show only partitions with a replica that is not in sync.
+    under_min_isr
+        Show only partitions with fewer replicas in sync than min.insync.replicas.
+    offline
+        Show only partitions without a leader.
     """
+    wanted = {UNDER_REPLICATED: under_replicated, UNDER_MIN_ISR: under_min_isr, OFFLINE: offline}
+    limit = next((problem for problem, is_wanted in wanted.items() if is_wanted), None)
     documents: list[Document] = []
     with open_admin(session) as admin:
-        status = for_each([name, *names], lambda topic: documents.append(_describe(admin, topic)))
+        status = for_each(
+            [name, *names], lambda topic: documents.append(_describe(admin, topic, limit))
+        )
     show_all(documents, output.format)
     return status
 
@@ -313,14 +337,14 @@ def shortened(
     return Listing(rows, columns)
 
 
-def _describe(admin: Admin, name: str) -> Document:
+def _describe(admin: Admin, name: str, limit: str | None) -> Document:
     from lakelog.client.admin import ResourceType
 
     topic = admin.topics.describe(name)
     configs = admin.configs.describe(ResourceType.TOPIC, name)
     is_full = all(len(row.isr) == len(row.replicas) for row in topic.partitions)
     eligible = {} if is_full else admin.topics.eligible(name)
-    return document(topic, _bounds(admin, topic), configs.values(), eligible)
+    return document(topic, _bounds(admin, topic), configs.values(), eligible, limit)
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
@@ -356,13 +380,20 @@ def document(
     bounds: Mapping[TopicPartition, Bounds],
     configs: Iterable[ConfigEntry],
     eligible: Mapping[int, EligibleReplicas] | None = None,
+    limit: str | None = None,
 ) -> Document:
     """Return the description of one topic, without settings at their defaults.
 
-    Partitions have columns of eligible leader replicas if any of them has such replicas.
+    Partitions have columns of problems and of eligible leader replicas if any of them has some.
+
+    limit: the lightest problem of the partitions that are shown; None shows all partitions.
     """
+    configs = list(configs)
+    minimum = next((each.value for each in configs if each.name == _MIN_ISR), None)
+    min_isr = int(minimum or 1)
     partitions = [
-        _partition(row, bounds.get((topic.name, row.partition))) for row in topic.partitions
+        _partition(row, bounds.get((topic.name, row.partition)), min_isr)
+        for row in topic.partitions
     ]
     settings = [
         {
@@ -381,7 +412,11 @@ def document(
         "replication_factor": _replication_factor(topic),
         "records": None if None in records else sum(records),
     }
+    if limit is not None:
+        partitions = [row for row in partitions if is_as_grave(row["problem"], limit)]
     columns: tuple[str, ...] = _PARTITION_COLUMNS
+    if any(row["problem"] for row in partitions):
+        columns = (*columns, "problem")
     if eligible:
         for row in partitions:
             found = eligible.get(row["partition"])
@@ -394,7 +429,7 @@ def document(
     return Document({**facts, "partitions": partitions, "configs": settings}, facts, parts)
 
 
-def _partition(row: Partition, bounds: Bounds | None) -> dict[str, Any]:
+def _partition(row: Partition, bounds: Bounds | None, min_isr: int) -> dict[str, Any]:
     """Return the row of a partition.
 
     `records` counts offsets; compaction and transactions leave gaps in them.
@@ -409,6 +444,7 @@ def _partition(row: Partition, bounds: Bounds | None) -> dict[str, Any]:
         "log_start_offset": bounds.start if bounds else None,
         "log_end_offset": bounds.end if bounds else None,
         "records": bounds.end - bounds.start if bounds else None,
+        "problem": problem_of(row, min_isr),
     }
 
 

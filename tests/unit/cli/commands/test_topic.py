@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lakelog.cli.commands.topic import document, listing
 from lakelog.cli.positions import Bounds
 from lakelog.client.admin import ConfigEntry, ConfigSource
@@ -61,3 +63,35 @@ def test_eligible_replicas_have_columns_if_there_are_any() -> None:
     first, second = document(_TOPIC, {}, [], eligible).data["partitions"]
     assert (first["elr"], first["last_known_elr"]) == ([], [])
     assert (second["elr"], second["last_known_elr"]) == ([2], [3])
+
+
+_SICK = Topic(
+    "orders",
+    _ID,
+    (
+        Partition(0, 1, 4, (1, 2, 3), (1, 2, 3)),
+        Partition(1, 1, 4, (1, 2, 3), (1, 2)),
+        Partition(2, 1, 4, (1, 2, 3), (1,)),
+        Partition(3, -1, 4, (1, 2, 3), ()),
+    ),
+)
+_MIN_ISR = ConfigEntry("min.insync.replicas", "2", ConfigSource.TOPIC, False, False)
+
+
+def test_partitions_are_marked_with_their_problems() -> None:
+    found = document(_SICK, {}, [_MIN_ISR])
+    problems = [None, "under-replicated", "under-min-isr", "offline"]
+    assert [row["problem"] for row in found.data["partitions"]] == problems
+    listing = found.parts[0]
+    assert "problem" in listing.columns
+    healthy = document(Topic("t", _ID, _SICK.partitions[:1]), {}, [_MIN_ISR]).parts[0]
+    assert "problem" not in healthy.columns
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [("under-replicated", [1, 2, 3]), ("under-min-isr", [2, 3]), ("offline", [3])],
+)
+def test_only_partitions_with_problems_may_be_shown(limit: str, shown: list[int]) -> None:
+    found = document(_SICK, {}, [_MIN_ISR], limit=limit)
+    assert [row["partition"] for row in found.data["partitions"]] == shown
