@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check test conformance fuzz sim mutants endurance torture libraries bench clean
+.PHONY: help setup java maven demo demo-cluster check test conformance fuzz sim planted mutants endurance torture libraries bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,10 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
+
+planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BUG="a stale ...")
+	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(or $(SEEDS),20) \
+	  $(if $(BUG),--bug "$(BUG)")
 
 mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=200 SEED=1 AGAIN=1)
 	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1) \

@@ -12,6 +12,7 @@ from typing import TypeVar
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
+    ENTRIES_KEPT,
     AppendOutcome,
     Change,
     ControllerTerm,
@@ -67,9 +68,10 @@ class SimulatedMetadata:
     Each process of a broker has a `handle` of its own.
     """
 
-    def __init__(self, disk: MemoryDisk, path: Path) -> None:
+    def __init__(self, disk: MemoryDisk, path: Path, *, entries_kept: int = ENTRIES_KEPT) -> None:
         self.disk = disk
         self.path = path
+        self.entries_kept = entries_kept
         self.stores: list[SimulatedStore] = []
 
     def handle(self, tasks: Tasks, is_alive: Callable[[], bool]) -> SimulatedStore:
@@ -105,7 +107,9 @@ class SimulatedStore:
         self.entry_bytes_max = BATCH_BYTES_MAX
         self.registered: tuple[int, bytes] | None = None
         self._mount = Mount(metadata.disk, is_alive)
-        self._log = SqliteLog(MemoryDatabase(self._mount, metadata.path))
+        self._log = SqliteLog(
+            MemoryDatabase(self._mount, metadata.path), entries_kept=metadata.entries_kept
+        )
         self._watchers: list[
             tuple[Callable[[Change], None], Context, asyncio.AbstractEventLoop]
         ] = []

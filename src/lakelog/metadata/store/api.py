@@ -27,6 +27,9 @@ from typing import NamedTuple, Protocol
 BATCH_BYTES_MAX = 900_000
 """Limit for the payload of one entry in bytes; with the rest of the call it stays below ZooKeeper's
 1 MiB."""
+ENTRIES_KEPT = 100
+"""Entries that stay in the store before the newest snapshot: a reader that is less behind need not
+load it."""
 
 
 class MetadataBatch(NamedTuple):

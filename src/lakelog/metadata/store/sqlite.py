@@ -31,6 +31,7 @@ from lakelog.metadata.errors import (
     MetadataUnsupported,
 )
 from lakelog.metadata.store.api import (
+    ENTRIES_KEPT,
     AppendOutcome,
     ControllerTerm,
     Entry,
@@ -52,7 +53,6 @@ from lakelog.metadata.store.database import Database
 
 _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 2
-_ENTRIES_KEPT = 100
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 _READ_ERRORS = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ}
 _WRITERS_KEPT = 1000
@@ -83,11 +83,18 @@ _SCHEMA = (
 class SqliteLog:
     """Not thread-safe; the connection belongs to the thread that calls `open`."""
 
-    def __init__(self, database: Database, marks: Marks | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        marks: Marks | None = None,
+        *,
+        entries_kept: int = ENTRIES_KEPT,
+    ) -> None:
         """Without `marks`, nothing of an earlier process is compared."""
         self._database = database
         self._marks = marks or MemoryMarks()
         self._path = database.path
+        self._entries_kept = entries_kept
         self._seen = Mark(_NO_LOG_ID, 0, first_link(_NO_LOG_ID))
         self._connection: sqlite3.Connection | None = None
         self._failure: str | None = None
@@ -243,7 +250,9 @@ class SqliteLog:
                 " chain = excluded.chain WHERE excluded.end > end",
                 (snapshot.end, snapshot.payload, crc, chain),
             )
-            connection.execute("DELETE FROM entry WHERE idx < ?", (snapshot.end - _ENTRIES_KEPT,))
+            connection.execute(
+                "DELETE FROM entry WHERE idx < ?", (snapshot.end - self._entries_kept,)
+            )
             connection.execute(
                 "DELETE FROM writer WHERE writer_id NOT IN"
                 " (SELECT writer_id FROM writer ORDER BY idx DESC LIMIT ?)",

@@ -28,7 +28,14 @@ PRODUCING = ("plain", "idempotent", "transactions", "compaction", "administratio
 """Workloads with producers whose acknowledgements count."""
 DEATHS = ("kill", "kill at a write", "power", "stop")
 """Faults that end a broker's process."""
-CLUSTER_DEATHS = ("controller", "power of all", "wipe")
+CLUSTER_DEATHS = (
+    "controller",
+    "power of all",
+    "wipe",
+    "two down",
+    "return into a cut",
+    "missed snapshot",
+)
 """Faults that end processes of brokers in a cluster only."""
 FAULTS = (
     "kill",

@@ -260,7 +260,9 @@ def test_consumer_groups_follow_their_topics_also_when_a_snapshot_replaces_the_i
 ) -> None:
     publish = MetadataLog._publish
 
-    async def jump(self: MetadataLog, image: MetadataImage, records: tuple[Record, ...]) -> None:
+    async def jump(
+        self: MetadataLog, image: MetadataImage, records: tuple[Record, ...] | None
+    ) -> None:
         await publish(self, image, () if is_loaded else records)
 
     _, epoch = assigned(coordinators, 0)

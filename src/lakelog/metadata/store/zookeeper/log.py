@@ -16,6 +16,7 @@ from lakelog.metadata.errors import (
     MetadataUnavailable,
 )
 from lakelog.metadata.store.api import (
+    ENTRIES_KEPT,
     AppendOutcome,
     Entry,
     LogRead,
@@ -62,12 +63,20 @@ _LOST = (
 class EntryLog:
     """One handle on the log. Every call may raise `Disconnected`, and be repeated then."""
 
-    def __init__(self, session: Session, layout: Layout, marks: Marks, terms: Terms) -> None:
+    def __init__(
+        self,
+        session: Session,
+        layout: Layout,
+        marks: Marks,
+        terms: Terms,
+        *,
+        entries_kept: int = ENTRIES_KEPT,
+    ) -> None:
         self._session = session
         self._layout = layout
         self._marks = marks
         self._terms = terms
-        self._snapshots = Snapshots(session, layout)
+        self._snapshots = Snapshots(session, layout, entries_kept=entries_kept)
         self._tail = Tail(0, bytes(16), 0)
         self._mark: Mark | None = None
         self._reported_end = 0

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
-from lakelog.metadata.store.api import LogState, Snapshot
+from lakelog.metadata.store.api import ENTRIES_KEPT, LogState, Snapshot
 from lakelog.metadata.store.zookeeper.layout import NO_SNAPSHOT, Layout, Pointer, Term
 from lakelog.metadata.store.zookeeper.requests import get_all, get_required, write_repeatable
 from lakelog.metadata.store.zookeeper.session import (
@@ -25,7 +25,6 @@ from lakelog.metadata.store.zookeeper.session import (
 )
 
 _CHUNK_BYTES = 500_000
-_ENTRIES_KEPT = 100
 _DELETED_AT_ONCE = 100
 _DELETE_TRIES = 5
 
@@ -33,8 +32,11 @@ _DELETE_TRIES = 5
 class Snapshots:
     """The snapshots of one log. Every call may raise `Disconnected` and be repeated then."""
 
-    def __init__(self, session: Session, layout: Layout) -> None:
+    def __init__(
+        self, session: Session, layout: Layout, *, entries_kept: int = ENTRIES_KEPT
+    ) -> None:
         self._session = session
+        self._entries_kept = entries_kept
         self._layout = layout
 
     async def pointer(self) -> Pointer:
@@ -63,7 +65,7 @@ class Snapshots:
         name = f"{snapshot.end:016d}-{term.epoch}"
         if old.end < snapshot.end:
             chunks = await self._write_chunks(name, snapshot.payload)
-            first = max(old.first, snapshot.end - _ENTRIES_KEPT)
+            first = max(old.first, snapshot.end - self._entries_kept)
             checksum = zlib.crc32(snapshot.payload)
             new = Pointer(snapshot.end, first, old.deleted, chunks, checksum, chain, name, 0)
             old = await self._point(new, old.version, term)

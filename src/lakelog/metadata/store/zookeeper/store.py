@@ -25,6 +25,7 @@ from lakelog.metadata.errors import (
 )
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
+    ENTRIES_KEPT,
     NO_CHANGE,
     AppendOutcome,
     Change,
@@ -65,6 +66,7 @@ class ZooKeeperStore:
         random: Random,
         *,
         session_timeout_s: float = SESSION_TIMEOUT_S,
+        entries_kept: int = ENTRIES_KEPT,
     ) -> None:
         layout = Layout(root)
         self._session = session
@@ -73,7 +75,7 @@ class ZooKeeperStore:
         self._timeout_s = session_timeout_s
         self._heartbeat_s = session_timeout_s / _HEARTBEATS_PER_TIMEOUT
         self._terms = Terms(session, layout)
-        self._log = EntryLog(session, layout, marks, self._terms)
+        self._log = EntryLog(session, layout, marks, self._terms, entries_kept=entries_kept)
         self._brokers = Brokers(session, layout, clock.monotonic, session_timeout_s)
         self._watchers: list[Callable[[Change], None]] = []
         self._on_device_failure: Callable[[], object] = tuple

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.store.api import MetadataStore
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.records import encode_records
+from lakelog.metadata.store.api import MetadataStore, Snapshot
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 from lakelog.runtime.api import Random, Tasks
 from lakelog.server.app import ServeOptions, Server, StartError
@@ -251,6 +253,21 @@ class BrokerHost:
         self.process = self.server = None
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
+
+    async def write_snapshot(self) -> None:
+        """Have the process write a snapshot of the metadata; only the controller's succeeds."""
+        store, process = self._store, self.process
+        if self.server is None or store is None or process is None:
+            return
+        image = self.server.broker.metadata.image
+        snapshot = Snapshot(image.end, encode_records(image.to_records()))
+        writing = self._simulator.loop.create_task(
+            store.write_snapshot(snapshot), context=process.context()
+        )
+        assert self._died is not None
+        await asyncio.wait({writing, self._died}, return_when=asyncio.FIRST_COMPLETED)
+        if writing.done() and not isinstance(writing.exception(), MetadataError | None):
+            raise AssertionError("a snapshot was not written") from writing.exception()
 
     def pause(self) -> None:
         """Pause the process, as by SIGSTOP."""

@@ -79,7 +79,7 @@ class Law(Enum):
     ONE_LEADER = "a leader epoch has one leader"
     WATERMARK_KEPT = "the high watermark of a replica does not decrease while its process runs"
     LEADER_COMPLETE = "a leader has every acknowledged record"
-    IN_SYNC = "an in-sync replica has every committed record"
+    IN_SYNC = "an in-sync or eligible replica has every committed record"
     SAME_PREFIX = "all replicas have the same committed bytes"
     CURRENT_MEMBERS = "an in-sync replica joined with its current broker epoch, and is not fenced"
     ONE_COORDINATOR = "a coordinator acts in the leader epoch of its partition, alone"

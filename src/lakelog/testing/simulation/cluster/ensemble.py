@@ -23,6 +23,7 @@ from lakelog.metadata.store.zookeeper.session import (
 )
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.api import Random, Tasks
+from lakelog.testing.simulation.cluster.plan import ENTRIES_KEPT
 from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.engine.tasks import StreamRandom
@@ -201,6 +202,7 @@ class EnsemblePlace:
             self._machine.clock,
             chance,
             session_timeout_s=self._timeout_s,
+            entries_kept=ENTRIES_KEPT,
         )
         handle.entry_bytes_max = self._entry_bytes_max
         return handle

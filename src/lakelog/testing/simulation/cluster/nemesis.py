@@ -7,25 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from lakelog.metadata.image import MetadataImage
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.clients.pool import ClientPool
 from lakelog.testing.simulation.cluster.ensemble import STORE
-from lakelog.testing.simulation.cluster.plan import DEATHS, SESSION_S, ClusterPlan
+from lakelog.testing.simulation.cluster.plan import (
+    DEATHS,
+    FAULTS,
+    SESSION_S,
+    SURVIVABLE,
+    ClusterPlan,
+)
+from lakelog.testing.simulation.cluster.schedules import Schedules
 from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.faults.broker_faults import BrokerFaults, Injector
 from lakelog.testing.simulation.network.network import Network
 
-_AT_AN_ACKNOWLEDGEMENT = 0.7
-"""Chance that a power failure waits for an acknowledgement."""
 _IN_A_TRANSACTION = 0.5
 """Chance that the controller dies between the entries of one change."""
 
 
-class Disks(Protocol):
-    """The disks of a cluster, and whether each partition can do without one of them."""
+class Cluster(Protocol):
+    """The disks of a cluster, its metadata, and whether partitions can do without a disk."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata image of any broker."""
 
     @property
     def is_healed(self) -> bool:
@@ -49,7 +60,7 @@ class ClusterNemesis:
         conditions: Conditions,
         hosts: Sequence[BrokerHost],
         pool: ClientPool,
-        disks: Disks,
+        cluster: Cluster,
     ) -> None:
         self._simulator = simulator
         self._network = network
@@ -57,12 +68,22 @@ class ClusterNemesis:
         self._conditions = conditions
         self._hosts = hosts
         self._pool = pool
-        self._disks = disks
+        self._cluster = cluster
         self._rng: random.Random = simulator.random_stream("nemesis")
-        injectors: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "kill": self._kill,
-            "kill at a write": self._kill_at_a_write,
-            "stop": self._stop,
+        self._faults = BrokerFaults(
+            simulator, network, conditions, hosts, pool, self._rng, self._come_back
+        )
+        schedules = Schedules(
+            simulator,
+            network,
+            hosts,
+            self._faults,
+            self._rng,
+            lambda: plan.is_durable or cluster.is_healed,
+            lambda: cluster.image,
+            has_ensemble=plan.store == "zookeeper",
+        )
+        own: dict[str, Injector] = {
             "controller": self._kill_controller,
             "power": self._power,
             "power of all": self._power_of_all,
@@ -71,31 +92,30 @@ class ClusterNemesis:
             "cut brokers": self._cut_brokers,
             "cut store": self._cut_store,
             "cut clients": self._cut_clients,
-            "reset": self._reset,
-            "slow network": self._slow,
-            "clock": self._clock,
-            "client crash": self._crash_client,
         }
-        self._injectors = {
-            name: injector for name, injector in injectors.items() if name in plan.faults
-        }
+        injectors = self._faults.injectors | own | schedules.injectors
+        # In the order of the plan's list: a choice among them then depends on the plan alone.
+        self._injectors = {name: injectors[name] for name in FAULTS if name in plan.faults}
 
     async def run(self) -> None:
         """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
         end = self._simulator.loop.time() + self._plan.seconds
-        deaths = [name for name in self._injectors if name in DEATHS]
-        others = [name for name in self._injectors if name not in DEATHS]
-        # Two sequences of faults: a cut or a pause may go with a death.
-        await asyncio.gather(
-            self._inject(deaths, end, at_least_one=True), self._inject(others, end)
-        )
+        deadly = [name for name in self._injectors if name in (*DEATHS, *SURVIVABLE)]
+        others = [name for name in self._injectors if name not in deadly]
+        # Two sequences of faults: a cut or a pause may go with a death. A schedule is alone with
+        # those: with other deaths its situation would not arise.
+        await asyncio.gather(self._inject(deadly, end), self._inject(others, end))
 
-    async def _inject(self, names: list[str], end: float, *, at_least_one: bool = False) -> None:
-        missing = at_least_one
+    async def _inject(self, names: list[str], end: float) -> None:
+        """Inject these faults until the end; if some are deaths, until one has happened."""
+        deaths = [name for name in names if name in DEATHS]
+        missing = bool(deaths)
         while names and (self._simulator.loop.time() < end or missing):
             await asyncio.sleep(0.5 + self._rng.random() * 4.0)
-            missing = False
-            await self._do(self._rng.choice(names))
+            is_due = missing and self._simulator.loop.time() >= end
+            name = self._rng.choice(deaths if is_due else names)
+            missing = missing and name not in DEATHS
+            await self._do(name)
 
     async def _do(self, name: str) -> None:
         self._simulator.trace("fault", name)
@@ -103,37 +123,14 @@ class ClusterNemesis:
         with self._conditions.disturbing():
             await self._injectors[name]()
 
-    def _some_broker(self) -> BrokerHost:
-        return self._rng.choice(self._hosts)
-
     # Deaths
-
-    async def _kill(self) -> None:
-        host = self._some_broker()
-        host.kill()
-        await self._come_back(host)
-
-    async def _kill_at_a_write(self) -> None:
-        """Kill a broker at one of its next operations on disk."""
-        host = self._some_broker()
-        if not host.is_running:
-            return
-        host.disk.stop_at = host.disk.steps + self._rng.randrange(60)
-        await host.wait_for_death(10.0)
-        host.kill()
-        await self._come_back(host)
-
-    async def _stop(self) -> None:
-        host = self._some_broker()
-        await host.stop()
-        await self._come_back(host)
 
     async def _kill_controller(self) -> None:
         """Kill a broker, and then the controller while it writes the consequences.
 
         Or kill the controller between the entries of a transaction of its metadata.
         """
-        victim = self._some_broker()
+        victim = self._faults.some_broker()
         controller = self._controller()
         if controller is None:
             return
@@ -159,9 +156,9 @@ class ClusterNemesis:
 
     async def _power(self) -> None:
         """Cut the power of one broker, often right after an acknowledgement."""
-        host = self._some_broker()
-        await self._await_acknowledgement()
-        if self._plan.is_durable or self._disks.is_healed:
+        host = self._faults.some_broker()
+        await self._faults.await_acknowledgement()
+        if self._plan.is_durable or self._cluster.is_healed:
             await self._without_power([host])
         else:
             # The last replica with all records may not lose them: no replica could lead then.
@@ -169,19 +166,14 @@ class ClusterNemesis:
             await self._come_back(host)
 
     async def _power_of_all(self) -> None:
-        await self._await_acknowledgement()
-        await self._without_power(self._hosts, and_then=self._disks.crash_shared)
-
-    async def _await_acknowledgement(self) -> None:
-        if self._rng.random() < _AT_AN_ACKNOWLEDGEMENT:
-            await self._conditions.next_acknowledgement(5.0)
+        await self._faults.await_acknowledgement()
+        await self._without_power(self._hosts, and_then=self._cluster.crash_shared)
 
     async def _without_power(
         self, hosts: Sequence[BrokerHost], and_then: Callable[[], object] = tuple
     ) -> None:
         for host in hosts:
-            self._network.down.add(host.name)
-            host.kill(power=True, torn=self._rng.random() < 0.7)
+            self._faults.cut_power(host)
         and_then()
         await asyncio.sleep(self._rng.random() * 4)
         self._network.down.difference_update(host.name for host in hosts)
@@ -189,11 +181,11 @@ class ClusterNemesis:
 
     async def _wipe(self) -> None:
         """Replace the disk of a broker by an empty one."""
-        host = self._some_broker()
-        is_spare = self._disks.is_healed
+        host = self._faults.some_broker()
+        is_spare = self._cluster.is_healed
         host.kill()
         if is_spare:
-            self._disks.wipe(host)
+            self._cluster.wipe(host)
         await self._come_back(host)
 
     async def _come_back(self, host: BrokerHost) -> None:
@@ -204,7 +196,7 @@ class ClusterNemesis:
 
     async def _pause(self) -> None:
         """Stop and continue a process, for half a session timeout to three."""
-        host = self._some_broker()
+        host = self._faults.some_broker()
         process = host.process
         host.pause()
         await asyncio.sleep(SESSION_S * (0.5 + 2.5 * self._rng.random()))
@@ -213,17 +205,17 @@ class ClusterNemesis:
 
     async def _cut_brokers(self) -> None:
         """Cut one broker off from another, or from both others."""
-        host = self._some_broker()
+        host = self._faults.some_broker()
         others = [other for other in self._hosts if other is not host]
         if self._rng.random() < 0.5:
             others = [self._rng.choice(others)]
         await self._cut([(host.name, other.name) for other in others])
 
     async def _cut_store(self) -> None:
-        await self._cut([(self._some_broker().name, STORE)])
+        await self._cut([(self._faults.some_broker().name, STORE)])
 
     async def _cut_clients(self) -> None:
-        host = self._some_broker()
+        host = self._faults.some_broker()
         clients = [client for client in self._pool.clients if self._rng.random() < 0.5]
         await self._cut([(host.name, client.name) for client in clients])
 
@@ -238,27 +230,6 @@ class ClusterNemesis:
             self._network.cut(*way)
         await asyncio.sleep(self._rng.random() * 3 * SESSION_S)
         self._network.mend(ways)
-
-    async def _reset(self) -> None:
-        host = self._some_broker()
-        sockets = host.process.sockets if host.process is not None else []
-        for socket in list(sockets):
-            if self._rng.random() < 0.4:
-                self._network.reset(socket)
-
-    async def _slow(self) -> None:
-        self._network.slow_down()
-        await asyncio.sleep(1 + self._rng.random() * 5)
-        self._network.restore_speed()
-
-    async def _clock(self) -> None:
-        clock = self._some_broker().clock
-        self._conditions.leapt_at = self._simulator.loop.time()
-        clock.leap(self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000)))
-
-    async def _crash_client(self) -> None:
-        if self._pool.clients:
-            self._pool.crash(self._rng.randrange(len(self._pool.clients)))
 
 
 def _is_pending(host: BrokerHost) -> bool:

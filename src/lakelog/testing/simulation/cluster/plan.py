@@ -12,6 +12,8 @@ from lakelog.testing.simulation.plan import DEATHS as ALONE_DEATHS
 BROKERS = 3
 SESSION_S = 3.0
 """The session timeout of brokers."""
+ENTRIES_KEPT = 1
+"""Entries of the metadata log before a snapshot: a broker that sleeps has to load the snapshot."""
 STORES = ("file", "zookeeper")
 SMALL_ENTRY_BYTES = 250
 """Size of entries of the metadata log with which most changes are transactions of several."""
@@ -26,6 +28,8 @@ WORKLOADS = (
     "topics",
 )
 PRODUCING = ("plain", "idempotent", "transactions")
+SURVIVABLE = ("lagging follower", "deposed leader")
+"""Schedules of `schedules.py` that may end without a death. The others are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
 """Faults that end processes of brokers."""
 _SURVIVED = tuple(name for name in DEATHS if name != "power of all")
@@ -39,6 +43,7 @@ FAULTS = (
     "slow network",
     "clock",
     "client crash",
+    *SURVIVABLE,
 )
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
@@ -47,7 +52,7 @@ _SETTINGS = {
     "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": str(BROKERS),
-    "replica.lag.time.max.ms": "4000",
+    "replica.lag.time.max.ms": "2000",
     "transaction.state.log.replication.factor": str(BROKERS),
 }
 
@@ -96,4 +101,6 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
         if has_blackout:
             plan.faults |= {_BLACKOUT}
     plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
+    # Longer than a session: a broker that sleeps is fenced. Shorter: it leaves the ISR first.
+    plan.settings["replica.lag.time.max.ms"] = rng.choice(("1500", "4000"))
     return plan

@@ -87,14 +87,14 @@ class ReplicaHistory:
     def _check_in_sync(self, run: Run, partition: Partition, image: MetadataImage) -> None:
         topic = image.topic_by_id(partition.topic_id)
         state = topic.partition(partition.index) if topic is not None else None
-        if state is None or run.node_id not in state.isr:
+        if state is None or run.node_id not in (*state.isr, *state.elr):
             return
         committed = self.committed.get(partition.key, 0)
         self._findings.expect(
             Law.IN_SYNC,
             partition.log.log_end_offset >= committed,
-            f"{_name(run, partition)} is in the ISR {state.isr} and ends at "
-            f"{partition.log.log_end_offset}; records up to {committed} are committed",
+            f"{_name(run, partition)} ends at {partition.log.log_end_offset}, and is in the "
+            f"ISR {state.isr} or the ELR {state.elr}; records up to {committed} are committed",
         )
 
     # Bytes

@@ -12,6 +12,7 @@ from pathlib import Path
 from lakelog.metadata.store.api import BATCH_BYTES_MAX, Change
 from lakelog.runtime.api import Random, Tasks
 from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.simulation.cluster.plan import ENTRIES_KEPT
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.sqlite_metadata import SimulatedMetadata, SimulatedStore
@@ -33,7 +34,7 @@ class SharedFile:
         entry_bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
         disk.make_dirs(_PATH.parent)
-        self._metadata = SimulatedMetadata(disk, _PATH)
+        self._metadata = SimulatedMetadata(disk, _PATH, entries_kept=ENTRIES_KEPT)
         self._loop = loop
         self._timeout_s = timeout_s
         self._entry_bytes_max = entry_bytes_max

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakelog.metadata.image import MetadataImage
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.brokers.host import DATA, BrokerHost, MetadataPlace
 from lakelog.testing.simulation.checkers.findings import Findings
@@ -107,6 +108,11 @@ class ClusterWorld:
     def is_healed(self) -> bool:
         """Whether all brokers run, and every ISR is complete."""
         return self.brokers.are_unfenced and not self.observer.images.lacking
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata image of any broker."""
+        return self.observer.images.newest
 
     def crash_shared(self) -> None:
         """Lose the unsynced bytes of the brokers' common disk; no process runs."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.testing.disk_faults import Operation, kind_of
@@ -16,8 +15,9 @@ from lakelog.testing.simulation.clients.pool import ClientPool
 from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.faults.bit_flips import BitFlips
+from lakelog.testing.simulation.faults.broker_faults import BrokerFaults
 from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
+from lakelog.testing.simulation.plan import DEATHS, FAULTS, HARMLESS, Plan
 
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 """Files that the broker rebuilds from the log; any bit may flip while the broker is down."""
@@ -27,9 +27,6 @@ _PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
 
 _KNOWN_LOGS = 0.3
 """Chance that a bit flips in `known-logs`: the broker must then do with Kafka's own files."""
-
-_AT_AN_ACKNOWLEDGEMENT = 0.7
-"""Chance that a power failure waits for an acknowledgement."""
 
 _MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
 """Topics whose ends may be lost: no coordinator depends on their records."""
@@ -56,21 +53,18 @@ class Nemesis:
         self._bit_flips = bit_flips
         self._pool = pool
         self._rng: random.Random = simulator.random_stream("nemesis")
-        injectors: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "kill": self._kill,
-            "kill at a write": self._kill_at_a_write,
+        self._faults = BrokerFaults(
+            simulator, network, conditions, hosts, pool, self._rng, self._come_back
+        )
+        injectors = self._faults.injectors | {
             "power": self._power,
-            "stop": self._stop,
-            "reset": self._reset,
             "partition": self._partition,
-            "slow network": self._slow,
             "disk full": self._disk_full,
             "disk error": self._disk_error,
-            "clock": self._clock,
-            "client crash": self._crash_client,
         }
+        # In the order of the plan's list: a choice among them then depends on the plan alone.
         self._injectors = {
-            name: injector for name, injector in injectors.items() if name in plan.faults
+            name: injectors[name] for name in FAULTS if name in plan.faults and name in injectors
         }
 
     async def run(self) -> None:
@@ -95,41 +89,16 @@ class Nemesis:
         with self._conditions.disturbing():
             await self._injectors[name]()
 
-    def _some_broker(self) -> BrokerHost:
-        return self._rng.choice(self._hosts)
-
-    async def _kill(self) -> None:
-        host = self._some_broker()
-        host.kill()
-        await self._come_back(host)
-
-    async def _kill_at_a_write(self) -> None:
-        """Kill the broker at one of its next operations on disk."""
-        host = self._some_broker()
-        if not host.is_running:
-            return
-        host.disk.stop_at = host.disk.steps + self._rng.randrange(60)
-        await host.wait_for_death(10.0)
-        host.kill()
-        await self._come_back(host)
-
     async def _power(self) -> None:
         """Cut the power, often right after an acknowledgement, before the next sync."""
-        host = self._some_broker()
-        if self._rng.random() < _AT_AN_ACKNOWLEDGEMENT:
-            await self._conditions.next_acknowledgement(5.0)
-        self._network.down.add(host.name)
-        host.kill(power=True, torn=self._rng.random() < 0.7)
+        host = self._faults.some_broker()
+        await self._faults.await_acknowledgement()
+        self._faults.cut_power(host)
         await asyncio.sleep(self._rng.random() * 2)
         if "stop" in self._plan.faults and self._rng.random() < 0.5:
             await host.bring_back()
             await host.stop()  # in order, before any client reached it
         self._network.down.discard(host.name)
-        await self._come_back(host)
-
-    async def _stop(self) -> None:
-        host = self._some_broker()
-        await host.stop()
         await self._come_back(host)
 
     async def _come_back(self, host: BrokerHost) -> None:
@@ -158,16 +127,9 @@ class Nemesis:
             host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))
             self._simulator.faults["flipped bit"] += 1
 
-    async def _reset(self) -> None:
-        host = self._some_broker()
-        sockets = host.process.sockets if host.process is not None else []
-        for socket in list(sockets):
-            if self._rng.random() < 0.4:
-                self._network.reset(socket)
-
     async def _partition(self) -> None:
         """Cut some clients off from a broker, in one direction or both."""
-        host, net = self._some_broker(), self._network
+        host, net = self._faults.some_broker(), self._network
         for client in self._pool.clients:
             if self._rng.random() < 0.5:
                 ways = [(host.name, client.name), (client.name, host.name)]
@@ -176,20 +138,15 @@ class Nemesis:
         await asyncio.sleep(self._rng.random() * 8)
         net.heal()
 
-    async def _slow(self) -> None:
-        self._network.slow_down()
-        await asyncio.sleep(1 + self._rng.random() * 5)
-        self._network.restore_speed()
-
     async def _disk_full(self) -> None:
-        disk = self._some_broker().disk
+        disk = self._faults.some_broker().disk
         disk.capacity = disk.used + self._rng.randrange(2_000)
         await asyncio.sleep(1 + self._rng.random() * 3)
         disk.capacity = None
 
     async def _disk_error(self) -> None:
         """Fail operations on a kind of file; the broker may need a restart to use a log again."""
-        host = self._some_broker()
+        host = self._faults.some_broker()
         kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
         operation = self._rng.choice(kinds)
         has_no_room = operation in ("write", "truncate", "name") and self._rng.random() < 0.3
@@ -208,13 +165,3 @@ class Nemesis:
         host.disk.faults.taken.clear()
         host.kill()
         await self._come_back(host)
-
-    async def _clock(self) -> None:
-        clock = self._some_broker().clock
-        self._conditions.leapt_at = self._simulator.loop.time()
-        clock.leap(self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000)))
-
-    async def _crash_client(self) -> None:
-        clients = self._pool.clients
-        if clients:
-            self._pool.crash(self._rng.randrange(len(clients)))

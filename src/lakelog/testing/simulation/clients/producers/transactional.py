@@ -114,7 +114,9 @@ class TransactionalProducer(Client):
     async def _act_as_zombie(self, old: Identity, since: float) -> None:
         """Send a batch with the old identity, as a process that slept: it must be rejected.
 
-        A log that lost its end since the identity was assigned, `since`, may not know it.
+        A log that lost its end since the identity was assigned, `since`, may not know it. A leader
+        that has not heard of its successor may take the batch for a repeated one, and answers as it
+        did before.
         """
         place, values = self.some_place(self._places), self.new_values(1)
         zombie = self.history.begin(f"{self.name}/zombie")
@@ -132,7 +134,8 @@ class TransactionalProducer(Client):
             Law.FENCED,
             answer_of(response).error_code != 0
             or old == self._identity
-            or self.conditions.cut_at >= since,
+            or self.conditions.cut_at >= since
+            or self.may_be_stale(since),
             f"{self.name}: a producer of epoch {old} was not fenced by {self._identity}",
         )
 

@@ -1,0 +1,29 @@
+"""Each directed schedule brings about its situation, and the cluster survives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+from lakelog.testing.simulation.execution import Outcome
+
+
+def run(schedule: str, store: str = "zookeeper") -> Outcome:
+    plan = ClusterPlan(3.0, frozenset({"idempotent"}), frozenset({schedule}), store=store)
+    outcome = run_cluster(ClusterWorld(1, plan))
+    assert outcome.violations == ()
+    assert outcome.faults[schedule] >= 1
+    return outcome
+
+
+@pytest.mark.parametrize("store", ["file", "zookeeper"])
+@pytest.mark.parametrize("schedule", ["two down", "return into a cut", "missed snapshot"])
+def test_a_schedule_with_deaths_is_survived(schedule: str, store: str) -> None:
+    assert run(schedule, store).counts["replicas in sync again"] > 0
+
+
+@pytest.mark.parametrize("schedule", ["lagging follower", "deposed leader"])
+def test_a_follower_that_lags_and_a_deposed_leader_join_the_isr_again(schedule: str) -> None:
+    assert run(schedule).counts["replicas in sync again"] > 0
