@@ -93,6 +93,20 @@ def test_what_cannot_be_found(broker: BrokerProcess) -> None:
     assert txn(broker, "list", "--state", "Odd").returncode == 2
 
 
+def test_a_hanging_transaction_is_found(broker: BrokerProcess) -> None:
+    assert as_json(broker, "hanging") == []
+    hang(broker)
+    with TransactionalProducer(broker.bootstrap, "billing") as producer:
+        producer.begin()
+        producer.send("orders", b"open", partition=0).result(TIMEOUT_S)
+        for topics in ((), ("orders",)):
+            (found,) = as_json(broker, "hanging", *topics)
+            assert (found["topic"], found["partition"], found["producer_id"]) == ("orders", 0, 4711)
+            assert found["start_offset"] == 0
+    assert "4711" in txn(broker, "hanging").stdout
+    assert txn(broker, "hanging", "missing").returncode == 3
+
+
 def test_a_hanging_transaction_is_aborted(broker: BrokerProcess) -> None:
     hang(broker)
     with TransactionalProducer(broker.bootstrap, "billing") as producer, producer.transaction():

@@ -25,11 +25,25 @@ from lakelog.cli.options import (
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
-    from lakelog.client.admin import ActiveProducer, Admin, Transaction, TransactionListing
+    from lakelog.client.admin import (
+        ActiveProducer,
+        Admin,
+        HangingTransaction,
+        Transaction,
+        TransactionListing,
+    )
 
 app = noun("txn", "List, describe and abort transactions.")
 
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
+_HANGING_COLUMNS = (
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "start_offset",
+    "last_write",
+)
 _PARTITION_COLUMNS = ("topic", "partition")
 _RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
@@ -103,6 +117,24 @@ def describe(
             text = f"unknown transactional id '{transactional_id}'"
             raise CliError("LL0211", text, hint) from error
     show(document(found, time.time_ns() // 1_000_000), output.format)
+
+
+@app.command
+def hanging(
+    *topics: str,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """List hanging transactions: open in a partition, and unknown to all coordinators.
+
+    Parameters
+    ----------
+    topics
+        Topics to search; all topics by default.
+    """
+    with open_admin(session) as admin:
+        found = admin.transactions.hanging(topics)
+    show(hanging_listing(found), output.format)
 
 
 @app.command
@@ -214,6 +246,22 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
         for row in found
     ]
     return Listing(rows, _LIST_COLUMNS, empty="no transactional ids")
+
+
+def hanging_listing(found: Iterable[HangingTransaction]) -> Listing:
+    """Return one row per hanging transaction."""
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "producer_id": each.producer.producer_id,
+            "producer_epoch": each.producer.producer_epoch,
+            "start_offset": each.producer.txn_start_offset,
+            "last_write": iso_utc(each.producer.last_timestamp_ms),
+        }
+        for each in found
+    ]
+    return Listing(rows, _HANGING_COLUMNS, empty="no hanging transactions")
 
 
 def document(found: Transaction, now_ms: int) -> Document:

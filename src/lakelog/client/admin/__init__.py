@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     )
     from lakelog.client.admin.group_descriptions import Group, GroupMember
     from lakelog.client.admin.groups import GroupListing, Lag
-    from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
+    from lakelog.client.admin.transactions import (
+        ActiveProducer,
+        HangingTransaction,
+        Transaction,
+        TransactionListing,
+    )
 
 __all__ = [
     "ActiveProducer",
@@ -32,6 +37,7 @@ __all__ = [
     "Group",
     "GroupListing",
     "GroupMember",
+    "HangingTransaction",
     "Lag",
     "LogDir",
     "RegisteredBroker",
@@ -46,7 +52,7 @@ _HOMES = {
     "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
     "group_descriptions": ("Group", "GroupMember"),
     "groups": ("GroupListing", "Lag"),
-    "transactions": ("ActiveProducer", "Transaction", "TransactionListing"),
+    "transactions": ("ActiveProducer", "HangingTransaction", "Transaction", "TransactionListing"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakelog.base.errors import error_code
+from lakelog.base.errors import ErrorCode, KafkaError, error_code
 from lakelog.client.cluster import TRANSACTION, Cluster
 from lakelog.client.errors import check, refused
 from lakelog.client.offsets import TopicPartition
+from lakelog.client.view import NO_LEADER
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+    ProducerState,
     TopicRequest,
 )
 from lakelog.protocol.describe_transactions import (
@@ -27,6 +29,8 @@ from lakelog.protocol.write_txn_markers import (
 )
 
 ONGOING = "Ongoing"
+RUNNING = (ONGOING, "PrepareCommit", "PrepareAbort")
+"""States of a transactional id with a transaction that has not ended in all its partitions."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,6 +70,20 @@ class ActiveProducer:
     last_timestamp_ms: int
     coordinator_epoch: int
     txn_start_offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class HangingTransaction:
+    """A transaction that is open in a partition and that no coordinator knows (KIP-664)."""
+
+    topic: str
+    partition: int
+    producer: ActiveProducer
+
+
+_Found = list[HangingTransaction]
+_Indexes = dict[str, list[int]]
+"""Partitions by topic."""
 
 
 class Transactions:
@@ -138,19 +156,82 @@ class Transactions:
             response = self._cluster.ask(node, request, DescribeProducersResponse)
             row = response.topics[0].partitions[0]
             check(row.error_code, said=row.error_message)
-            return [
-                ActiveProducer(
-                    each.producer_id,
-                    each.producer_epoch,
-                    each.last_sequence,
-                    each.last_timestamp,
-                    each.coordinator_epoch,
-                    each.current_txn_start_offset,
-                )
-                for each in row.active_producers
-            ]
+            return [_active(each) for each in row.active_producers]
 
         return sorted(self._cluster.retrying(work), key=lambda row: row.producer_id)
+
+    def hanging(self, topics: Sequence[str] = ()) -> Sequence[HangingTransaction]:
+        """Return the hanging transactions of topics, or of all topics, by partition and producer.
+
+        Raises `TopicNotFoundError`, and `ClientError` (KIP-664).
+        """
+        open_ = self._open(topics)
+        if not open_:
+            return []
+        known = self._known({each.producer.producer_id for each in open_})
+        unknown = [
+            each
+            for each in open_
+            if (each.producer.producer_id, each.topic, each.partition) not in known
+        ]
+        # A transaction that its coordinator has just ended is unknown to it, and not open any more.
+        still = set(map(_place, self._open(topics)))
+        return [each for each in unknown if _place(each) in still]
+
+    def _known(self, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+        """Return producer id, topic and partition of all transactions of these producers."""
+        rows = self._cluster.retrying(
+            lambda: self.list(states=RUNNING, producer_ids=sorted(producer_ids))
+        )
+        found = set()
+        for row in rows:
+            try:
+                described = self.describe(row.transactional_id)
+            except KafkaError as error:
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+                continue
+            found |= {(described.producer_id, *partition) for partition in described.partitions}
+        return found
+
+    def _open(self, topics: Sequence[str]) -> Sequence[HangingTransaction]:
+        """Return the open transactions of topics, or of all topics; leaders answer for theirs."""
+
+        def work() -> Sequence[HangingTransaction]:
+            found: _Found = []
+            for leader, wanted in sorted(self._by_leader(topics).items()):
+                request = DescribeProducersRequest(
+                    topics=[
+                        TopicRequest(name=name, partition_indexes=indexes)
+                        for name, indexes in sorted(wanted.items())
+                    ]
+                )
+                response = self._cluster.ask(leader, request, DescribeProducersResponse)
+                for topic in response.topics:
+                    for row in topic.partitions:
+                        check(row.error_code, said=row.error_message)
+                        found += [
+                            HangingTransaction(topic.name, row.partition_index, producer)
+                            for producer in map(_active, row.active_producers)
+                            if producer.txn_start_offset >= 0
+                        ]
+            return sorted(
+                found, key=lambda each: (each.topic, each.partition, each.producer.producer_id)
+            )
+
+        return self._cluster.retrying(work)
+
+    def _by_leader(self, topics: Sequence[str]) -> dict[int, _Indexes]:
+        """Return the partitions that have a leader, by leader and topic."""
+        view = self._cluster.refresh(topics or None)
+        by_leader: dict[int, _Indexes] = {}
+        for name in topics or sorted(view.topics):
+            for each in self._cluster.topic(name).partitions:
+                if each.leader != NO_LEADER:
+                    by_leader.setdefault(each.leader, {}).setdefault(name, []).append(
+                        each.partition
+                    )
+        return by_leader
 
     def abort(self, partition: TopicPartition, producer: ActiveProducer) -> None:
         """Abort a producer's open transaction in one partition, without its coordinator.
@@ -176,3 +257,23 @@ class Transactions:
                 raise refused(error_code(code), f"marker for {name}-{index}")
 
         self._cluster.retrying(work)
+
+
+def _active(row: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        row.producer_id,
+        row.producer_epoch,
+        row.last_sequence,
+        row.last_timestamp,
+        row.coordinator_epoch,
+        row.current_txn_start_offset,
+    )
+
+
+def _place(found: HangingTransaction) -> tuple[str, int, int, int]:
+    return (
+        found.topic,
+        found.partition,
+        found.producer.producer_id,
+        found.producer.txn_start_offset,
+    )

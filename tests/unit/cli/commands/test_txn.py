@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.cli.commands.txn import aborted, chosen, document, known_state, listing
+from lakelog.cli.commands.txn import (
+    aborted,
+    chosen,
+    document,
+    hanging_listing,
+    known_state,
+    listing,
+)
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.client.admin import ActiveProducer, Transaction, TransactionListing
+from lakelog.client.admin import ActiveProducer, HangingTransaction, Transaction, TransactionListing
 
 KEY = ("orders", 3)
 
@@ -21,6 +28,18 @@ def test_a_listing_names_every_id_and_its_coordinator() -> None:
         "state": "Ongoing",
         "producer_id": 7,
         "coordinator": 1,
+    }
+
+
+def test_a_hanging_transaction_is_shown_with_its_place_and_producer() -> None:
+    (row,) = hanging_listing([HangingTransaction("orders", 3, producer(7, 40))]).rows
+    assert row == {
+        "topic": "orders",
+        "partition": 3,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "start_offset": 40,
+        "last_write": "1970-01-01T00:00:01.000Z",
     }
 
 

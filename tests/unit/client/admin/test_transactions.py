@@ -16,6 +16,7 @@ from lakelog.protocol.describe_producers import (
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
 from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -65,6 +66,55 @@ def test_producers_are_requested_from_the_leader(broker: ScriptedBroker, cluster
     broker.on(DescribeProducersRequest, responses[1], responses[0])
     found = Transactions(cluster).producers(KEY)
     assert [producer.producer_id for producer in found] == [3, 9]
+
+
+def opened(*producers: tuple[int, int]) -> DescribeProducersResponse:
+    """Producers of `orders`-0 by id, with the start offsets of their transactions."""
+    states = [
+        ProducerState(producer_id=producer_id, current_txn_start_offset=start)
+        for producer_id, start in producers
+    ]
+    row = PartitionResponse(partition_index=0, active_producers=states)
+    return DescribeProducersResponse(topics=[TopicResponse(name="orders", partitions=[row])])
+
+
+def test_hanging_transactions_are_open_and_unknown_to_all_coordinators(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    """Producer 3 is in a transaction of another partition, 5 has just ended, 9 has none."""
+    producers = (3, 10), (4, 11), (5, 12), (7, 13), (9, -1)
+    broker.on(DescribeProducersRequest, opened(*producers), opened(*producers[:2], *producers[3:]))
+    listed = [
+        ListedState(transactional_id=name, producer_id=producer_id, transaction_state="Ongoing")
+        for name, producer_id in (("a", 3), ("b", 4))
+    ]
+    broker.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=listed))
+    states = [
+        DescribeTransactionsResponse(
+            transaction_states=[
+                TransactionState(
+                    transactional_id=name,
+                    producer_id=producer_id,
+                    topics=[TopicData(topic=topic, partitions=[0])],
+                )
+            ]
+        )
+        for name, producer_id, topic in (("a", 3, "other"), ("b", 4, "orders"))
+    ]
+    broker.on(DescribeTransactionsRequest, *states)
+    found = Transactions(cluster).hanging(["orders"])
+    places = [(each.topic, each.partition, each.producer.producer_id) for each in found]
+    assert places == [("orders", 0, 3), ("orders", 0, 7)]
+    (request,) = broker.asked(ListTransactionsRequest)
+    assert request.producer_id_filters == [3, 4, 5, 7]
+
+
+def test_without_open_transactions_no_coordinator_is_asked(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    broker.on(DescribeProducersRequest, opened((3, -1)))
+    assert Transactions(cluster).hanging(["orders"]) == []
+    assert broker.asked(ListTransactionsRequest) == []
 
 
 @pytest.mark.parametrize(("epoch", "sent"), [(-1, 0), (4, 4)])
