@@ -17,8 +17,9 @@ from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, TIME_INDEX
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.segments.agreement import LAST_BYTES_MAX
 from lakelog.storage.segments.handles import HandleCache
-from lakelog.storage.segments.segment import LAST_BYTES_MAX, Segment
+from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from storage_kit import NOW, Store, append, make_batch, memory_store, record_at
 

@@ -27,6 +27,14 @@ from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
+from lakelog.storage.segments.agreement import (
+    LAST_BYTES_MAX,
+    Tail,
+    follow,
+    greatest_at_end,
+    is_true,
+    scan_times,
+)
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, HandleCache
 from lakelog.storage.segments.scan import SPAN, scan_headers, tell_misplaced
@@ -41,9 +49,6 @@ _ENDS_TELL_MAX = 32 * 1024
 """Bytes; a range up to this size is copied to be sent, and the copy detects missing pages."""
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
-LAST_BYTES_MAX = 1 << 20
-"""Bytes behind the last index entry whose headers the loop reads. Behind a true entry there are
-fewer, unless batches are larger."""
 
 
 class Segment:
@@ -753,7 +758,14 @@ class Segment:
         `OSError`.
         """
         if not self._greatest_known:
-            self._greatest_known = self._learn_greatest()
+            entry, time = self._files.read_last()
+            if entry is None or time is None:
+                return False
+            file = self.open().file
+            greatest = greatest_at_end(file, self.size, self.base_offset, entry, time)
+            if greatest is not None:
+                self.max_timestamp, self.max_timestamp_offset = greatest
+                self._greatest_known = True
         return self._greatest_known
 
     def load_tail(self) -> None:
@@ -775,15 +787,33 @@ class Segment:
             # Offset and position are checked together. An index of another log of the same base may
             # have an entry whose position happens to be the start of a batch.
             last_offset = self.base_offset + offset if entry else -1
-            complete = self._follow(position, last_offset)
+            tail = follow(
+                self.open().file, self.size, position, last_offset, self._interval, self._tail
+            )
         # The entry may be of a log that was cut since; a rebuild decides whether the log is
         # damaged.
         except CorruptLog:
-            complete = False
-        if not complete:
+            tail = None
+        if tail is None:
             self.rebuild_index("it does not lead to the end of the log")
-        elif entry is None:
+            return
+        self._adopt_tail(tail)
+        if entry is None:
             self._greatest_known = True
+
+    @property
+    def _tail(self) -> Tail:
+        return Tail(
+            self.next_offset,
+            self.bytes_since_entry,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+        )
+
+    def _adopt_tail(self, tail: Tail) -> None:
+        self.next_offset, self.bytes_since_entry = tail.next_offset, tail.bytes_since_entry
+        self.max_timestamp = tail.max_timestamp
+        self.max_timestamp_offset = tail.max_timestamp_offset
 
     def write_index(self) -> None:
         """Append the entries that the index files lack, without a sync. Raises `OSError`."""
@@ -840,14 +870,7 @@ class Segment:
 
     def is_true(self, index: SegmentIndex, entry: int) -> bool:
         """Return whether the batch at an entry's position is the one it names. Raises `OSError`."""
-        if entry < 0:
-            return True
-        window = self.open().file.read_at(index.positions[entry], SPAN.size)
-        # The entry lies beyond the end of the log: it is of a log that was cut since.
-        if len(window) < SPAN.size:
-            return False
-        base, _, delta = SPAN.unpack(window)
-        return bool(base + delta == self.base_offset + index.offsets[entry])
+        return entry < 0 or is_true(self.open().file, self.base_offset, index, entry)
 
     def _resume(self, index: SegmentIndex) -> bool:
         """Continue the counts where the last entries end; return whether these are of this log.
@@ -864,7 +887,7 @@ class Segment:
         if not self.is_true(index, floor) or not self.is_true(index, len(index.offsets) - 1):
             return False
         file = self.open().file
-        time_found, self.max_timestamp, self.max_timestamp_offset = _scan_times(
+        time_found, self.max_timestamp, self.max_timestamp_offset = scan_times(
             file, index, self.base_offset
         )
         # The batch of the last entry is noted again, although it has its entry: `bytes_since_entry`
@@ -874,53 +897,6 @@ class Segment:
                 time_found = time_found or header.newest_timestamp == self.max_timestamp
             self.note_header(position, header)
         return time_found
-
-    def _follow(self, start: int, last_offset: int) -> bool:
-        """Read on from the last index entry; return false if it is wrong or later ones are missing.
-
-        An entry is missing behind a batch whose offsets are above the following ones: a search for
-        any record appended later would end there.
-        """
-        self.bytes_since_entry = 0
-        if not 0 <= start <= self.size:
-            return False
-        for position, header in scan_headers(self.open().file, start, self.size):
-            wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
-            # Offsets that fall are damage, or an entry that leads to a batch of an older log.
-            wrong |= header.base_offset < self.next_offset
-            if wrong or self.bytes_since_entry > self._interval:
-                return False
-            self.bytes_since_entry += header.size
-            self.next_offset = header.last_offset + 1
-            if header.newest_timestamp > self.max_timestamp:
-                self.max_timestamp = header.newest_timestamp
-                self.max_timestamp_offset = header.last_offset
-        return start < self.size or not self.size
-
-    def _learn_greatest(self) -> bool:
-        """Find the greatest timestamp without the whole index, if time rose with the offsets.
-
-        The last time entry has the greatest timestamp up to its batch, if it agrees with the batch.
-        The bytes after it are scanned, unless they are more than `LAST_BYTES_MAX`.
-        """
-        entry, time = self._files.read_last()
-        if entry is None or time is None or time[1] < entry[0]:
-            return False
-        found, greatest = False, (-1, -1)
-        # The loop calls this, so it reads a bounded number of headers.
-        if not 0 <= entry[1] < self.size <= entry[1] + LAST_BYTES_MAX:
-            return False
-        try:
-            for _, header in scan_headers(self.open().file, entry[1], self.size):
-                if header.last_offset - self.base_offset == time[1]:
-                    found = header.newest_timestamp == time[0]
-                if header.newest_timestamp > greatest[0]:
-                    greatest = header.newest_timestamp, header.last_offset
-        except CorruptLog:
-            return False
-        if found and greatest[0] >= time[0]:
-            self.max_timestamp, self.max_timestamp_offset = greatest
-        return found
 
     # Ending
 
@@ -997,22 +973,3 @@ class Segment:
             # one and scans only the bytes behind it.
             # Not `seal`: several threads finish logs at once, and all logs share the handles.
             self._complete(self.loaded_index)
-
-
-def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
-    """Read the headers from the batch of the last time entry to that of the last index entry.
-
-    Return whether one agrees with the time entry, the greatest timestamp, and the last offset of
-    its batch. These are all batches of the segment where the newest record came first.
-    Raises as `scan_headers`.
-    """
-    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
-    found, greatest, at = not index.times, -1, -1
-    if index.times:
-        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
-    for _, header in scan_headers(file, start, end):
-        if header.last_offset == at:
-            found = found or header.newest_timestamp == greatest
-        if header.newest_timestamp > greatest:
-            greatest, at = header.newest_timestamp, header.last_offset
-    return found, greatest, at

@@ -1,0 +1,127 @@
+"""Whether the last entries of index files agree with the log, and how the log ends behind them.
+
+An index file may be of a log that was cut since, or lack entries that were not written in time. So
+its last entries are compared with the batches that they name, and the batches behind them are read.
+These functions read the `.log` file and change nothing; `Segment` adopts their results.
+
+Offsets of entries are relative to the base offset of the segment. Positions and sizes are in bytes,
+timestamps in milliseconds. All functions raise `OSError`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakelog.runtime.api import File
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.segment_index import SegmentIndex
+from lakelog.storage.segments.scan import SPAN, scan_headers
+
+LAST_BYTES_MAX = 1 << 20
+"""Bytes behind the last index entry whose headers the loop reads. Behind a true entry there are
+fewer, unless batches are larger."""
+
+
+class Tail(NamedTuple):
+    """The state of a segment at its end, as appends have left it."""
+
+    next_offset: int
+    bytes_since_entry: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    """Last offset of the earliest batch with `max_timestamp`."""
+
+
+def is_true(file: File, base_offset: int, index: SegmentIndex, entry: int) -> bool:
+    """Return whether the batch at an entry's position is the one it names; -1 is no entry."""
+    if entry < 0:
+        return True
+    window = file.read_at(index.positions[entry], SPAN.size)
+    # The entry lies beyond the end of the log: it is of a log that was cut since.
+    if len(window) < SPAN.size:
+        return False
+    base, _, delta = SPAN.unpack(window)
+    return bool(base + delta == base_offset + index.offsets[entry])
+
+
+def scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
+    """Read the headers from the batch of the last time entry to that of the last index entry.
+
+    Return whether one agrees with the time entry, the greatest timestamp, and the last offset of
+    its batch. These are all batches of the segment where the newest record came first.
+    Raises as `scan_headers`.
+    """
+    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
+    found, greatest, at = not index.times, -1, -1
+    if index.times:
+        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
+    for _, header in scan_headers(file, start, end):
+        if header.last_offset == at:
+            found = found or header.newest_timestamp == greatest
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return found, greatest, at
+
+
+def follow(
+    file: File, size: int, start: int, last_offset: int, interval: int, known: Tail
+) -> Tail | None:
+    """Read on from the last index entry; return None if it is wrong or later ones are missing.
+
+    An entry is missing behind a batch whose offsets are above the following ones: a search for
+    any record appended later would end there.
+
+    start, last_offset: of the entry; 0 and -1 without one.
+    interval: bytes of batches after which an append adds an entry.
+    known: the state before `start`, except `bytes_since_entry`.
+
+    Raises as `scan_headers`.
+    """
+    if not 0 <= start <= size:
+        return None
+    next_offset, since, greatest, at = known.next_offset, 0, *known[2:]
+    for position, header in scan_headers(file, start, size):
+        wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+        # Offsets that fall are damage, or an entry that leads to a batch of an older log.
+        wrong |= header.base_offset < next_offset
+        if wrong or since > interval:
+            return None
+        since += header.size
+        next_offset = header.last_offset + 1
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return Tail(next_offset, since, greatest, at) if start < size or not size else None
+
+
+def greatest_at_end(
+    file: File,
+    size: int,
+    base_offset: int,
+    entry: tuple[int, int],
+    time: tuple[int, int],
+) -> tuple[int, int] | None:
+    """Return the greatest timestamp and its offset without the whole index, if time rose with them.
+
+    The last time entry has the greatest timestamp up to its batch, if it agrees with the batch.
+    The bytes after it are scanned, unless they are more than `LAST_BYTES_MAX`. None if only the
+    whole index shows it.
+
+    entry: the last index entry, relative offset and position.
+    time: the last time entry, timestamp and relative offset.
+    """
+    if time[1] < entry[0]:
+        return None
+    # The loop calls this, so it reads a bounded number of headers.
+    if not 0 <= entry[1] < size <= entry[1] + LAST_BYTES_MAX:
+        return None
+    found, greatest = False, (-1, -1)
+    try:
+        for _, header in scan_headers(file, entry[1], size):
+            if header.last_offset - base_offset == time[1]:
+                found = header.newest_timestamp == time[0]
+            if header.newest_timestamp > greatest[0]:
+                greatest = header.newest_timestamp, header.last_offset
+    # Damage behind the entry: a rebuild of the index decides about it.
+    except CorruptLog:
+        return None
+    return greatest if found else None
