@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check test conformance fuzz sim planted mutants endurance torture libraries bench clean
+.PHONY: help setup java maven demo demo-cluster check test conformance moving fuzz sim planted mutants endurance torture libraries bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,10 +52,14 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 	$(BIN)/pytest -q -n 2 -m "(histories or long) and not java" --long tests/unit tests/contract
 	$(BIN)/pytest -q -m java tests/unit tests/contract
+	$(BIN)/pytest -q --moving-leaders -m moving tests/clients
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
+
+moving: setup maven ## All clients against three brokers that are restarted in turn
+	$(BIN)/pytest -q --moving-leaders tests/clients
 
 fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
 	$(BIN)/pytest -q -n 2 -rP tests/fuzz/test_in_process.py --fuzz-frames=1000000 \

@@ -12,6 +12,8 @@ from xdist.scheduler import LoadGroupScheduling
 
 from broker_process import BrokerProcess
 from file_oracle import check_data_folder
+from moving_cluster import moving_cluster
+from replica_oracle import check_replicas
 
 _LONGEST = (
     "test_short_run.py",
@@ -27,6 +29,18 @@ gc.disable()
 # How long an example takes is the machine's affair.
 settings.register_profile("lakelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lakelog")
+
+
+_REFUSED = (
+    r"ignore:Exception ignored in. <socket.socket fd=\d+, family=2, type=1, proto=6, laddr=..0\.0\."
+    ":pytest.PytestUnraisableExceptionWarning"
+)
+"""kafka-python leaves a socket unclosed when a broker refuses its connection."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--moving-leaders"):
+        config.addinivalue_line("filterwarnings", _REFUSED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +59,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
+        "--moving-leaders",
+        action="store_true",
+        help="the shared broker is three, which are restarted in turn; only tests that share it",
+    )
+    parser.addoption(
         "--long",
         action="store_true",
         help="tests marked `long`, more random histories, and a stop at every step of one",
@@ -62,6 +81,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+    if config.getoption("--moving-leaders"):
+        alone = [item for item in items if "bootstrap" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=alone)
+        items[:] = [item for item in items if item not in alone]
     items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
@@ -110,14 +133,28 @@ def is_long(pytestconfig: pytest.Config) -> bool:
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def leaders_move(pytestconfig: pytest.Config) -> bool:
+    """Whether `bootstrap` is a cluster of three brokers that are restarted in turn."""
+    return bool(pytestconfig.getoption("--moving-leaders"))
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory, leaders_move: bool) -> Iterator[str]:
     """host:port of one broker for the whole session; a test makes topics of its own in it.
 
-    What all of them have left on disk is then read by Apache Kafka's tools.
+    What all of them have left on disk is then read by Apache Kafka's tools. With
+    `--moving-leaders` the addresses of three brokers, with commas.
     """
     elsewhere = os.environ.get("LAKELOG_TEST_BOOTSTRAP")
     if elsewhere:
         yield elsewhere
+        return
+    if leaders_move:
+        with moving_cluster(tmp_path_factory.mktemp("moving-cluster")) as mover:
+            yield mover.cluster.bootstrap_servers
+        assert any(check_replicas(mover.folders).values())
+        for folder in mover.folders:
+            check_data_folder(folder)
         return
     with BrokerProcess(tmp_path_factory.mktemp("shared-broker") / "data") as broker:
         yield broker.bootstrap

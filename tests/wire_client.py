@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
 from broker_process import eventually
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.create_topics import (
     CreatableTopic,
@@ -21,6 +23,11 @@ from lakelog.protocol.create_topics import (
 )
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.records.batch import BatchHeader, iter_batches
@@ -32,6 +39,16 @@ FOREVER_MS = 600_000
 """Longer than this client waits: an answer that takes it is a failure."""
 FETCH_VERSION = 12
 PRODUCE_VERSION = 12
+_METADATA_VERSION = 12
+_LIST_OFFSETS_VERSION = 7
+_LATEST = -1
+_MOVING = {
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+}
+"""Codes for a partition with another leader, or with a leader that is still new."""
 RECENTLY_MS = int(time.time() * 1000) - 3_600_000
 """Old enough to differ from the current time, and too new for retention."""
 
@@ -42,11 +59,11 @@ def host_and_port(bootstrap: str) -> tuple[str, int]:
 
 
 class WireClient:
-    """One connection."""
+    """One connection, to the first broker of the list that accepts it."""
 
     def __init__(self, bootstrap: str, *, client_id: str = "test") -> None:
         self._client_id = client_id
-        self.socket = socket.create_connection(host_and_port(bootstrap), timeout=TIMEOUT_S)
+        self.socket = _connect(bootstrap.split(","))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._ids = itertools.count(1)
 
@@ -115,6 +132,13 @@ class WireClient:
                 raise EOFError("the broker closed the connection")
             received += part
         return bytes(received)
+
+
+def _connect(addresses: Sequence[str]) -> socket.socket:
+    for address in addresses[:-1]:
+        with suppress(ConnectionRefusedError):
+            return socket.create_connection(host_and_port(address), timeout=TIMEOUT_S)
+    return socket.create_connection(host_and_port(addresses[-1]), timeout=TIMEOUT_S)
 
 
 def batch_of(
@@ -195,17 +219,45 @@ def fetch(client: WireClient, topic: str, offset: int, **options: Any) -> Any:
 def stored_batches(
     bootstrap: str, topic: str, partition: int = 0
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch of a partition as the broker holds it."""
-    offset = 0
-    with WireClient(bootstrap) as client:
-        while True:
-            answer = fetch(client, topic, offset, partition=partition)
-            assert answer.error_code == 0
-            if offset >= answer.high_watermark:
-                return
-            for header, batch in iter_batches(answer.records):
-                offset = header.last_offset + 1
-                yield header, batch
+    """Every committed batch of a partition as its leader holds it."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
+    ends = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+    )
+    listed = ask_leader(bootstrap, topic, partition, ends, _LIST_OFFSETS_VERSION)
+    assert listed.error_code == 0
+    offset, end = 0, listed.offset
+    while offset < end:
+        request = fetch_request(topic, offset, partition=partition)
+        fetched = ask_leader(bootstrap, topic, partition, request, FETCH_VERSION)
+        assert fetched.error_code == 0
+        for header, batch in iter_batches(fetched.records):
+            offset = header.last_offset + 1
+            yield header, batch
+
+
+def ask_leader(bootstrap: str, topic: str, partition: int, request: Any, version: int) -> Any:
+    """Return the partition's part of its leader's response to a request for one partition.
+
+    While leaders move, connections end and brokers answer with a code of `_MOVING`.
+    """
+    return eventually(partial(_asked_once, bootstrap, topic, partition, request, version))
+
+
+def _asked_once(bootstrap: str, topic: str, partition: int, request: Any, version: int) -> Any:
+    try:
+        with WireClient(bootstrap) as client:
+            view = client.call(_metadata_of(topic), _METADATA_VERSION)
+        leader = view.topics[0].partitions[partition].leader_id
+        broker = next(each for each in view.brokers if each.node_id == leader)
+        with WireClient(f"{broker.host}:{broker.port}") as client:
+            response = client.call(request, version)
+    except (OSError, EOFError, StopIteration):
+        return None
+    (of_topic,) = response.topics if hasattr(response, "topics") else response.responses
+    is_produce = hasattr(of_topic, "partition_responses")
+    (answer,) = of_topic.partition_responses if is_produce else of_topic.partitions
+    return None if answer.error_code in _MOVING else answer
 
 
 def topic_id_of(client: WireClient, topic: str) -> bytes:
@@ -246,11 +298,14 @@ def _has_leader(client: WireClient, topic: str, partition: int) -> bool:
 
 def described(client: WireClient, topic: str) -> Any:
     """The topic's part of the metadata, without creating it."""
-    request = MetadataRequest(
+    (found,) = client.call(_metadata_of(topic), _METADATA_VERSION).topics
+    return found
+
+
+def _metadata_of(topic: str) -> MetadataRequest:
+    return MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    (found,) = client.call(request, 12).topics
-    return found
 
 
 def new_producer_id(client: WireClient) -> int:

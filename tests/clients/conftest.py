@@ -13,13 +13,16 @@ from clients.adapters.api import Admin, Client
 from clients.adapters.confluent import Confluent
 from clients.adapters.kafka_python import KafkaPython
 from clients.adapters.own import Own
+from clients.adapters.patient import Patient
 
 CLIENTS = (Confluent, KafkaPython, Aio, Own)
 
 
 @pytest.fixture
-def clients(bootstrap: str) -> list[Client]:
-    """One of each."""
+def clients(bootstrap: str, leaders_move: bool) -> list[Client]:
+    """One of each. Where leaders move, only an idempotent producer sends each record once."""
+    if leaders_move:
+        return [Patient(make(bootstrap, idempotent=True), bootstrap) for make in CLIENTS]
     return [make(bootstrap) for make in CLIENTS]
 
 

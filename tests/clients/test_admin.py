@@ -12,6 +12,7 @@ from clients.reading import poll_count, read
 from wire_client import WireClient, host_and_port, topic_id_of
 
 
+@pytest.mark.moving
 def test_a_topic_from_creation_to_deletion(admin: Admin, name: str) -> None:
     admin.create_topic(name, 2, {"retention.ms": "3600000", "cleanup.policy": "compact,delete"})
     eventually(lambda: name in admin.topics())
@@ -74,11 +75,12 @@ def test_a_recreated_topic_starts_empty(
     client.produce(name, [Sent(b"old %d" % i) for i in range(10)])
     with WireClient(bootstrap) as wire:
         old_id = topic_id_of(wire, name)
-        admin.delete_topic(name)
-        eventually(lambda: name not in admin.topics())
-        admin.create_topic(name, 1)
-        eventually(lambda: name in admin.topics())
-        assert topic_id_of(wire, name) != old_id
+    admin.delete_topic(name)
+    eventually(lambda: name not in admin.topics())
+    admin.create_topic(name, 1)
+    eventually(lambda: name in admin.topics())
+    with WireClient(bootstrap) as wire:
+        eventually(lambda: topic_id_of(wire, name) != old_id)
 
     assert client.produce(name, [Sent(b"new 0"), Sent(b"new 1")]) == [(0, 0), (0, 1)]
     assert [record.value for record in read(client, name, 2)] == [b"new 0", b"new 1"]
@@ -89,15 +91,17 @@ def test_offsets_and_the_cluster(client: Client, admin: Admin, name: str, bootst
     assert admin.earliest_and_latest(name, 0) == (0, 0)
     client.produce(name, [Sent(b"%d" % i) for i in range(7)])
     assert admin.earliest_and_latest(name, 0) == (0, 7)
-    assert {(host, port) for _, host, port in admin.cluster_nodes()} == {host_and_port(bootstrap)}
+    expected = {host_and_port(address) for address in bootstrap.split(",")}
+    eventually(lambda: {(host, port) for _, host, port in admin.cluster_nodes()} == expected)
 
 
+@pytest.mark.moving
 def test_a_group_is_listed_and_described(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 1)
     client.produce(name, [Sent(b"x")])
     with closing(client.consumer(name, name)) as consumer:
         poll_count(consumer, 1)
-        assert name in admin.groups()
+        eventually(lambda: name in admin.groups())
         assert admin.describe_group(name) == ("Stable", 1)
         consumer.commit()
     eventually(lambda: admin.describe_group(name) == ("Empty", 0))

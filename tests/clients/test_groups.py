@@ -12,7 +12,7 @@ from kafka.errors import OffsetMetadataTooLargeError
 from broker_process import eventually
 from clients.adapters.aio import AioAdmin
 from clients.adapters.api import Admin, Client, Sent
-from clients.adapters.own import OwnAdmin
+from clients.adapters.patient import own_admin
 from clients.group_member import GroupMember
 from clients.reading import poll_count
 
@@ -50,6 +50,7 @@ def test_a_third_member_on_two_partitions_stays_idle_until_another_leaves(
     eventually(lambda: admin.describe_group(name) == ("Empty", 0))
 
 
+@pytest.mark.moving
 def test_a_group_resumes_where_it_committed(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 1)
     client.produce(name, [Sent(b"%d" % i) for i in range(10)])
@@ -73,14 +74,14 @@ def test_groups_do_not_share_their_positions(client: Client, admin: Admin, name:
         with closing(client.consumer(group, name)) as consumer:
             poll_count(consumer, 3)
             consumer.commit()
-    assert groups <= admin.groups()
+    eventually(lambda: groups <= admin.groups())
     assert [admin.committed(group, name) for group in groups] == [{0: 3}, {0: 3}]
 
 
 def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
     """librdkafka 0099 and 0140: up to 4,096 characters (`offset.metadata.max.bytes`)."""
     name = f"note-{uuid.uuid4().hex[:8]}"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 1)
     longest = "n" * 4095 + "\u00e9"
     place = kafka.TopicPartition(name, 0)
@@ -98,7 +99,7 @@ def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
 def test_a_committed_offset_is_deleted(bootstrap: str) -> None:
     """KIP-496; Apache Kafka's tool does so in `test_java_tools`."""
     name = f"deleted-{uuid.uuid4().hex[:8]}"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 2)
         places = [kafka.TopicPartition(name, index) for index in range(2)]
         with closing(kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=name)) as writer:

@@ -12,6 +12,7 @@ import pytest
 
 from broker_process import BrokerProcess
 from clients.adapters.own import OwnAdmin
+from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from clients.test_java_tools import TOOLS, Tools
 from lakelog.client.producer import TransactionalProducer
@@ -25,7 +26,7 @@ RECORDS = 200
 @pytest.fixture
 def topic(bootstrap: str) -> str:
     name = f"java-txn-{uuid.uuid4().hex[:8]}"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 1)
     return name
 

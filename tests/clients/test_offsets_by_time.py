@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka
@@ -19,7 +20,7 @@ from broker_process import BrokerProcess, eventually
 from clients.adapters.api import Sent
 from clients.adapters.confluent import Confluent
 from clients.adapters.kafka_python import KafkaPython
-from clients.adapters.own import OwnAdmin
+from clients.adapters.patient import own_admin, patiently
 from clients.adapters.transactions import ConfluentTransactional
 
 TIMEOUT_S = 60.0
@@ -44,21 +45,27 @@ def by_confluent(bootstrap: str, topic: str) -> Iterator[Look]:
     def look(at: int, committed: bool) -> int:
         level = confluent_kafka.IsolationLevel(int(committed))
         spec = specs.get(at) or RdOffsetSpec.for_timestamp(at)
-        asked = admin.list_offsets({partition: spec}, isolation_level=level)
-        (future,) = asked.values()
-        offset: int = future.result(TIMEOUT_S).offset
-        return offset
+
+        def ask() -> int:
+            (future,) = admin.list_offsets({partition: spec}, isolation_level=level).values()
+            offset: int = future.result(TIMEOUT_S).offset
+            return offset
+
+        return patiently(ask)
 
     yield look
 
 
 def by_kafka_python(bootstrap: str, topic: str) -> Iterator[Look]:
     partition = TopicPartition(topic, 0)
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+    with closing(patiently(lambda: KafkaAdminClient(bootstrap_servers=bootstrap))) as admin:
 
         def look(at: int, committed: bool) -> int:
             spec = OffsetSpec(at) if at < 0 else at
-            found = admin.list_partition_offsets({partition: spec}, isolation_level=int(committed))
+            level = int(committed)
+            found = patiently(
+                lambda: admin.list_partition_offsets({partition: spec}, isolation_level=level)
+            )
             offset: int = found[partition].offset
             return offset
 
@@ -68,7 +75,7 @@ def by_kafka_python(bootstrap: str, topic: str) -> Iterator[Look]:
 @pytest.fixture
 def topic(bootstrap: str) -> str:
     name = f"times-{uuid.uuid4().hex[:8]}"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 1)
     return name
 
@@ -81,7 +88,8 @@ def look(request: pytest.FixtureRequest, bootstrap: str, topic: str) -> Iterator
 def test_special_timestamps(look: Look, bootstrap: str, topic: str) -> None:
     """The newest record is in the middle, and an open transaction behind the third."""
     times = [START_MS, START_MS + 9000, START_MS + 1000]
-    Confluent(bootstrap).produce(topic, [Sent(b"x", timestamp_ms=each) for each in times])
+    sent = [Sent(b"x", timestamp_ms=each) for each in times]
+    Confluent(bootstrap).produce(topic, sent, idempotent=True)
     with closing(ConfluentTransactional(bootstrap, topic)) as producer:
         producer.init()
         producer.begin()
@@ -99,12 +107,12 @@ def test_special_timestamps(look: Look, bootstrap: str, topic: str) -> None:
 
 def test_special_timestamps_of_logs_with_a_remote_part(bootstrap: str, topic: str) -> None:
     """-4 (KIP-405) is the start of the local log, -5 (KIP-1005) the end of the remote part."""
-    Confluent(bootstrap).produce(topic, [Sent(b"x")] * 3)
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+    Confluent(bootstrap).produce(topic, [Sent(b"x")] * 3, idempotent=True)
+    with closing(patiently(lambda: KafkaAdminClient(bootstrap_servers=bootstrap))) as admin:
         partition = TopicPartition(topic, 0)
-        admin.delete_records({partition: 2})
+        patiently(lambda: admin.delete_records({partition: 2}))
         found = [
-            admin.list_partition_offsets({partition: spec})[partition].offset
+            patiently(partial(admin.list_partition_offsets, {partition: spec}))[partition].offset
             for spec in (OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL, OffsetSpec.LATEST_TIERED)
         ]
     assert found == [2, 2, -1]

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from broker_process import LAKELOG, eventually
-from clients.adapters.own import OwnAdmin
+from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, UNCOMMITTED, ConfluentTransactional
 from lakelog.client import cluster
 from lakelog.client.admin import Admin
@@ -26,7 +26,7 @@ _LIMIT = 1 << 20
 @pytest.fixture
 def topic(bootstrap: str) -> str:
     name = f"committed-{uuid.uuid4().hex[:8]}"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(name, 1)
     return name
 

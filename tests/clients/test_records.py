@@ -17,6 +17,7 @@ from wire_client import stored_batches
 START_MS = int(time.time() * 1000) - 3_600_000
 
 
+@pytest.mark.moving
 def test_records_come_back_in_order(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 3)
     sent = [Sent(f"value {i}".encode(), f"key {i}".encode(), partition=i % 3) for i in range(300)]
@@ -146,6 +147,7 @@ def test_a_record_beyond_the_limit_is_refused(client: Client, admin: Admin, name
     assert client.produce(name, [Sent(b"small")]) == [(0, 0)]
 
 
+@pytest.mark.moving
 def test_seek_by_time(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 2)
     sent = [Sent(b"%d" % i, partition=0, timestamp_ms=START_MS + 1000 * i) for i in range(10)]
@@ -161,6 +163,7 @@ def test_seek_by_time(client: Client, admin: Admin, name: str) -> None:
         assert [record.offset for record in poll_count(consumer, 5)] == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.moving
 def test_an_idempotent_producer(client: Client, admin: Admin, name: str, bootstrap: str) -> None:
     admin.create_topic(name, 1)
     sent = [Sent(b"%d" % i) for i in range(500)]

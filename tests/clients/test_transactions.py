@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_process import eventually
-from clients.adapters.own import OwnAdmin
+from clients.adapters.patient import own_admin
 from clients.adapters.transactions import (
     COMMITTED,
     LIBRARIES,
@@ -54,11 +54,12 @@ def unique() -> str:
 
 @pytest.fixture
 def topic(bootstrap: str, unique: str) -> str:
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(unique, 2)
     return unique
 
 
+@pytest.mark.moving
 def test_committed_and_aborted(make: Make, bootstrap: str, topic: str) -> None:
     producer = make(topic)
     producer.init()
@@ -129,6 +130,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     )
 
 
+@pytest.mark.moving
 def test_consume_transform_produce(make: Make, library: Any, bootstrap: str, topic: str) -> None:
     """Each record once, although the first try of every batch is aborted."""
     source = make(f"{topic}-source")
@@ -138,7 +140,7 @@ def test_consume_transform_produce(make: Make, library: Any, bootstrap: str, top
         source.send(topic, b"%d" % number, number % 2)
     source.commit()
     target = f"{topic}-out"
-    with closing(OwnAdmin(bootstrap)) as admin:
+    with closing(own_admin(bootstrap)) as admin:
         admin.create_topic(target, 1)
     producer = make(topic)
     producer.init()

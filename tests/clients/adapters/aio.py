@@ -102,6 +102,7 @@ class AioAdmin:
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
         fresh = NewTopic(topic, partitions, 1, topic_configs=dict(config or {}))
+        fresh.replication_factor = -1  # the broker's default, which the constructor rejects
         for _, code, *_ in LOOP.run(self._admin.create_topics([fresh])).topic_errors:
             if code:
                 raise for_code(code)(topic)
@@ -137,7 +138,8 @@ class AioAdmin:
     def describe_group(self, group: str) -> GroupDescription:
         (response,) = LOOP.run(self._admin.describe_consumer_groups([group]))
         (found,) = response.to_object()["groups"]
-        assert found["error_code"] == 0
+        if found["error_code"]:
+            raise for_code(found["error_code"])(group)
         return GroupDescription(found["state"], len(found["members"]))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
@@ -174,8 +176,9 @@ class Aio:
     alters_configs = False
     sends_null_headers = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, idempotent: bool = False) -> None:
         self._bootstrap = bootstrap
+        self._idempotent = idempotent
 
     def produce(
         self,
@@ -186,7 +189,8 @@ class Aio:
         idempotent: bool = False,
         linger_ms: int = 5,
     ) -> list[tuple[int, int]]:
-        return LOOP.run(self._produce(topic, records, compression, idempotent, linger_ms))
+        is_idempotent = idempotent or self._idempotent
+        return LOOP.run(self._produce(topic, records, compression, is_idempotent, linger_ms))
 
     async def _produce(
         self,

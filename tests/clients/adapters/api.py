@@ -97,7 +97,7 @@ class Admin(Protocol):
 
 
 class Client(Protocol):
-    """One library."""
+    """One library. It may be made for idempotent producers only."""
 
     name: str
     alters_configs: bool

@@ -81,7 +81,7 @@ class ConfluentAdmin:
     def create_topic(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
-        fresh = rd.NewTopic(topic, partitions, 1, config=dict(config or {}))
+        fresh = rd.NewTopic(topic, partitions, -1, config=dict(config or {}))
         self._admin.create_topics([fresh])[topic].result(TIMEOUT_S)
 
     def delete_topic(self, topic: str) -> None:
@@ -152,8 +152,9 @@ class Confluent:
     alters_configs = True
     sends_null_headers = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, idempotent: bool = False) -> None:
         self._bootstrap = bootstrap
+        self._idempotent = idempotent
 
     def produce(
         self,
@@ -168,7 +169,7 @@ class Confluent:
             {
                 "bootstrap.servers": self._bootstrap,
                 "compression.type": compression or "none",
-                "enable.idempotence": idempotent,
+                "enable.idempotence": idempotent or self._idempotent,
                 "linger.ms": linger_ms,
                 "message.max.bytes": 1_048_588,
             }

@@ -76,7 +76,7 @@ class KafkaPythonAdmin:
     ) -> None:
         options = {
             "num_partitions": partitions,
-            "replication_factor": 1,
+            "replication_factor": -1,
             "configs": dict(config or {}),
         }
         self._admin.create_topics({topic: options})
@@ -140,8 +140,9 @@ class KafkaPython:
     alters_configs = True
     sends_null_headers = False
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, idempotent: bool = False) -> None:
         self._bootstrap = bootstrap
+        self._idempotent = idempotent
 
     def produce(
         self,
@@ -155,7 +156,7 @@ class KafkaPython:
         producer = kafka.KafkaProducer(
             bootstrap_servers=self._bootstrap,
             compression_type=compression,
-            enable_idempotence=idempotent,
+            enable_idempotence=idempotent or self._idempotent,
             acks="all",
             linger_ms=linger_ms,
         )

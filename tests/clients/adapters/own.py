@@ -118,8 +118,9 @@ class Own:
     alters_configs = True
     sends_null_headers = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, idempotent: bool = False) -> None:
         self._bootstrap = bootstrap
+        self._idempotent = idempotent
 
     def produce(
         self,
@@ -133,7 +134,7 @@ class Own:
         with Producer(
             self._bootstrap,
             compression=compression or "none",
-            idempotent=idempotent,
+            idempotent=idempotent or self._idempotent,
             linger_ms=linger_ms,
         ) as producer:
             deliveries = [

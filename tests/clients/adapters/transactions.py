@@ -297,10 +297,17 @@ LIBRARIES: Sequence[Any] = (
 
 
 def _none_is_ending(bootstrap: str) -> bool:
-    """Return whether every decided transaction has all its markers."""
+    """Return whether every decided transaction of every coordinator has all its markers."""
     request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
-    with WireClient(bootstrap) as wire:
-        return not wire.call(request, 0).transaction_states
+    try:
+        for address in bootstrap.split(","):
+            with WireClient(address) as wire:
+                listed = wire.call(request, 0)
+            if listed.error_code or listed.transaction_states:
+                return False
+    except (OSError, EOFError):  # a broker that is restarted
+        return False
+    return True
 
 
 def read_all(bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> list[bytes]:

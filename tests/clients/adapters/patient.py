@@ -1,0 +1,194 @@
+"""The part of an application while brokers restart: it repeats calls that failed transiently.
+
+Libraries repeat different calls themselves. kafka-python's and aiokafka's admin clients raise
+an error when the broker that they chose is down, kafka-python's consumer also from `poll`, and
+librdkafka raises NOT_LEADER from `offsets_for_times`. Our own client has to repeat by itself, so
+its errors are raised here.
+
+A change is known to the other brokers a moment later than to the controller, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import aiokafka.errors
+import confluent_kafka
+import kafka.errors
+
+from broker_process import EVENT_TIMEOUT_S, eventually
+from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Received
+from clients.adapters.own import OwnAdmin
+from wire_client import WireClient, described
+
+T = TypeVar("T")
+_RETRY_S = 0.1
+_NO_CONNECTION = (
+    kafka.errors.KafkaConnectionError,
+    kafka.errors.NodeNotReadyError,
+    aiokafka.errors.KafkaConnectionError,
+    aiokafka.errors.NodeNotReadyError,
+)
+_MOVED = (
+    kafka.errors.NotLeaderForPartitionError,
+    kafka.errors.UnknownTopicOrPartitionError,
+    kafka.errors.OffsetNotAvailableError,
+    aiokafka.errors.NotLeaderForPartitionError,
+    aiokafka.errors.UnknownTopicOrPartitionError,
+    aiokafka.errors.GroupLoadInProgressError,
+    aiokafka.errors.GroupCoordinatorNotAvailableError,
+    aiokafka.errors.NotCoordinatorForGroupError,
+)
+_NO_CONNECTION_CODES = {confluent_kafka.KafkaError._TRANSPORT}
+_MOVED_CODES = {
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+    confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+}
+
+
+def _is_transient(error: Exception, *, reads: bool) -> bool:
+    """Return whether an application may repeat a call; reads also when another broker answers."""
+    if isinstance(error, confluent_kafka.KafkaException):
+        code = error.args[0].code()
+        return code in _NO_CONNECTION_CODES or (reads and code in _MOVED_CODES)
+    return isinstance(error, _NO_CONNECTION) or (reads and isinstance(error, _MOVED))
+
+
+def patiently(call: Callable[[], T], *, reads: bool = True) -> T:
+    """Repeat a call while its error is transient; return its result, or raise its last error."""
+    deadline = time.monotonic() + EVENT_TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if time.monotonic() > deadline or not _is_transient(error, reads=reads):
+                raise
+        time.sleep(_RETRY_S)
+
+
+class PatientConsumer:
+    """A consumer. A failed poll has returned no records and moved no position."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.assign, self.seek, self.close = consumer.assign, consumer.seek, consumer.close
+        self.assignment, self.commit = consumer.assignment, consumer.commit
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        return patiently(lambda: self._consumer.poll(timeout_s))
+
+    def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
+        return patiently(lambda: self._consumer.offsets_for_time(topic, partitions, at_ms))
+
+
+class PatientAdmin:
+    """An admin client whose changes are known to all brokers when a call returns."""
+
+    def __init__(self, admin: Admin, bootstrap: str) -> None:
+        self._admin = admin
+        self._bootstrap = bootstrap
+        self.close = admin.close
+
+    def create_topic(
+        self, topic: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        self._change(
+            lambda: self._admin.create_topic(topic, partitions, config),
+            lambda: topic in self.topics(),
+        )
+        self._await_everywhere(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        self._change(lambda: self._admin.delete_topic(topic), lambda: topic not in self.topics())
+        self._await_everywhere(topic, 0)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._change(
+            lambda: self._admin.add_partitions(topic, total),
+            lambda: self.partition_count(topic) == total,
+        )
+        self._await_everywhere(topic, total)
+
+    def alter_topic_config(self, topic: str, changes: Mapping[str, str]) -> None:
+        patiently(lambda: self._admin.alter_topic_config(topic, changes), reads=False)
+
+    def topics(self) -> set[str]:
+        return patiently(self._admin.topics)
+
+    def partition_count(self, topic: str) -> int:
+        return patiently(lambda: self._admin.partition_count(topic))
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        return patiently(lambda: self._admin.topic_config(topic))
+
+    def groups(self) -> set[str]:
+        return patiently(self._admin.groups)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        return patiently(lambda: self._admin.describe_group(group))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        return patiently(lambda: self._admin.committed(group, topic))
+
+    def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:
+        return patiently(lambda: self._admin.earliest_and_latest(topic, partition))
+
+    def cluster_nodes(self) -> set[tuple[int, str, int]]:
+        return patiently(self._admin.cluster_nodes)
+
+    def _change(self, call: Callable[[], None], is_done: Callable[[], bool]) -> None:
+        """Carry out a change once, although a lost connection leaves its outcome unknown.
+
+        Brokers repeat a request whose controller ends, as Apache Kafka's do: the second attempt
+        may find the change of the first one, and fail.
+        """
+        was_done = is_done()
+        try:
+            call()
+        except Exception as error:
+            if not was_done and is_done():
+                return
+            if not _is_transient(error, reads=False):
+                raise
+            time.sleep(_RETRY_S)
+            self._change(call, is_done)
+
+    def _await_everywhere(self, topic: str, partitions: int) -> None:
+        for address in self._bootstrap.split(","):
+            eventually(lambda address=address: _count_at(address, topic) == partitions)  # type: ignore[misc]
+
+
+def _count_at(address: str, topic: str) -> int | None:
+    try:
+        with WireClient(address) as client:
+            return len(described(client, topic).partitions)
+    except (OSError, EOFError):  # it restarts
+        return None
+
+
+def own_admin(bootstrap: str) -> PatientAdmin:
+    """Return an admin client of our own library, to prepare a test."""
+    return PatientAdmin(OwnAdmin(bootstrap), bootstrap)
+
+
+class Patient:
+    """A library in an application that expects brokers to restart."""
+
+    def __init__(self, client: Client, bootstrap: str) -> None:
+        self._client = client
+        self._bootstrap = bootstrap
+        self.name, self.produce = client.name, client.produce
+        self.alters_configs = client.alters_configs
+        self.sends_null_headers = client.sends_null_headers
+
+    def consumer(self, group: str | None = None, topic: str | None = None) -> PatientConsumer:
+        return PatientConsumer(self._client.consumer(group, topic))
+
+    def admin(self) -> PatientAdmin:
+        return PatientAdmin(patiently(self._client.admin), self._bootstrap)

@@ -1,0 +1,58 @@
+"""The files of all replicas after a load under moving leaders, read by Apache Kafka's tools."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from clients.adapters.transactions import ConfluentTransactional
+from file_oracle import check_data_folder
+from lakelog.storage.checkpoint import LEADER_EPOCHS, decode_epochs
+from moving_cluster import BROKERS, Mover, moving_cluster
+from replica_oracle import check_replicas
+
+pytestmark = pytest.mark.java
+
+TOPIC, PARTITIONS = "orders", 3
+_TIMEOUT_S = 60.0
+_SMALL_SEGMENTS = {"internal.segment.bytes": "50000"}
+
+
+def load(mover: Mover) -> int:
+    """Write in all ways until each broker was restarted; return the count of plain records."""
+    bootstrap = mover.cluster.bootstrap_servers
+    settings = {"bootstrap.servers": bootstrap}
+    plain = Producer({**settings, "enable.idempotence": True, "compression.type": "lz4"})
+    group = Consumer({**settings, "group.id": TOPIC})
+    rounds = 0
+    with closing(group), closing(ConfluentTransactional(bootstrap, TOPIC)) as transactional:
+        transactional.init()
+        while mover.restarts < BROKERS or rounds < 20:
+            for number in range(300):
+                plain.produce(TOPIC, b"%d " % number * 20, partition=number % PARTITIONS)
+            assert plain.flush(_TIMEOUT_S) == 0
+            transactional.begin()
+            for partition in range(PARTITIONS):
+                transactional.send(TOPIC, b"in a transaction", partition)
+            transactional.abort() if rounds % 3 else transactional.commit()
+            group.commit(offsets=[TopicPartition(TOPIC, 0, rounds)], asynchronous=False)
+            rounds += 1
+    return rounds * 300
+
+
+def test_replicas_are_equal_and_readable_by_kafka(tmp_path: Path) -> None:
+    with moving_cluster(tmp_path) as mover:
+        mover.cluster.create_topic(TOPIC, PARTITIONS, _SMALL_SEGMENTS)
+        records = load(mover)
+    compared = check_replicas(mover.folders)
+    assert {topic for topic, _ in compared} == {TOPIC, "__consumer_offsets", "__transaction_state"}
+    for folder in mover.folders:
+        check_data_folder(folder)
+        for partition in range(PARTITIONS):
+            log = folder / f"{TOPIC}-{partition}"
+            assert compared[TOPIC, partition] > records / 300
+            assert len(list(log.glob("*.log"))) > 1
+            assert len(decode_epochs((log / LEADER_EPOCHS).read_bytes())) > 1
