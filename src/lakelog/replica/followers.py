@@ -9,7 +9,7 @@ Source: `org.apache.kafka.server.replica.Replica` of Apache Kafka, KIP-497, KIP-
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 _UNKNOWN = -1
@@ -33,6 +33,7 @@ class Follower:
         "idle_in",
         "leader_end",
         "log_start_offset",
+        "on_stir",
     )
 
     def __init__(self, now_ms: int) -> None:
@@ -49,16 +50,26 @@ class Follower:
         self.caught_up_ms = now_ms
         self.idle_in: FetchTime | None = None
         """The session whose requests find the follower at the end of the leader's log."""
+        self.on_stir: Callable[[], object] | None = None
+        """Called once when the follower is not idle any more."""
 
     def end_idle(self) -> None:
         """Note the last request of the session: the leader's log may grow from now on."""
         session, self.idle_in = self.idle_in, None
         if session is not None:
             self.fetched_ms = self.caught_up_ms = max(self.caught_up_ms, session.fetched_ms)
+            self._stir()
+
+    def _stir(self) -> None:
+        stirred, self.on_stir = self.on_stir, None
+        if stirred is not None:
+            stirred()
 
     def note_fetch(self, broker_epoch: int, offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch at `offset`, while the leader's log ended at `leader_end`."""
-        self.idle_in = None
+        if self.idle_in is not None:  # in a former session
+            self.idle_in = None
+            self._stir()
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         # It has not everything now, but everything that the leader had at its last fetch, so it was

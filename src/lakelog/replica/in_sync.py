@@ -7,7 +7,7 @@ that, the leader may not know yet which records are committed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from lakelog.replica.partition import Partition
 
@@ -59,6 +59,25 @@ def wanted_isr(
     # In the order of the assignment, so that equal decisions give equal requests.
     others = (each for each in role.followers if each not in role.isr)
     return isr + tuple(each for each in others if _has_caught_up(partition, each, broker_epochs))
+
+
+def is_quiet(partition: Partition, broker_epochs: Container[int]) -> bool:
+    """Return whether the ISR stays right until a follower stirs, or a broker or role changes.
+
+    Each follower is in sync and waits at the end of the log, or cannot join because it is fenced.
+
+    broker_epochs: as for `wanted_isr`.
+    """
+    role = partition.role
+    for node_id in role.followers:
+        if node_id not in role.isr:
+            if node_id in broker_epochs:
+                return False
+            continue
+        follower = partition.followers.get(node_id)
+        if follower is None or follower.idle_in is None:
+            return False
+    return True
 
 
 def _has_caught_up(partition: Partition, node_id: int, broker_epochs: Mapping[int, int]) -> bool:

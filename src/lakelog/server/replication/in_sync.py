@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -24,7 +25,7 @@ from lakelog.protocol.alter_partition import (
     PartitionData,
     TopicData,
 )
-from lakelog.replica.in_sync import StallGuard, wanted_isr
+from lakelog.replica.in_sync import StallGuard, is_quiet, wanted_isr
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Clock, Tasks, Timer
 
@@ -62,6 +63,10 @@ class InSyncReplicas:
         self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
         self._guard = StallGuard(max(int(self._period_s * 1000), 1), lag_max_ms)
         self._led: dict[tuple[bytes, int], Partition] = {}
+        self._due: dict[Partition, None] = {}
+        """Partitions that may need another ISR. Idle ones do not."""
+        self._known_brokers: object = None
+        """The registered brokers of the last check."""
         self._open: dict[Partition, PartitionImage] = {}
         """The states for which an ISR was proposed, without a known fate."""
         self._timer: Timer | None = None
@@ -71,8 +76,10 @@ class InSyncReplicas:
         """Follow a change of the partition's role; a retired partition has none."""
         if partition.serves and partition.role.followers:
             self._led[partition.key] = partition
+            self._due[partition] = None
         else:
             self._led.pop(partition.key, None)
+            self._due.pop(partition, None)
             self._open.pop(partition, None)
 
     def start(self) -> None:
@@ -121,18 +128,22 @@ class InSyncReplicas:
         partition.propose_isr(())
 
     def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
-        """Return the first partitions that need another ISR, or the fate of a proposal."""
-        epochs = {
-            broker.broker_id: broker.epoch
-            for broker in self._image().brokers.values()
-            # A fenced broker is rejected by the controller (KIP-841). Without this, its followers
-            # that still fetch would be proposed in every turn.
-            if not broker.is_fenced
-        }
-        wanted = (
-            (
-                partition,
-                wanted_isr(
+        """Return the first partitions that need another ISR, or the fate of a proposal.
+
+        It costs as much as partitions are due, not as many as are led.
+        """
+        brokers = self._image().brokers
+        if brokers is not self._known_brokers:
+            self._known_brokers = brokers
+            self._due.update(dict.fromkeys(self._led.values()))
+        # A fenced broker is rejected by the controller (KIP-841). Without this, its followers that
+        # still fetch would be proposed in every turn.
+        epochs = {each.broker_id: each.epoch for each in brokers.values() if not each.is_fenced}
+        found: dict[Partition, tuple[int, ...]] = {}
+        for partition in list(self._due | self._open):
+            isr = partition.role.isr
+            if partition.serves:
+                isr = wanted_isr(
                     partition,
                     self._node_id,
                     epochs,
@@ -140,17 +151,26 @@ class InSyncReplicas:
                     self._lag_max_ms,
                     may_shrink=may_shrink,
                 )
-                if partition.serves
-                else partition.role.isr,
-            )
-            for partition in self._led.values()
-        )
-        found = (
-            (partition, isr)
-            for partition, isr in wanted
-            if isr != partition.role.isr or partition in self._open
-        )
-        return dict(islice(found, _PROPOSALS_MAX))
+            if isr != partition.role.isr or partition in self._open:
+                found[partition] = isr
+                if len(found) == _PROPOSALS_MAX:
+                    break
+            elif is_quiet(partition, epochs):
+                self._rest(partition)
+        return found
+
+    def _rest(self, partition: Partition) -> None:
+        """Check the partition again when a follower stirs, or when its role or a broker changes."""
+        del self._due[partition]
+        wake = partial(self._wake, partition)
+        for node_id in partition.role.followers:
+            follower = partition.followers.get(node_id)
+            if follower is not None:
+                follower.on_stir = wake
+
+    def _wake(self, partition: Partition) -> None:
+        if self._led.get(partition.key) is partition:  # its topic may have been deleted
+            self._due[partition] = None
 
     def _propose(self, wanted: dict[Partition, tuple[int, ...]]) -> dict[Partition, PartitionImage]:
         """Count the wanted members as in sync; return the states that they are proposed for."""

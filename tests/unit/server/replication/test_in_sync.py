@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import PartitionImage
-from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
 from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.replica.followers import Followers
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
+from lakelog.server.replication.in_sync import InSyncReplicas
 from memory_broker import MemoryBroker
-from storage_kit import NOW, make_batch
+from storage_kit import NOW, ManualClock, make_batch
 
 LEADER, FOLLOWER, EPOCH = 1, 2, 4
 
@@ -125,3 +130,97 @@ def test_a_partition_that_went_offline_with_an_open_proposal_keeps_its_isr(led: 
     assert not partition.serves
     found = in_sync._proposals(led.world.clock.monotonic_ms(), may_shrink=True)
     assert found == {partition: (LEADER,)}
+
+
+def visits(partitions: int) -> tuple[int, int, int]:
+    """Return the partitions visited by the first check, an idle one, and one after one append."""
+    brokers = {FOLLOWER: BrokerImage(FOLLOWER, b"f" * 16, EPOCH, (), None)}
+    image: Any = SimpleNamespace(brokers=brokers)
+    clock, tasks = ManualClock(), cast("Any", None)
+    in_sync = InSyncReplicas(LEADER, lambda: image, cast("Any", None), 2000, clock, tasks)
+    visited: list[Partition] = []
+
+    class Idle:
+        """A partition whose follower waits at the end of its log."""
+
+        role = Role(1, LEADER, True, (LEADER, FOLLOWER), (FOLLOWER,))
+        watermark, epoch_start, serves = SimpleNamespace(offset=3), 0, True
+
+        def __init__(self, number: int) -> None:
+            self.key = (b"t" * 16, number)
+            self.followers = Followers()
+            self.followers.begin([FOLLOWER], 0)
+            self.follower.note_fetch(EPOCH, 3, 3, 0)
+            self.follower.idle_in = SimpleNamespace(fetched_ms=0)
+
+        @property
+        def follower(self) -> Any:
+            return self.followers.get(FOLLOWER)
+
+        @property
+        def log(self) -> Any:
+            visited.append(cast("Any", self))
+            return SimpleNamespace(log_end_offset=3)
+
+    def checked() -> int:
+        visited.clear()
+        assert in_sync._proposals(1000, may_shrink=True) == {}
+        return len(visited)
+
+    idle = [Idle(number) for number in range(partitions)]
+    for each in idle:
+        in_sync.note_role(cast("Any", each))
+    counts = [checked(), checked()]
+    idle[7].follower.end_idle()
+    counts.append(checked())
+    assert checked() == 1, "it is not idle yet"
+    image.brokers = dict(brokers)
+    assert checked() == partitions
+    return (counts[0], counts[1], counts[2])
+
+
+@pytest.mark.parametrize("partitions", [300, 3000])
+def test_a_check_costs_as_much_as_has_changed(partitions: int) -> None:
+    assert visits(partitions) == (partitions, 0, 1)
+
+
+def test_a_follower_that_stops_fetching_leaves_after_a_quiet_time(led: Led) -> None:
+    """Its partition was idle, so that only the append makes it due."""
+    led.fetch(3)
+    led.world.pass_time(1)
+    assert led.state().isr == (LEADER, FOLLOWER)
+    follower = led.world.partition("t").followers.get(FOLLOWER)
+    assert follower is not None
+    in_sync = led.world._server._replicas.in_sync
+    session = FetchedAt(led.world.clock.monotonic_ms())
+    follower.idle_in = session
+    led.world.pass_time(10)
+    assert led.state().isr == (LEADER, FOLLOWER)
+    assert not in_sync._due
+    led.world.append("t")
+    follower.end_idle()
+    led.world.pass_time(4)
+    assert led.state().isr == (LEADER,)
+
+
+def test_a_deleted_partition_is_never_due_again(led: Led) -> None:
+    partition = led.world.partition("t")
+    follower = partition.followers.get(FOLLOWER)
+    assert follower is not None
+    led.fetch(3)
+    led.world.pass_time(1)
+    follower.idle_in = FetchedAt(led.world.clock.monotonic_ms())
+    led.world.pass_time(1)
+    in_sync = led.world._server._replicas.in_sync
+    assert not in_sync._due
+    partition.retire()
+    in_sync.note_role(partition)
+    follower.end_idle()
+    assert not in_sync._due
+
+
+class FetchedAt:
+    """A session of the follower."""
+
+    def __init__(self, fetched_ms: int) -> None:
+        self.fetched_ms = fetched_ms
