@@ -26,6 +26,22 @@ def test_docstrings_comments_and_names_of_tests_are_prose(tmp_path: Path) -> Non
     assert count_phrases(path) == {"what is": 2, "nobody": 1, "who": 1, "anew": 1, "told": 1}
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"one\\nwho is"',
+        '"to " "whom it"',
+        "# he\n",
+        "# no\n# one\n",
+        "def test_what_is_sent(): ...",
+    ],
+)
+def test_a_phrase_is_found_however_the_source_divides_it(tmp_path: Path, source: str) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    assert sum(count_phrases(path).values()) >= 1
+
+
 def test_examples_in_documents_are_not_prose(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("It is told.\n```sh\ntell\n```\nIt goes\non.\n")
