@@ -125,6 +125,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     start_logging(logging.WARNING if arguments.quiet else level, arguments.log_format)
     config = load_config(arguments)
     listen = listen_address(arguments, config)
+    from lakelog.metadata.errors import RegistrationLost
     from lakelog.server.options import ServeOptions, StartError, StoppedError
     from lakelog.server.serving import serve
 
@@ -145,6 +146,8 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     except StartError as error:
         raise _cannot_start(error, options, arguments) from error
     except StoppedError as error:
+        if isinstance(error.__cause__, RegistrationLost):
+            raise CliError("LL0710", str(error)) from error
         raise _metadata_refused(error) from error
     return 0
 

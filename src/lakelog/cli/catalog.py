@@ -406,6 +406,14 @@ _ENTRIES = (
         "refuses before all of them serve for the first time.",
     ),
     Entry(
+        "LL0710",
+        "the broker was unregistered",
+        ExitCode.CONFLICT,
+        "`lakelog cluster unregister` removed this broker from the cluster while its process was "
+        "paused or could not reach the metadata store. The broker has stopped in order. To have it "
+        "in the cluster, start it: it registers again and copies the records that it lacks.",
+    ),
+    Entry(
         "LL0801",
         "an optional dependency is not installed",
         ExitCode.FAILURE,

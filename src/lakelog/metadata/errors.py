@@ -39,6 +39,10 @@ class MetadataDenied(MetadataError):  # noqa: N818
     """The store does not accept this broker's credentials: it must not start."""
 
 
+class RegistrationLost(MetadataError):  # noqa: N818
+    """The broker was unregistered while it ran: it must stop."""
+
+
 class MetadataNotEmpty(MetadataError):  # noqa: N818
     """A log is in the place where another one was to be written."""
 

@@ -359,7 +359,12 @@ class Server:
                 self.failure = failure
                 callback()
 
+        def note_unregistered(failure: MetadataError) -> None:
+            self.failure = failure
+            callback()
+
         self._control.metadata.watch_failure(note)
+        self._control.membership.watch_unregistered(note_unregistered)
 
     # Following the metadata log
 

@@ -40,7 +40,8 @@ T = TypeVar("T")
 
 METADATA_FILE = "metadata.db"
 _POLL_S = 0.1
-_HEARTBEAT_S = 2.0
+_HEARTBEAT_S_MAX = 2.0
+_HEARTBEATS_PER_TIMEOUT = 4
 
 
 class _View(NamedTuple):
@@ -84,6 +85,7 @@ class EmbeddedStore:
         self._shared = shared
         self._log = SqliteLog(DatabaseFile(path), marks)
         timeout_s = session_timeout_s if shared else float("inf")
+        self._heartbeat_s = min(_HEARTBEAT_S_MAX, timeout_s / _HEARTBEATS_PER_TIMEOUT)
         self._neighbourhood = Neighbourhood(path, clock.monotonic, timeout_s)
         self._registration: Registration | None = None
         self._broker_id = -1
@@ -254,7 +256,7 @@ class EmbeddedStore:
             if died.is_set():
                 died.clear()
                 change = Change.BROKERS  # even if the broker has registered again since
-            if loop.time() - beaten >= _HEARTBEAT_S and await self._try(self._beat):
+            if loop.time() - beaten >= self._heartbeat_s and await self._try(self._beat):
                 # Only after a success: a failed heartbeat is repeated in the next turn.
                 beaten = loop.time()
             if (found := await self._try(self._look)) is not None:

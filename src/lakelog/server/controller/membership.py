@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.errors import MetadataError, RegistrationLost
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.allocate_producer_ids import (
@@ -65,6 +66,7 @@ class Membership:
         self._tasks = tasks
         self._unfencing: Any = None
         self._serves = False
+        self._on_unregistered: Callable[[RegistrationLost], object] = lambda error: None
 
     @property
     def epoch(self) -> int:
@@ -135,21 +137,29 @@ class Membership:
         first = response.producer_id_start
         return range(first, first + response.producer_id_len)
 
+    def watch_unregistered(self, callback: Callable[[RegistrationLost], object]) -> None:
+        """Call `callback` once if this broker is unregistered while it serves."""
+        self._on_unregistered = callback
+
     def serve(self) -> None:
         """Stay unfenced from now on."""
         self._serves = True
         self.follow(self._metadata.image)
 
     def follow(self, image: MetadataImage) -> None:
-        """Ask to be unfenced if the image says that this broker is fenced."""
+        """Ask to be unfenced if the image says that this broker is fenced.
+
+        Stop if it was unregistered: the operator replaces it.
+        """
         own = image.brokers.get(self._node_id)
         if own is None and self._serves:
-            logger.error(
-                "Broker %d was unregistered while it ran: restart it, and it registers again",
-                self._node_id,
-                extra=event("own_registration_missing"),
-            )
             self._serves = False
+            error = RegistrationLost(
+                f"broker {self._node_id} was unregistered while it ran; if it should be in the "
+                "cluster, start it, and it registers again"
+            )
+            logger.error("%s", error, extra=event("own_registration_missing"))
+            self._on_unregistered(error)
         is_fenced = own is not None and own.is_fenced
         if is_fenced and self._serves and self._unfencing is None:
             self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")

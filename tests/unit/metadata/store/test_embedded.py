@@ -202,3 +202,13 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
             await store.read(0)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("timeout_s", "heartbeat_s"), [(1.0, 0.25), (9.0, 2.0)])
+def test_heartbeats_come_several_times_in_a_session_timeout(
+    timeout_s: float, heartbeat_s: float, tmp_path: Path
+) -> None:
+    """Otherwise a live broker would be fenced before its next heartbeat."""
+    path = tmp_path / "metadata.db"
+    store = EmbeddedStore(path, SystemClock(), shared=True, session_timeout_s=timeout_s)
+    assert store._heartbeat_s == heartbeat_s

@@ -63,11 +63,13 @@ def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -
         assert not world.broker.image.brokers[OWN].is_fenced
 
 
-def test_a_living_broker_that_was_unregistered_stops_asking(
+def test_a_living_broker_that_was_unregistered_stops(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with MemoryBroker() as world:
         membership, metadata = world._server._control.membership, world.broker.metadata
+        stopped: list[str] = []
+        world._server.watch_failure(lambda: stopped.append(str(world._server.failure)))
         membership.serve()
         epoch = membership.epoch
         records = BrokerFenced(OWN, epoch), BrokerUnregistered(OWN, epoch)
@@ -75,4 +77,5 @@ def test_a_living_broker_that_was_unregistered_stops_asking(
         world.pass_time(1)
         assert membership.epoch == -1
         (line,) = [each for each in caplog.records if "unregistered" in each.getMessage()]
-        assert "restart it" in line.getMessage()
+        assert stopped == [line.getMessage()]
+        assert "it registers again" in stopped[0]
