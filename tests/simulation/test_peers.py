@@ -262,9 +262,11 @@ def test_brokers_find_each_other_again_after_faults_of_all_kinds(seed: int) -> N
     faults = frozenset({"kill", "power", "reset", "slow network", "clock"})
 
     async def scenario(world: Neighbours) -> None:
-        await world.suffer()
-        for host in world.brokers.hosts:
-            await becomes(host, Reach.CONNECTED)
-        assert world.brokers.starts > 3
+        for times in (1, 2):
+            await world.suffer()
+            for host in world.brokers.hosts:
+                await becomes(host, Reach.CONNECTED)
+            # The nemesis kills a broker each time, whatever else it draws.
+            assert world.brokers.starts >= 2 + times
 
-    run(scenario, seed, Plan(30.0, frozenset(), faults))
+    run(scenario, seed, Plan(15.0, frozenset(), faults))
