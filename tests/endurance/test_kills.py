@@ -85,7 +85,7 @@ def crew(broker: BrokerProcess, tmp_path: Path, request: pytest.FixtureRequest) 
     seed: int = request.config.getoption("--endurance-seed")
     crew = Crew(broker.bootstrap, tmp_path, seed)
     yield crew
-    crew.kill_all()
+    crew.end()
 
 
 class _Progress:
@@ -174,15 +174,15 @@ def _check_round(broker: BrokerProcess, journals: Journals) -> None:
 
 def _finish(broker: BrokerProcess, crew: Crew, journals: Journals) -> None:
     """Stop the producers, and let all consumers reach the end of their partitions."""
-    crew.stop("numbers")
-    crew.stop("ledger")
+    crew.stop(["numbers"])
+    crew.stop(["ledger"])
     ends = ends_of(broker.bootstrap, NUMBERS, PARTITIONS)
     wanted = {
         (group, index): end for group in (READERS, TRANSFORMERS) for index, end in ends.items()
     }
     eventually(lambda: journals.look().committed == wanted, 180, "everything was read")
-    crew.stop("transform")
-    crew.stop("readers")
+    crew.stop(["transform"])
+    crew.stop(["readers"])
 
 
 def _judge_all(broker: BrokerProcess, history: History) -> list[str]:

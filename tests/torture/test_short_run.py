@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torture.crew import python_path
+from client_processes import python_path
 from torture.servers import EMBEDDED, ZOOKEEPER
 
 _TIMEOUT_S = 1500.0
