@@ -31,7 +31,11 @@ def check_divergence(partition: Partition, fetch_offset: int, last_fetched_epoch
     offset and for an epoch newer than the log's.
     """
     epoch, end = partition.epoch_end(last_fetched_epoch)
+    # An epoch above the log's latest: the reader has read records that this log does not continue,
+    # and no common offset is known. It starts over by its reset policy.
     if end < 0 or fetch_offset < partition.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    # The reader's epoch does not exist here, or ended before the reader's last record: that record
+    # was truncated.
     if epoch < last_fetched_epoch or end < fetch_offset:
         raise DivergedLog(epoch, end)

@@ -276,6 +276,8 @@ class FetchSessions:
             # Also when the new request gets no session: the client has forgotten the old one, and
             # nothing else would remove it before it is evicted.
             self._drop(request.session_id)
+            # The answer is the same with and without a session, so a client without one loses only
+            # speed.
             targets = _requested(request, uses_topic_ids)
             session = None
             if request.session_epoch == FULL_EPOCH and targets:
@@ -284,6 +286,7 @@ class FetchSessions:
         session = self._resume(request, uses_topic_ids, now)
         if request.topics or request.forgotten_topics_data:
             self._update(session, request, now)
+        # As in Kafka: an empty session would never have news, and only take a slot.
         if not session.targets:
             self._drop(session.id)
             return FetchPlan([], None, incremental=False)
@@ -343,6 +346,8 @@ class FetchSessions:
             for partition in forgotten.partitions:
                 session.remove(name, partition)
         fresh = _change(session, _requested(request, session.uses_topic_ids))
+        # Counted before the limit is checked: the memory exists already, and dropping the session
+        # releases all of it.
         self._account.add(session.id, session.memory - before)
         session.know_news(self._purgatory)
         if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):

@@ -30,6 +30,8 @@ class StallGuard:
         """Note a turn; return whether the times of fetches can be trusted."""
         # Twice, because a busy loop delays turns a little. A paused process misses many of them.
         if self._last_ms is not None and now_ms - self._last_ms > 2 * self._period_ms:
+            # The whole time again: followers whose connections broke during the pause need it to
+            # connect and to fetch.
             self._patient_until_ms = now_ms + self._lag_max_ms
         self._last_ms = now_ms
         return now_ms >= self._patient_until_ms
@@ -55,6 +57,7 @@ def wanted_isr(
     if may_shrink:
         members = [each for each in isr if each != node_id]
         lagging = partition.followers.lagging(members, end, now_ms, lag_max_ms)
+        # The leader stays in its own ISR, even alone: it has every record by definition.
         isr = tuple(each for each in isr if each not in lagging)
     # In the order of the assignment, so that equal decisions give equal requests.
     others = (each for each in role.followers if each not in role.isr)

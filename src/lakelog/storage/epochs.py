@@ -99,4 +99,6 @@ class EpochCache:
         entry = bisect_right(self._starts, offset) - 1
         if entry >= 0 and (entry or self._starts[0] < offset):
             del self._epochs[:entry], self._starts[:entry]
+            # The epoch of the first record stays known, as followers compare it with theirs even if
+            # nothing else of that epoch is left.
             self._starts[0] = offset

@@ -151,6 +151,7 @@ class ProduceRepeat(KnownRequest[_Key]):
     ) -> int:
         """Append or reject one batch and return 1; return 0 if either would have to wait."""
         broker, key, sampling = self._broker, self.key, self._sampling
+        # The response has to wait for a flush, which is the handler's way.
         if partition.watermark.by_flush:
             return 0
         try:
@@ -161,6 +162,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         except SlowBatchError:
             return 0
         except NotReady as first:
+            # The handler will need the same job, and makes its own: this one is never run.
             first.job.abandon()
             return 0
         except KafkaError as error:

@@ -105,6 +105,8 @@ def _position(log: Log, group: CleanedGroup) -> int | None:
     first = bases.index(group.base_offset)
     end = first + len(group.sources)
     whole = tuple(bases[first:end]) == group.sources
+    # The end counts as well: a truncation and a roll may have given the last source segment another
+    # end under the same base.
     return first if whole and bases[end : end + 1] == [group.end_offset] else None
 
 
@@ -136,6 +138,8 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     assert first is not None, "`begin_swap` keeps the old segments in the log"
     assert group.base_offset < group.end_offset, "a cleaned segment keeps its last batch"
     disk, old = log.segments.disk, log.segments[first : first + len(group.sources)]
+    # The time of the oldest source: retention and `segment.ms` must not begin again with each
+    # compaction.
     created = old[0].created_ms
     due_ms = now_ms + log.config.file_delete_delay_ms
     new = Segment(
@@ -143,6 +147,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     )
     new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
     if TXN_INDEX in group.suffixes:
+        # Read when it is first used. The helper wrote the file in another process.
         new.txn_index = TxnIndex(None)
     try:
         log.replace_segments(old, new, due_ms)
@@ -206,6 +211,8 @@ def _end_of(disk: Disk, path: Path) -> int:
             end = header.last_offset + 1
     finally:
         file.close()
+    # A cleaned segment keeps its last batch, so an empty file is damage. Its end would be its base,
+    # and the files that it replaces would stay beside it.
     if end == _base(path.name):
         raise CorruptLog(path, 0, "a cleaned segment has no batch")
     return end

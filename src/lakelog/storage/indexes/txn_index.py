@@ -59,6 +59,7 @@ def decode_aborted(
 
     The segment's records are from `base_offset` up to `end_offset`, exclusive.
     """
+    # The rest of a write that a crash interrupted.
     if len(data) % ENTRY_SIZE:
         return None
     entries = []
@@ -86,6 +87,7 @@ def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
     entry with a last stable offset beyond its range, and would miss one otherwise.
     """
     earliest = previous = _OFFSET_MAX
+    # From the end, because an entry may be contradicted only by transactions that end after it.
     for entry in reversed(entries):
         earliest = min(earliest, previous)
         if earliest < entry.last_offset and entry.last_stable_offset > earliest:
@@ -118,6 +120,8 @@ class TxnIndex:
         """Read `entries`; return false for a file that is damaged. Raises `OSError`."""
         if self.entries is None:
             data = read_if_exists(disk, path) or b""
+            # The file is never synced, so after a power failure an old, shorter version may be
+            # valid in itself. Only the checksum shows that entries are missing.
             if self._checksum in (None, crc.crc32c(data)):
                 self.entries = decode_aborted(data, base_offset, end_offset)
             if self.entries is None:
@@ -137,6 +141,7 @@ class TxnIndex:
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
         """Write an entry to the file; `keep` adds it to the index. Raises `OSError`."""
         assert self.entries is not None
+        # Before the write: if it fails half-way, the next one has to truncate the file first.
         self.torn = True
         self._put(disk, path, len(self.entries) * ENTRY_SIZE, encode_aborted([entry]))
 

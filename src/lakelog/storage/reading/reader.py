@@ -54,12 +54,15 @@ class LogReader:
             return None
         known_batches = self._segments.known
         known = known_batches.find(offset)
+        # A reader in sequence finds its batch here, without index and file. All others pay for a
+        # search.
         segment, position, first = known or self._locate(offset, may_wait=may_wait)
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < segment.next_offset:
             if not (may_wait or segment.has_trusted_index):
                 check_seek(self._segments, segment, end_offset)
+            # A batch is visible as a whole: it is committed when its last record is.
             limit = segment.position_of(end_offset)
         size = limit - position
         if size > max_bytes:
@@ -103,6 +106,8 @@ class LogReader:
         except CorruptLog:
             if again is None:
                 raise
+            # Only once: without the cached place the index finds the batch, or shows that it is
+            # damaged.
             self._segments.known.forget(offset)
             return again()
 
@@ -143,6 +148,8 @@ class LogReader:
         segment, position = segments[number], found.position + found.size
         if not may_wait:
             check_end_of_reads(segments, segment, position)
+        # The index gives an upper bound only. A transaction too many in the response is harmless,
+        # since consumers compare offsets, while a missing one shows aborted records.
         end = min(segment.end_of_reads(position), stable_offset)
 
         def aborted(one: Segment) -> list[AbortedTransaction]:

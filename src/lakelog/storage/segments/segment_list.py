@@ -154,6 +154,8 @@ class SegmentList(Sequence[Segment]):
         The active segment continues. If a file remained, the next start would truncate the log at
         `base`, although the active segment may have grown beyond it.
         """
+        # It had been sealed for the roll that failed. It may have been given the last time entry
+        # already, which does no harm.
         self.active.sealed = False
         self.unsynced.add(self.folder)
         for suffix in SEGMENT_SUFFIXES:
@@ -204,6 +206,7 @@ class SegmentList(Sequence[Segment]):
                 self._delete(segment, due_ms)
         except OSError as error:
             if is_shortage(error):
+                # The old files have their names again, so the swap can be undone.
                 self.removed.restore(removed)
             raise
         # All old files have lost their names: from here on, a restart completes the swap.
