@@ -42,9 +42,10 @@ BUGS: dict[str, ClusterBug] = {}
 
 @dataclass(frozen=True)
 class ClusterBug:
-    """A bug, and the plan of the worlds that should show it; one of the first `seeds` does.
+    """A bug, and the plan of the worlds that should show it.
 
-    `settings` are added to the brokers' settings; faults last for `seconds`.
+    One of the first `seeds` does; 0 if none is known. `settings` are added to those of the brokers;
+    faults last for `seconds`.
     """
 
     patch: Patch
@@ -231,7 +232,11 @@ def loaded_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a live coordinator epoch", ("transactions",), ("deposed leader",), seeds=0)
 def live_coordinator_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer of markers repeats them, each time with the epoch that it knows by then."""
+    """The writer of markers repeats them, each time with the epoch that it knows by then.
+
+    A marker must wait in a cut until its coordinator has learned of the next epoch. The schedule of
+    a deposed leader has not led there yet: in a cut, few transactions get as far as a decision.
+    """
     shards = dict[int, int]()
     marker = _Job.marker
 
@@ -266,5 +271,9 @@ def _with_live_epoch(image: MetadataImage, shards: dict[int, int], marker: Marke
 
 @bug("a marker settled by an unknown partition", ("transactions",), ("kill",), seeds=0)
 def marker_settled_by_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610)."""
+    """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610).
+
+    It needs a new topic, a replica elected before it has heard of the topic, and its death before
+    it has truncated the other replicas.
+    """
     monkeypatch.setattr(cluster_markers, "_unsettled", lambda code: code)
