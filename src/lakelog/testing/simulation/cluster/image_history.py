@@ -83,8 +83,9 @@ class ImageHistory:
         leader = self._leader_of(topic_id, known)
         for node_id in sorted(set(state.isr) - set(known.isr)):
             follower = leader.followers.get(node_id) if leader is not None else None
-            if follower is None:
-                continue
+            is_elected = node_id == state.leader and node_id in known.elr
+            if follower is None or is_elected:
+                continue  # an eligible replica leads without a word of the former leader
             self._findings.counts["replicas in sync again"] += 1
             self._findings.expect(
                 Law.CURRENT_MEMBERS,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
@@ -50,3 +53,24 @@ def test_a_replica_out_of_sync_is_named() -> None:
     images = history()
     images.note("broker-1", image_of(*RECORDS, BrokerFenced(2, 1)))
     assert images.lacking == ["orders-0: (1,) of (1, 2)"]
+
+
+def joined(*after: Record) -> Findings:
+    """Return the findings when the leader, broker 1, has not heard of broker 2's process."""
+    followers = {2: SimpleNamespace(broker_epoch=-1)}
+    leader: Any = SimpleNamespace(followers=followers)
+    images = ImageHistory(Findings(), lambda topic_id, state: leader)
+    alone = PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 1, 1, elr=(2,))
+    images.note("broker-1", image_of(*RECORDS, alone))
+    images.note("broker-1", image_of(*RECORDS, alone)._replace(end=5).apply_all(after, 6))
+    return images._findings
+
+
+def test_a_replica_that_the_leader_takes_back_has_its_current_process() -> None:
+    found = joined(PartitionRecord(TOPIC, 0, (1, 2), (1, 2), 1, 1, 2))
+    assert found.broken == {Law.CURRENT_MEMBERS}
+
+
+def test_an_eligible_replica_is_elected_without_the_former_leader() -> None:
+    found = joined(PartitionRecord(TOPIC, 0, (1, 2), (2,), 2, 2, 2, elr=(1,)))
+    assert found.violations == []
