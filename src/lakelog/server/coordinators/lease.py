@@ -22,6 +22,8 @@ from lakelog.runtime.api import Clock, Tasks, pause
 
 _LEASES_PER_SESSION = 2
 _RENEWALS_PER_LEASE = 3
+_LATE = 0.6
+"""Part of a lease that is left when the store has missed a renewal; the others need some of it."""
 
 
 class Lease:
@@ -86,5 +88,4 @@ class Lease:
     async def _by_peers(self) -> bool:
         """Ask the others only when the store is late."""
         left = self._until - self._clock.monotonic()
-        is_late = left < self._lease_s / _RENEWALS_PER_LEASE
-        return is_late and await self._peers_agree()
+        return left < _LATE * self._lease_s and await self._peers_agree()

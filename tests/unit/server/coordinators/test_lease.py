@@ -24,7 +24,7 @@ class World:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.failure: Exception | None = None
         self.is_stuck = False
-        self.peers_agree = False
+        self.peers_agree, self.peers_need_s = False, 0.0
         self.refreshed = self.asked = 0
         self.clock = SimulatedClock(loop)
         self.tasks = AsyncioTasks(loop)
@@ -39,6 +39,7 @@ class World:
 
     async def _ask(self) -> bool:
         self.asked += 1
+        await asyncio.sleep(self.peers_need_s)
         return self.peers_agree
 
 
@@ -111,6 +112,7 @@ def test_without_the_store_the_others_renew_it_until_one_disagrees() -> None:
     async def scenario(world: World) -> None:
         world.lease.start()
         world.failure, world.peers_agree = MetadataUnavailable("no quorum"), True
+        world.peers_need_s = 1.0
         for _ in range(100):
             await asyncio.sleep(1)
             assert world.lease.holds
