@@ -77,6 +77,17 @@ def bug(
 # Replication
 
 
+@bug(
+    "a position reported before the flush",
+    ("idempotent",),
+    ("power of all",),
+    settings={"log.durability": "fsync"},
+)
+def _reported_before_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader counts each reported position as durable."""
+    monkeypatch.setattr(HighWatermark, "is_written", property(lambda self: True))
+
+
 @bug("acknowledged on the repeat path", ("idempotent",), ("kill", "cut brokers"))
 def acknowledged_before_replication(monkeypatch: pytest.MonkeyPatch) -> None:
     leads = property(lambda self: self._is_leader and not self.by_flush)
