@@ -2,13 +2,14 @@
 
 An answer is complete only if it is of each partition's present coordinator, with all its records.
 So each coordinator confirms before and after it that it leads its partitions in the leader epochs
-of this broker's image, and refuses a list while it has not loaded one of them. An older image than
-the newest does no harm: the transactions in question began before it.
+of this broker's image, and refuses a list while it has not loaded one of them. The image is read
+from the store first: a transaction may have begun after the image that this broker has, with a
+coordinator that is not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
@@ -32,17 +33,26 @@ class KnownTransactions:
 
     Args:
         local: the coordinator of this broker.
+        catch_up: returns once the image has every entry that was committed before the call. Raises
+            `KafkaError`.
     """
 
-    def __init__(self, leaders: PartitionLeaders, local: TransactionCoordinator) -> None:
+    def __init__(
+        self,
+        leaders: PartitionLeaders,
+        local: TransactionCoordinator,
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
         self._leaders = leaders
         self._local = local
+        self._catch_up = catch_up
 
     async def of(self, producer_ids: Collection[int]) -> dict[int, TransactionState]:
         """Return the states of the transactional ids that have these producer ids.
 
         Raises `KafkaError` unless all coordinators have answered, `PeerError` among others.
         """
+        await self._catch_up()
         found: dict[int, TransactionState] = {}
         for leader, epochs in self._leaders.led(TRANSACTION_TOPIC).items():
             if leader == self._leaders.node_id:
@@ -56,13 +66,17 @@ class KnownTransactions:
         return found
 
     async def fence(self, known: TransactionState) -> None:
-        """Raise the epoch of a transactional id, as a new producer would.
+        """Raise the epoch of a transactional id, unless it has another one than `known` by now.
 
         A failure shows in the next answer of its coordinator. Raises `KafkaError`.
         """
+        # The epoch is named (KIP-360). Without it, this request would fence a producer that has
+        # begun since the answer, and abort its transaction.
         request = InitProducerIdRequest(
             transactional_id=known.transactional_id,
             transaction_timeout_ms=known.transaction_timeout_ms,
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
         )
         index = self._local.partition_for(known.transactional_id)
         leader = self._leaders.of(TRANSACTION_TOPIC, index)

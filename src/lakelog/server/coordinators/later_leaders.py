@@ -1,4 +1,8 @@
-"""Asks the other brokers whether one of them knows a later leader of a coordinator's partition."""
+"""Asks the other brokers whether one of them knows a later leader of a coordinator's partition.
+
+They must also know the same controller. A new one, whose election this broker has missed, does not
+get its heartbeats, and may soon elect another coordinator although all of them still agree.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ class LaterLeaders:
 
     Args:
         image: returns the metadata image of this broker.
+        controller_id: returns the controller that this broker knows.
         peer: returns the connection to a broker, None without an address.
     """
 
@@ -27,10 +32,12 @@ class LaterLeaders:
         self,
         node_id: int,
         image: Callable[[], MetadataImage],
+        controller_id: Callable[[], int],
         peer: Callable[[int], Peer | None],
     ) -> None:
         self._node_id = node_id
         self._image = image
+        self._controller_id = controller_id
         self._peer = peer
 
     async def none_known(self) -> bool:
@@ -51,6 +58,8 @@ class LaterLeaders:
         except KafkaError:
             return False
         assert isinstance(response, MetadataResponse)
+        if response.controller_id != self._controller_id():
+            return False
         image = self._image()
         for topic in response.topics:
             for partition in topic.partitions:

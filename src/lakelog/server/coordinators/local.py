@@ -20,7 +20,7 @@ from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
-from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
 from lakelog.records.errors import CorruptRecord
@@ -104,7 +104,9 @@ class Coordinators:
         self._tasks = tasks
         self._lease = Lease(
             metadata.catch_up,
-            LaterLeaders(node_id, lambda: metadata.image, peer).none_known,
+            LaterLeaders(
+                node_id, lambda: metadata.image, lambda: metadata.controller_id, peer
+            ).none_known,
             config.get_int("broker.session.timeout.ms") / 1000,
             clock,
             tasks,
@@ -139,7 +141,7 @@ class Coordinators:
         self.verification = ClusterVerification(leaders, self.transactions)
         self._hanging = HangingWatch(
             partitions,
-            KnownTransactions(leaders, self.transactions),
+            KnownTransactions(leaders, self.transactions, metadata.catch_up),
             self.transactions,
             self.markers,
             tasks,
@@ -183,7 +185,7 @@ class Coordinators:
         Without `records` the images are compared: this broker has loaded a snapshot. A new leader
         of `__transaction_state` may lack transactions that are open in partitions.
         """
-        if self._in_cluster and _coordinator_epochs(old) != _coordinator_epochs(new):
+        if self._in_cluster and _have_coordinators_changed(old, new):
             self._hanging.look(self._partitions)
         created, changed = _named(old, new, records) if records else _compared(old, new)
         if changed:
@@ -286,8 +288,13 @@ def _compared(old: MetadataImage, new: MetadataImage) -> tuple[set[str], set[str
     return created, created | deleted | grown
 
 
-def _coordinator_epochs(image: MetadataImage) -> dict[int, int]:
-    """Return the leader epochs of the transaction coordinators by partition."""
-    topic = image.topic(TRANSACTION_TOPIC)
+def _have_coordinators_changed(old: MetadataImage, new: MetadataImage) -> bool:
+    """Return whether a transaction coordinator has another leader epoch."""
+    before, after = old.topic(TRANSACTION_TOPIC), new.topic(TRANSACTION_TOPIC)
+    # Images share the topics that an entry leaves alone, so most entries cost one comparison.
+    return before is not after and _leader_epochs(before) != _leader_epochs(after)
+
+
+def _leader_epochs(topic: TopicImage | None) -> dict[int, int]:
     partitions = topic.partitions if topic is not None else {}
     return {index: partitions[index].leader_epoch for index in partitions}

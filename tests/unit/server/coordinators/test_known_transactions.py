@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -77,11 +78,15 @@ class OtherCoordinator:
         return DescribeTransactionsResponse(transaction_states=states)
 
 
+async def is_current() -> None:
+    """The image has every entry of the metadata log."""
+
+
 def known_to(world: MemoryBroker, other: Any = None) -> KnownTransactions:
     peers: dict[int, Any] = {OTHER: other}
     broker = world.broker
     leaders = PartitionLeaders(OWN, lambda: broker.image, peers.get, 30.0)
-    return KnownTransactions(leaders, broker.transactions)
+    return KnownTransactions(leaders, broker.transactions, is_current)
 
 
 def ids(world: MemoryBroker, other: Any, *producer_ids: int) -> dict[int, str]:
@@ -148,6 +153,21 @@ def test_a_partition_without_a_leader_gives_no_answer(coordinators: MemoryBroker
         ids(coordinators, None, 4711)
 
 
+def test_the_image_is_read_again_before_the_coordinators_are_chosen(
+    elsewhere: MemoryBroker,
+) -> None:
+    old, image = MetadataImage(), elsewhere.broker.image
+    images = [old]
+
+    async def catch_up() -> None:
+        images.append(image)
+
+    peers: dict[int, Any] = {OTHER: OtherCoordinator()}
+    leaders = PartitionLeaders(OWN, lambda: images[-1], peers.get, 30.0)
+    known = KnownTransactions(leaders, elsewhere.broker.transactions, catch_up)
+    assert elsewhere.run(known.of([50])).keys() == {50}
+
+
 def test_without_the_coordinators_topic_nothing_is_known(world: MemoryBroker) -> None:
     assert ids(world, None, 4711) == {}
 
@@ -171,11 +191,25 @@ def test_a_fence_raises_the_epoch(coordinators: MemoryBroker) -> None:
 
 def test_a_fence_goes_to_the_coordinator(elsewhere: MemoryBroker) -> None:
     other = OtherCoordinator()
-    state = TransactionState(transactional_id="theirs", transaction_timeout_ms=500)
+    state = TransactionState(
+        transactional_id="theirs", transaction_timeout_ms=500, producer_id=50, producer_epoch=3
+    )
     elsewhere.run(known_to(elsewhere, other).fence(state))
     (request,) = other.requests
     assert (request.transactional_id, request.transaction_timeout_ms) == ("theirs", 500)
-    assert request.producer_id == -1
+    assert (request.producer_id, request.producer_epoch) == (50, 3)
+
+
+def test_a_producer_that_has_begun_since_the_answer_is_not_fenced(
+    coordinators: MemoryBroker,
+) -> None:
+    known = known_to(coordinators)
+    (state,) = coordinators.run(known.of([init_producer(coordinators).producer_id])).values()
+    producer = init_producer(coordinators)
+    add_partition(coordinators, producer)
+    coordinators.run(known.fence(state))
+    (after,) = coordinators.run(known.of([producer.producer_id])).values()
+    assert (after.producer_epoch, after.transaction_state) == (producer.epoch, "Ongoing")
 
 
 def test_a_request_without_an_answer_gives_none(elsewhere: MemoryBroker) -> None:

@@ -32,8 +32,9 @@ EPOCH = 5
 class OtherBroker:
     """Knows the leader epochs of `__consumer_offsets`, or does not answer."""
 
-    def __init__(self, *epochs: int, answers: bool = True) -> None:
+    def __init__(self, *epochs: int, answers: bool = True, controller: int = SECOND) -> None:
         self.epochs = epochs
+        self.controller = controller
         self.answers = answers
         self.requests: list[MetadataRequest] = []
 
@@ -46,7 +47,7 @@ class OtherBroker:
             for index, epoch in enumerate(self.epochs)
         ]
         topic = MetadataResponseTopic(name=GROUP_TOPIC, partitions=partitions)
-        return MetadataResponse(topics=[topic])
+        return MetadataResponse(topics=[topic], controller_id=self.controller)
 
 
 def none_known(peers: dict[int, OtherBroker], *, fenced: tuple[int, ...] = ()) -> bool:
@@ -58,7 +59,7 @@ def none_known(peers: dict[int, OtherBroker], *, fenced: tuple[int, ...] = ()) -
     ]
     image = MetadataImage().apply_all(records, 1)
     found: Any = peers
-    leaders = LaterLeaders(OWN, lambda: image, found.get)
+    leaders = LaterLeaders(OWN, lambda: image, lambda: SECOND, found.get)
 
     async def ask(_: object) -> bool:
         return await leaders.none_known()
@@ -82,3 +83,8 @@ def test_a_fenced_broker_is_not_asked() -> None:
 @pytest.mark.parametrize("epochs", [(EPOCH + 1,), (EPOCH, 0)])
 def test_a_later_leader_or_a_new_partition_is_noticed(epochs: tuple[int, ...]) -> None:
     assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: OtherBroker(*epochs)})
+
+
+def test_a_controller_that_this_broker_does_not_know_may_replace_it() -> None:
+    third = OtherBroker(EPOCH, controller=THIRD)
+    assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: third})
