@@ -170,7 +170,8 @@ class EntryLog:
 
     async def read(self, from_index: int) -> LogRead:
         """Read from the newest snapshot, or from entries alone. Raises `MetadataCorrupt`."""
-        tail = self._tail if from_index < self._tail.end else await self.refresh()
+        # Also if an end beyond `from_index` is known: later entries may have been committed since.
+        tail = await self.refresh()
         for _ in range(_READ_TRIES):  # a snapshot may replace these entries meanwhile
             pointer = await self._snapshots.pointer()
             if pointer.end > tail.end:

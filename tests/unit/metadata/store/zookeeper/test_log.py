@@ -157,3 +157,15 @@ def test_a_stale_server_is_not_taken_for_lost_writes() -> None:
             await handle.log.verify()
 
     in_world(work, faults=Faults(lag_turns_max=200))
+
+
+def test_a_reader_gets_entries_that_are_newer_than_the_end_that_it_knows() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        rival = await world.handle()
+        await rival.take_term()
+        await rival.append(3)
+        read = await handle.log.read(2)
+        assert [entry.index for entry in read.entries] == [2, 3]
+
+    in_world(work)
