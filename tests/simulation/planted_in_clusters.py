@@ -44,8 +44,8 @@ BUGS: dict[str, ClusterBug] = {}
 class ClusterBug:
     """A bug, and the plan of the worlds that should show it.
 
-    One of the first `seeds` does; 0 if none is known. `settings` are added to the brokers' settings;
-    faults last for `seconds`.
+    One of the first `seeds` does; 0 if none is known. `settings` are added to the brokers'
+    settings; faults last for `seconds`.
     """
 
     patch: Patch
