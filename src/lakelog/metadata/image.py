@@ -251,7 +251,8 @@ class _Draft:
         self.partition_count = image.partition_count
         self.forgotten_epochs_end = image.forgotten_epochs_end
         self.unregistered = image.unregistered
-        self.pending = image.pending
+        # A list: with a tuple, each change of the record type would copy all earlier records.
+        self.pending = None if image.pending is None else list(image.pending)
 
     def finish(self, end: int) -> MetadataImage:
         return MetadataImage(
@@ -267,7 +268,7 @@ class _Draft:
             self.partition_count,
             self.forgotten_epochs_end,
             self.unregistered,
-            self.pending,
+            None if self.pending is None else tuple(self.pending),
         )
 
     def min_isr(self, topic: TopicImage) -> int:
@@ -286,7 +287,7 @@ class _Draft:
 def _apply(draft: _Draft, records: Iterable[Record]) -> None:
     for kind, run in groupby(records, type):
         if draft.pending is not None and kind not in _MARKERS:
-            draft.pending += tuple(run)
+            draft.pending.extend(run)
         elif kind is PartitionRecord:
             _apply_partitions(draft, cast("Iterable[PartitionRecord]", run))
         else:
@@ -298,7 +299,7 @@ def _apply(draft: _Draft, records: Iterable[Record]) -> None:
 def _apply_begin(draft: _Draft, _: BeginTransaction) -> None:
     if draft.pending is not None:
         raise MetadataCorrupt("a transaction of the metadata begins before another one ends")
-    draft.pending = ()
+    draft.pending = []
 
 
 def _apply_end(draft: _Draft, _: EndTransaction) -> None:
