@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
 from lakelog.metadata.store.api import Outcome, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
-from lakelog.metadata.store.zookeeper.session import Put
+from lakelog.metadata.store.zookeeper.session import Node, Put
 from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import LAYOUT, OTHER, WRITER, Handle, World, in_world
 
@@ -169,3 +171,27 @@ def test_a_reader_gets_entries_that_are_newer_than_the_end_that_it_knows() -> No
         assert [entry.index for entry in read.entries] == [2, 3]
 
     in_world(work)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_new_session_at_a_stale_server_misses_no_entry(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends after the end of the log was read, and before the entries are."""
+
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 3)
+        get = handle.session.get
+        newest = [LAYOUT.entry(2)]
+
+        async def from_a_new_session(path: str, *rest: Any) -> Node | None:
+            if path in newest:
+                newest.remove(path)
+                handle.session.expire()
+            return await get(path, *rest)
+
+        monkeypatch.setattr(handle.session, "get", from_a_new_session)
+        assert await handle.log.position_of(WRITER, 3) == 2
+        assert not newest
+
+    in_world(work, faults=Faults(lag_turns_max=200), seed=seed)
