@@ -157,6 +157,7 @@ def _nothing_to_add(info: ReadyInfo) -> None:
 
 
 def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArguments) -> CliError:
+    from lakelog.base.errors import ErrorCode, KafkaError
     from lakelog.metadata.errors import (
         BrokerIdInUse,
         MetadataCorrupt,
@@ -187,6 +188,8 @@ def _cannot_start(error: Exception, options: ServeOptions, arguments: BrokerArgu
     if options.is_clustered and isinstance(
         cause, MetadataCorrupt | MetadataMissing | MetadataDenied
     ):
+        return _metadata_refused(error)
+    if isinstance(cause, KafkaError) and cause.code is ErrorCode.UNSUPPORTED_VERSION:
         return _metadata_refused(error)
     return CliError("LL0703", str(error))
 

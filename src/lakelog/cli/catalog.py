@@ -382,7 +382,8 @@ _ENTRIES = (
         ExitCode.CONFLICT,
         "The metadata store does not continue the metadata that this broker has followed: it was "
         "wiped, restored from a backup, replaced, or belongs to another cluster. Or a ZooKeeper "
-        "ensemble does not accept the broker's credentials. The broker stops "
+        "ensemble does not accept the broker's credentials, or the cluster has a feature level "
+        "that this version of lakelog does not support. The broker stops "
         "in order, or does not start; its records are unchanged. Check `--metadata`. Restore the "
         "newest state of the store if it exists. If the lost changes are accepted, remove "
         "`metadata.mark` from the data folder of every broker before the start.",

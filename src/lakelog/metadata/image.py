@@ -34,6 +34,7 @@ from lakelog.metadata.failover import (
     under_settings,
     without_broker,
 )
+from lakelog.metadata.features import INITIAL, SupportedLevels
 from lakelog.metadata.records import (
     NO_DIRECTORY,
     AbortTransaction,
@@ -47,6 +48,7 @@ from lakelog.metadata.records import (
     ClusterRecord,
     ConfigRecord,
     EndTransaction,
+    FeatureRecord,
     ForgottenEpochs,
     LeadersReviewed,
     PartitionRecord,
@@ -91,6 +93,8 @@ class BrokerImage(NamedTuple):
     rack: str | None
     directory_id: bytes = NO_DIRECTORY
     """The id of its data folder; zeros if it is not known."""
+    features: tuple[SupportedLevels, ...] = ()
+    """The levels that it supports; empty if it declared none."""
     is_fenced: bool = False
     """Whether it must not lead: it is starting, or it stopped or died."""
 
@@ -134,6 +138,8 @@ class MetadataImage(NamedTuple):
     """Producer ids below it may have been used with epochs that no log contains any more."""
     unregistered: HashTrieMap[int, int] = HashTrieMap()
     """The last epochs of unregistered brokers, by id. Replicas may still be assigned to them."""
+    features: HashTrieMap[str, int] = HashTrieMap()
+    """Finalized levels; a feature without one has its initial level."""
     pending: tuple[Record, ...] | None = None
     """Records of the transaction that has begun, None if there is none. Nothing shows them yet."""
 
@@ -146,6 +152,15 @@ class MetadataImage(NamedTuple):
     def fenced(self) -> frozenset[int]:
         """Node ids of the brokers that must not lead: fenced ones and unregistered ones."""
         return _unable(self.brokers, self.unregistered)
+
+    @property
+    def feature_levels(self) -> Mapping[str, int]:
+        """The finalized levels of all features, by name."""
+        return {**INITIAL, **dict(self.features.items())}
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalized level of a feature."""
+        return self.features.get(name, INITIAL.get(name, 0))
 
     def broker_epoch(self, broker_id: int) -> int:
         """Return the epoch of a broker's registration, -1 if it is not registered."""
@@ -210,6 +225,7 @@ class MetadataImage(NamedTuple):
             records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
         if self.forgotten_epochs_end:
             records.append(ForgottenEpochs(self.forgotten_epochs_end))
+        records += [FeatureRecord(*each) for each in sorted(self.features.items())]
         for name in sorted(self.topic_ids):
             topic = self.topics_by_id[self.topic_ids[name]]
             records.append(TopicRecord(name, topic.topic_id))
@@ -251,6 +267,7 @@ class _Draft:
         self.partition_count = image.partition_count
         self.forgotten_epochs_end = image.forgotten_epochs_end
         self.unregistered = image.unregistered
+        self.features = image.features
         # A list: with a tuple, each change of the record type would copy all earlier records.
         self.pending = None if image.pending is None else list(image.pending)
 
@@ -268,6 +285,7 @@ class _Draft:
             self.partition_count,
             self.forgotten_epochs_end,
             self.unregistered,
+            self.features,
             None if self.pending is None else tuple(self.pending),
         )
 
@@ -316,6 +334,10 @@ def _apply_abort(draft: _Draft, _: AbortTransaction) -> None:
 
 
 _MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
+
+
+def _apply_feature(draft: _Draft, record: FeatureRecord) -> None:
+    draft.features = draft.features.insert(record.name, record.level)
 
 
 def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
@@ -559,6 +581,7 @@ _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     ConfigRecord: _apply_config,
     ProducerIdBlock: _apply_producer_ids,
     ForgottenEpochs: _apply_forgotten_epochs,
+    FeatureRecord: _apply_feature,
     BeginTransaction: _apply_begin,
     EndTransaction: _apply_end,
     AbortTransaction: _apply_abort,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.features import METADATA_VERSION, TRANSACTIONS_SINCE
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Planner
 from lakelog.metadata.records import Record, encode_record
@@ -107,7 +108,7 @@ class PlanQueue:
                 # Encoded before it is applied: a plan that is too large must not affect the plans
                 # after it.
                 encoded = [encode_record(record) for record in plan.records]
-                self._check_size(encoded)
+                self._check_size(planned, encoded)
                 changed = planned.apply_all(plan.records, image.end + 1) if encoded else planned
             except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
                 group.settled.append((self._waiting.popleft(), None, error))
@@ -123,7 +124,14 @@ class PlanQueue:
         group.entries = entries_of(image, group.records, lines, planned, self._entry_bytes_max)
         return group
 
-    def _check_size(self, lines: list[bytes]) -> None:
+    def _check_size(self, image: MetadataImage, lines: list[bytes]) -> None:
+        is_larger = sum(map(len, lines)) > self._entry_bytes_max
+        if is_larger and image.feature_level(METADATA_VERSION) < TRANSACTIONS_SINCE:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                "the request changes more metadata than one entry of the log has room for; "
+                f"make several requests, or finalize {METADATA_VERSION}={TRANSACTIONS_SINCE}",
+            )
         if not fits(lines, self._entry_bytes_max):
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

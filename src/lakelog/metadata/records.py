@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
+from lakelog.metadata.features import SupportedLevels
 
 _SHOWN_CHARS_MAX = 100
 
@@ -53,6 +54,8 @@ class BrokerRecord(NamedTuple):
     rack: str | None
     directory_id: bytes = NO_DIRECTORY
     """The id of its data folder; zeros if it is not recorded."""
+    features: tuple[SupportedLevels, ...] = ()
+    """Empty if the broker declared none."""
 
 
 class BrokerFencedV0(NamedTuple):
@@ -168,6 +171,13 @@ class ForgottenEpochs(NamedTuple):
     end_id: int
 
 
+class FeatureRecord(NamedTuple):
+    """The finalized level of a feature (`features.py`)."""
+
+    name: str
+    level: int
+
+
 class BeginTransaction(NamedTuple):
     """The start of a change that is larger than one entry (KIP-868).
 
@@ -198,6 +208,7 @@ Record = (
     | ConfigRecord
     | ProducerIdBlock
     | ForgottenEpochs
+    | FeatureRecord
     | BeginTransaction
     | EndTransaction
     | AbortTransaction
@@ -238,6 +249,10 @@ def _dump_endpoints(endpoints: tuple[Endpoint, ...]) -> object:
     return [[endpoint.name, endpoint.host, endpoint.port] for endpoint in endpoints]
 
 
+def _load_features(value: list[Any]) -> object:
+    return tuple([SupportedLevels(str(name), int(low), int(high)) for name, low, high in value])
+
+
 def _load_endpoints(value: list[Any]) -> object:
     return tuple([Endpoint(str(name), str(host), int(port)) for name, host, port in value])
 
@@ -249,6 +264,7 @@ _OPTIONAL_TEXT = _Kind((str, type(None)))
 _UUID = _Kind((str,), encode_uuid, lru_cache(decode_uuid))
 _INTS = _Kind((list,), None, _load_ints)
 _UUIDS = _Kind((list,), _dump_uuids, _load_uuids)
+_FEATURES = _Kind((list,), None, _load_features)
 _ENDPOINTS = _Kind((list,), _dump_endpoints, _load_endpoints)
 
 
@@ -281,6 +297,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(ClusterRecord, "cluster", _TEXT),
     _form(BrokerRecord, "broker", *_BROKER),
     _form(BrokerRecord, "broker", *_BROKER, _UUID, version=1),
+    _form(BrokerRecord, "broker", *_BROKER, _UUID, _FEATURES, version=2),
     _form(BrokerFencedV0, "broker-fenced", _INT, _INT),
     _form(BrokerFenced, "broker-fenced", _INT, _INT, version=1),
     _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL),
@@ -295,6 +312,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),
     _form(ProducerIdBlock, "producer-ids", _INT, _INT),
     _form(ForgottenEpochs, "forgotten-epochs", _INT),
+    _form(FeatureRecord, "feature", _TEXT, _INT),
     _form(BeginTransaction, "begin-transaction"),
     _form(EndTransaction, "end-transaction"),
     _form(AbortTransaction, "abort-transaction"),

@@ -37,7 +37,6 @@ ABSENT_APIS = (
     AbsentApi(53, "BeginQuorumEpoch", _QUORUM),
     AbsentApi(54, "EndQuorumEpoch", _QUORUM),
     AbsentApi(55, "DescribeQuorum", _QUORUM),
-    AbsentApi(57, "UpdateFeatures", "feature levels are fixed"),
     AbsentApi(58, "Envelope", _QUORUM),
     AbsentApi(59, "FetchSnapshot", _QUORUM),
     AbsentApi(70, "ControllerRegistration", _QUORUM),

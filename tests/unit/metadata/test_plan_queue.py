@@ -7,12 +7,15 @@ from concurrent.futures import Future
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.features import METADATA_VERSION
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, Planner
 from lakelog.metadata.plan_queue import PlanQueue, SubmittedPlan
-from lakelog.metadata.records import ConfigRecord, ResourceType
+from lakelog.metadata.records import ConfigRecord, FeatureRecord, ResourceType
 from lakelog.metadata.space import UnreservedSpace
 from lakelog.metadata.store.api import BATCH_BYTES_MAX
+
+LEVEL_2 = MetadataImage().apply(FeatureRecord(METADATA_VERSION, 2))
 
 
 def _set(key: str, value: str = "1") -> Planner[str]:
@@ -69,7 +72,7 @@ def test_a_plan_that_is_larger_than_an_entry_is_a_group_of_several_entries() -> 
         return Plan(_settings(7), "large")
 
     queue = _queue(_set("a"), large, _set("b"))
-    start = queue.next_group(MetadataImage()).entries[-1].image
+    start = queue.next_group(LEVEL_2).entries[-1].image
     group = queue.next_group(start)
     assert [result for _, result, _ in group.settled] == ["large"]
     assert len(group.entries) == 4
@@ -77,6 +80,13 @@ def test_a_plan_that_is_larger_than_an_entry_is_a_group_of_several_entries() -> 
     assert configs == [1, 1, 1, 8]
     assert [entry.image.end for entry in group.entries] == [2, 3, 4, 5]
     assert queue.next_group(group.entries[-1].image).entries[-1].image.end == 6
+
+
+def test_a_large_plan_needs_the_level_with_transactions() -> None:
+    group = _queue(lambda image: Plan(_settings(7), "")).next_group(MetadataImage())
+    ((_, _, error),) = group.settled
+    assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
+    assert "finalize lakelog.metadata.version=2" in error.message
 
 
 def test_a_group_without_records_does_not_abort_a_pending_transaction() -> None:
@@ -87,7 +97,7 @@ def test_a_group_without_records_does_not_abort_a_pending_transaction() -> None:
 
 def test_a_plan_above_the_limit_of_all_entries_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakelog.metadata.transactions.TRANSACTION_BYTES_MAX", BATCH_BYTES_MAX * 2)
-    group = _queue(lambda image: Plan(_settings(7), ""), _set("b")).next_group(MetadataImage())
+    group = _queue(lambda image: Plan(_settings(7), ""), _set("b")).next_group(LEVEL_2)
     (_, _, error), (_, result, _) = group.settled
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
     assert result == "b"

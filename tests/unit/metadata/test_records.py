@@ -78,7 +78,7 @@ def test_a_batch_is_its_records_in_order() -> None:
     assert decode_records(b"") == []
 
 
-@pytest.mark.parametrize("stored", [b'["topic",1,"t","x"]\n', b'["feature",0]\n'])
+@pytest.mark.parametrize("stored", [b'["topic",1,"t","x"]\n', b'["later",0]\n'])
 def test_records_of_a_newer_version_are_rejected(stored: bytes) -> None:
     with pytest.raises(MetadataUnsupported, match="newer version"):
         decode_records(stored)

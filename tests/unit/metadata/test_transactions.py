@@ -14,6 +14,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.controller.brokers import plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.errors import MetadataCorrupt
+from lakelog.metadata.features import METADATA_VERSION
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
@@ -22,6 +23,7 @@ from lakelog.metadata.records import (
     BeginTransaction,
     ConfigRecord,
     EndTransaction,
+    FeatureRecord,
     Record,
     ResourceType,
     decode_records,
@@ -148,6 +150,10 @@ def _zookeeper(path: Path) -> Callable[[], MetadataStore]:
     )
 
 
+def _level_2(image: MetadataImage) -> Plan[None]:
+    return Plan((FeatureRecord(METADATA_VERSION, 2),), None)
+
+
 def _register(broker_id: int, incarnation: bytes, image: MetadataImage) -> Plan[int]:
     return plan_register_broker(image, broker_id, incarnation)
 
@@ -184,6 +190,7 @@ def test_the_next_controller_resumes_a_change_whose_controller_died_between_two_
         second = MetadataLog(handle(), tasks, SystemRandom(), broker_id=2)
         await first.open(create=True)
         await second.open(create=False)
+        await first.submit(_level_2)
         for number, broker_id in enumerate(_BROKERS, 1):
             incarnation = bytes([number]) * 16
             await first.submit(partial(_register, broker_id, incarnation))
@@ -217,6 +224,7 @@ def test_subscribers_get_a_change_of_several_entries_in_one_call(tmp_path: Path)
         store = EmbeddedStore(tmp_path / "metadata.db", SystemClock())
         log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
         await log.open(create=True)
+        await log.submit(_level_2)
         calls: list[tuple[str, int, int, int]] = []
 
         class Follower:
@@ -234,7 +242,7 @@ def test_subscribers_get_a_change_of_several_entries_in_one_call(tmp_path: Path)
         value = "x" * 400_000
         records = tuple(_setting(n)._replace(value=value) for n in range(5))
         await log.submit(lambda image: Plan(records, None))
-        assert calls == [("prepare", 2, 3, 5), ("follow", 2, 3, 5)]
+        assert calls == [("prepare", 3, 4, 5), ("follow", 3, 4, 5)]
         await log.close()
 
     _run(scenario)

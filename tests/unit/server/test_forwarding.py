@@ -11,7 +11,7 @@ from lakelog.server.handlers import create_topics
 from lakelog.server.routes import served_apis
 from memory_broker import MemoryBroker
 
-FORWARDED = {19, 20, 33, 37, 43, 44, 45, 64}
+FORWARDED = {19, 20, 33, 37, 43, 44, 45, 57, 64}
 
 
 def test_the_apis_that_change_the_metadata_are_sent_on() -> None:

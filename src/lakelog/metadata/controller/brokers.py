@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.features import SUPPORTED, SupportedLevels
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
@@ -17,6 +18,7 @@ from lakelog.metadata.records import (
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterRecord,
+    FeatureRecord,
     ForgottenEpochs,
     ProducerIdBlock,
     Record,
@@ -29,11 +31,14 @@ _PRODUCER_ID_MAX = (1 << 63) - 1
 def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Plan[str]:
     """Return the id of the cluster: the stored one, else `wanted`, else `fresh`.
 
+    A new cluster has all features at their highest levels.
+
     Raises INCONSISTENT_CLUSTER_ID when the stored id differs from `wanted`.
     """
     if image.cluster_id is None:
         cluster_id = wanted or fresh
-        return Plan((ClusterRecord(cluster_id),), cluster_id)
+        highest = tuple(FeatureRecord(each.name, each.highest) for each in SUPPORTED)
+        return Plan((ClusterRecord(cluster_id), *highest), cluster_id)
     if wanted is not None and wanted != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -59,7 +64,9 @@ def plan_register_broker(
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
     epoch = _last_epoch(image, broker_id) + 1
-    records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
+    records: list[Record] = [
+        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, NO_DIRECTORY, SUPPORTED)
+    ]
     if known is not None and known.is_fenced:
         records.append(BrokerUnfenced(broker_id, epoch))
     return Plan(tuple(records), epoch)
@@ -82,6 +89,7 @@ def plan_join(
     rack: str | None,
     directory_id: bytes,
     previous_epoch: int,
+    features: tuple[SupportedLevels, ...] = (),
     kept_topics: Sequence[bytes] = (),
     kept_topics_epoch: int = -1,
 ) -> Plan[Joined]:
@@ -100,7 +108,7 @@ def plan_join(
     last = _last_epoch(image, broker_id)
     epoch = last + 1
     records: list[Record] = [
-        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, directory_id)
+        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, directory_id, features)
     ]
     if known is None:
         records.append(BrokerFenced(broker_id, epoch))

@@ -26,12 +26,14 @@ from lakelog.metadata.controller.brokers import (
     plan_unregister,
 )
 from lakelog.metadata.controller.election_settings import plan_election_settings
+from lakelog.metadata.controller.features import check_supported
 from lakelog.metadata.controller.in_sync import (
     AlteredIsr,
     ProposedIsr,
     plan_alter_partitions,
 )
 from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.features import SupportedLevels
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
@@ -283,6 +285,11 @@ def _registered(
             f"broker {request.broker_id} is of cluster {request.cluster_id}, not "
             f"{image.cluster_id}",
         )
+    features = tuple(
+        SupportedLevels(each.name, each.min_supported_version, each.max_supported_version)
+        for each in request.features
+    )
+    check_supported(image, request.broker_id, features)
     endpoints = (Endpoint(each.name, each.host, each.port) for each in request.listeners)
     joined = plan_join(
         image,
@@ -292,6 +299,7 @@ def _registered(
         rack=request.rack,
         directory_id=request.log_dirs[0] if len(request.log_dirs) == 1 else NO_DIRECTORY,
         previous_epoch=request.previous_broker_epoch,
+        features=features,
         kept_topics=request.kept_topics,
         kept_topics_epoch=request.kept_topics_epoch,
     )

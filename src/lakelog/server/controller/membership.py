@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.metadata.controller.features import check_supported
 from lakelog.metadata.errors import MetadataError, RegistrationLost
+from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.allocate_producer_ids import (
@@ -21,6 +23,7 @@ from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Feature,
     Listener,
 )
 from lakelog.runtime.api import Tasks
@@ -96,12 +99,22 @@ class Membership:
 
         Raises `KafkaError`.
         """
+        # The controller checks it, too; only this process can say which levels it lacks.
+        check_supported(self._metadata.image, self._node_id, SUPPORTED)
         request = BrokerRegistrationRequest(
             broker_id=self._node_id,
             cluster_id=self._metadata.image.cluster_id or "",
             incarnation_id=self._metadata.incarnation_id,
             listeners=[
                 Listener(name=each.name, host=each.host, port=each.port) for each in endpoints
+            ],
+            features=[
+                Feature(
+                    name=each.name,
+                    min_supported_version=each.lowest,
+                    max_supported_version=each.highest,
+                )
+                for each in SUPPORTED
             ],
             rack=rack,
             log_dirs=[directory_id],

@@ -41,8 +41,9 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
     return ApiVersionsResponse(
         api_keys=broker.advertised_apis,
         supported_features=supported_features(context.version),
-        finalized_features_epoch=0,
-        finalized_features=finalized_features(),
+        # Clients keep the levels with the highest epoch that they have seen.
+        finalized_features_epoch=broker.image.end,
+        finalized_features=finalized_features(broker.image),
     )
 
 

@@ -13,6 +13,7 @@ from lakelog.metadata.controller.brokers import (
     plan_register_broker,
     plan_unregister,
 )
+from lakelog.metadata.features import SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
@@ -129,7 +130,10 @@ def test_a_start_keeps_the_record_of_forgotten_epochs(image: MetadataImage) -> N
 
 
 def test_a_cluster_keeps_its_id(image: MetadataImage) -> None:
-    assert plan_cluster_id(image, None, "fresh").records == (ClusterRecord("fresh"),)
+    records = plan_cluster_id(image, None, "fresh").records
+    assert records[0] == ClusterRecord("fresh")
+    levels = {each.name: each.highest for each in SUPPORTED}
+    assert image.apply_all(records, 2).feature_levels == levels
     assert plan_cluster_id(image, "wanted", "fresh").result == "wanted"
     image = image.apply(ClusterRecord("mine"))
     for wanted in (None, "mine"):

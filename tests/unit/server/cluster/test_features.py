@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import FeatureRecord
 from lakelog.server.cluster.features import finalized_features, supported_features
 
 
 def test_clients_before_version_4_are_not_sent_features_whose_lowest_level_is_0() -> None:
-    assert supported_features(3) == []
-    assert {each.name for each in supported_features(4)} == {"group.version", "transaction.version"}
+    assert "transaction.version" not in {each.name for each in supported_features(3)}
+    assert "transaction.version" in {each.name for each in supported_features(4)}
 
 
-def test_features_are_finalized_at_their_highest_level() -> None:
-    highest = {each.name: each.max_version for each in supported_features(4)}
-    assert {each.name: each.max_version_level for each in finalized_features()} == highest
+def test_finalized_levels_come_from_the_image() -> None:
+    image = MetadataImage().apply(FeatureRecord("transaction.version", 1))
+    levels = {each.name: each.max_version_level for each in finalized_features(image)}
+    assert levels == {"group.version": 1, "lakelog.metadata.version": 1, "transaction.version": 1}
+    image = image.apply(FeatureRecord("transaction.version", 0))
+    assert "transaction.version" not in {each.name for each in finalized_features(image)}

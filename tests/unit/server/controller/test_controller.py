@@ -8,11 +8,13 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.metadata.features import SUPPORTED
 from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Feature,
     Listener,
 )
 from memory_broker import MemoryBroker
@@ -40,6 +42,10 @@ class Cluster:
             cluster_id=cluster_id or self.world.broker.cluster_id,
             incarnation_id=incarnation,
             listeners=[Listener(name="PLAINTEXT", host="h", port=9093)],
+            features=[
+                Feature(name=n, min_supported_version=a, max_supported_version=b)
+                for n, a, b in SUPPORTED
+            ],
             log_dirs=[folder],
             previous_broker_epoch=previous_epoch,
         )

@@ -15,7 +15,7 @@ SESSION_S = 3.0
 ENTRIES_KEPT = 1
 """Entries of the metadata log before a snapshot: a broker that sleeps has to load the snapshot."""
 STORES = ("file", "zookeeper")
-SMALL_ENTRY_BYTES = 250
+SMALL_ENTRY_BYTES = 280
 """Size of entries of the metadata log with which most changes are transactions of several."""
 WORKLOADS = (
     "plain",

@@ -1,0 +1,105 @@
+"""Changes of finalized feature levels (KIP-584, KIP-1022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.features import METADATA_VERSION, SUPPORTED, SupportedLevels, unsupported
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import FeatureRecord
+
+
+class UpgradeType(IntEnum):
+    """`upgrade_type` on the wire."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """The wanted level of a feature."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+def plan_update_features(
+    image: MetadataImage, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+) -> Plan[None]:
+    """Finalize all levels, or none.
+
+    Raises FEATURE_UPDATE_FAILED for an unknown feature, or a level that a registered broker does
+    not support; INVALID_UPDATE_VERSION for a level below the present one, unless a downgrade is
+    requested and possible; INVALID_REQUEST for a malformed request.
+    """
+    if not updates or len({update.name for update in updates}) < len(updates):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names no feature, or one twice")
+    for update in updates:
+        _check(image, update)
+    records = tuple(
+        FeatureRecord(update.name, update.level)
+        for update in updates
+        if update.level != image.feature_level(update.name)
+    )
+    return Plan(() if validate_only else records, None)
+
+
+def check_supported(
+    image: MetadataImage, broker_id: int, supported: tuple[SupportedLevels, ...]
+) -> None:
+    """Raise UNSUPPORTED_VERSION unless a joining broker supports all finalized levels."""
+    missing = unsupported(image.feature_levels, supported)
+    if missing:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"broker {broker_id} does not support the feature levels of the cluster: "
+            f"{', '.join(missing)}; start a version of lakelog that does",
+        )
+
+
+def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+    text = f"{update.name}={update.level}"
+    if update.upgrade_type not in list(UpgradeType):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{text}: unknown upgrade type {update.upgrade_type}"
+        )
+    known = {each.name for each in SUPPORTED}
+    if update.name not in known:
+        names = ", ".join(sorted(known))
+        raise KafkaError(
+            ErrorCode.FEATURE_UPDATE_FAILED, f"{update.name} is no feature; expected one of {names}"
+        )
+    wanted = {update.name: update.level}
+    own = unsupported(wanted, SUPPORTED)
+    if own:
+        raise KafkaError(ErrorCode.FEATURE_UPDATE_FAILED, f"unsupported level {own[0]}")
+    for broker_id, broker in sorted(image.brokers.items()):
+        if unsupported(wanted, broker.features):
+            raise KafkaError(
+                ErrorCode.FEATURE_UPDATE_FAILED,
+                f"broker {broker_id} does not support {text}; upgrade or unregister it first",
+            )
+    _check_direction(image, update)
+
+
+def _check_direction(image: MetadataImage, update: FeatureUpdate) -> None:
+    present = image.feature_level(update.name)
+    if update.level >= present:
+        return
+    text = f"{update.name} is at level {present}"
+    if update.upgrade_type == UpgradeType.UPGRADE:
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{text}; a lower one needs the upgrade type of a downgrade",
+        )
+    if update.name == METADATA_VERSION:
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{text}, and cannot be lowered: older versions cannot read the metadata log",
+        )

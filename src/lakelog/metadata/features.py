@@ -1,0 +1,62 @@
+"""Feature levels of the cluster (KIP-584, KIP-1022): finalized, and supported by each broker.
+
+| feature | level | effect |
+| --- | --- | --- |
+| group.version | 1 | consumer groups (KIP-848) |
+| lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
+| | 2 | changes of several entries (`transactions.py`) |
+| transaction.version | 0, 1 | producers use the classic flow of transactions |
+| | 2 | each transaction has an epoch of its own (KIP-890) |
+
+A new kind of record raises the highest `lakelog.metadata.version`. It is written only after an
+operator has finalized the level, which every registered broker must support: an older broker would
+stop at a record that it cannot read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+METADATA_VERSION = "lakelog.metadata.version"
+TRANSACTIONS_SINCE = 2
+"""The `lakelog.metadata.version` with changes of several entries."""
+
+
+class SupportedLevels(NamedTuple):
+    """The levels of one feature that a broker supports, inclusive."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+SUPPORTED = (
+    SupportedLevels("group.version", 1, 1),
+    SupportedLevels(METADATA_VERSION, 1, 2),
+    SupportedLevels("transaction.version", 0, 2),
+)
+"""Of this version of lakelog."""
+
+UNDECLARED = (
+    SupportedLevels("group.version", 1, 1),
+    SupportedLevels(METADATA_VERSION, 1, 1),
+    SupportedLevels("transaction.version", 0, 2),
+)
+"""Of a broker that registered without levels: an older version of lakelog."""
+
+INITIAL: Mapping[str, int] = MappingProxyType(
+    {"group.version": 1, METADATA_VERSION: 1, "transaction.version": 2}
+)
+"""Finalized levels of a log without records of levels."""
+
+
+def unsupported(finalized: Mapping[str, int], supported: tuple[SupportedLevels, ...]) -> list[str]:
+    """Return texts about the finalized levels that a broker does not support."""
+    ranges = {each.name: each for each in supported or UNDECLARED}
+    return [
+        f"{name}={level}" + (f" (supported: {found.lowest} to {found.highest})" if found else "")
+        for name, level in sorted(finalized.items())
+        if (found := ranges.get(name)) is None or not found.lowest <= level <= found.highest
+    ]

@@ -1,0 +1,53 @@
+"""UpdateFeatures (57): finalizes levels of features, all of the request or none.
+
+Version 0 allows any downgrade or none; before version 2 each feature has a result.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.features import (
+    FeatureUpdate,
+    UpgradeType,
+    plan_update_features,
+)
+from lakelog.protocol.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+async def handle(
+    broker: Broker, context: Context, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    """Finalize the levels. Errors: see `plan_update_features`."""
+    updates = [_update(each, context.version) for each in request.feature_updates]
+    try:
+        await broker.metadata.submit(
+            lambda image: plan_update_features(image, updates, validate_only=request.validate_only)
+        )
+    except KafkaError as error:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+    results = [UpdatableFeatureResult(feature=each.name, error_message=None) for each in updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+API = ServedApi(
+    UpdateFeaturesRequest,
+    handle,
+    done="transaction.version, lakelog.metadata.version.",
+    missing="metadata.version and other levels of Apache Kafka.",
+    by_controller=True,
+)
+
+
+def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    kind = wanted.upgrade_type
+    if version == 0 and wanted.allow_downgrade:
+        kind = UpgradeType.SAFE_DOWNGRADE
+    return FeatureUpdate(wanted.feature, wanted.max_version_level, kind)

@@ -1,0 +1,90 @@
+"""Finalized levels: which changes the controller accepts, and which brokers may join."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.features import (
+    FeatureUpdate,
+    UpgradeType,
+    check_supported,
+    plan_update_features,
+)
+from lakelog.metadata.features import METADATA_VERSION, SUPPORTED, SupportedLevels
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import BrokerRecord, FeatureRecord
+
+UP, SAFE, UNSAFE = UpgradeType
+TV = "transaction.version"
+
+
+def _image(*brokers: tuple[SupportedLevels, ...]) -> MetadataImage:
+    records = [
+        BrokerRecord(number, bytes([number]) * 16, 1, (), None, features=features)
+        for number, features in enumerate(brokers, 1)
+    ]
+    return MetadataImage().apply_all(records, 1)
+
+
+def test_a_level_that_all_brokers_support_is_finalized() -> None:
+    image = _image(SUPPORTED, SUPPORTED)
+    updates = [FeatureUpdate(METADATA_VERSION, 2, UP), FeatureUpdate(TV, 1, SAFE)]
+    plan = plan_update_features(image, updates)
+    image = image.apply_all(plan.records, 2)
+    assert image.feature_levels == {"group.version": 1, METADATA_VERSION: 2, TV: 1}
+    assert plan_update_features(image, updates).records == ()
+    assert MetadataImage().apply_all(image.to_records(), 2) == image
+
+
+def test_a_validation_changes_nothing() -> None:
+    update = FeatureUpdate(METADATA_VERSION, 2, UP)
+    assert plan_update_features(_image(SUPPORTED), [update], validate_only=True).records == ()
+
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("update", "code", "text"),
+    [
+        (FeatureUpdate("metadata.version", 25, UP), E.FEATURE_UPDATE_FAILED, "is no feature"),
+        (FeatureUpdate(METADATA_VERSION, 3, UP), E.FEATURE_UPDATE_FAILED, "supported: 1 to 2"),
+        (FeatureUpdate(TV, -1, UNSAFE), E.FEATURE_UPDATE_FAILED, "supported: 0 to 2"),
+        (FeatureUpdate("group.version", 0, SAFE), E.FEATURE_UPDATE_FAILED, "supported: 1 to 1"),
+        (FeatureUpdate(TV, 1, UP), E.INVALID_UPDATE_VERSION, "a downgrade"),
+        (FeatureUpdate(TV, 1, 4), E.INVALID_REQUEST, "unknown upgrade type 4"),
+        (FeatureUpdate(METADATA_VERSION, 1, UNSAFE), E.INVALID_UPDATE_VERSION, "cannot be lowered"),
+    ],
+)
+def test_a_level_that_cannot_be_finalized_is_rejected(
+    update: FeatureUpdate, code: ErrorCode, text: str
+) -> None:
+    image = _image(SUPPORTED).apply(FeatureRecord(METADATA_VERSION, 2))
+    with pytest.raises(KafkaError, match=text) as caught:
+        plan_update_features(image, [update])
+    assert caught.value.code is code
+
+
+def test_a_registered_broker_without_support_is_named() -> None:
+    """It registered by an older version of lakelog, which declares no levels."""
+    with pytest.raises(KafkaError, match="broker 2 does not support") as caught:
+        plan_update_features(_image(SUPPORTED, ()), [FeatureUpdate(METADATA_VERSION, 2, UP)])
+    assert caught.value.code is E.FEATURE_UPDATE_FAILED
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_request_without_features_or_with_one_twice_is_rejected(count: int) -> None:
+    with pytest.raises(KafkaError) as caught:
+        plan_update_features(_image(SUPPORTED), [FeatureUpdate(TV, 2, UP)] * count)
+    assert caught.value.code is E.INVALID_REQUEST
+
+
+def test_a_broker_that_lacks_a_finalized_level_may_not_join() -> None:
+    image = _image(SUPPORTED)
+    check_supported(image, 2, ())
+    image = image.apply(FeatureRecord(METADATA_VERSION, 2))
+    check_supported(image, 2, SUPPORTED)
+    with pytest.raises(KafkaError, match="broker 2 does not support") as caught:
+        check_supported(image, 2, ())
+    assert caught.value.code is E.UNSUPPORTED_VERSION
