@@ -44,8 +44,8 @@ BUGS: dict[str, ClusterBug] = {}
 class ClusterBug:
     """A bug, and the plan of the worlds that should show it.
 
-    One of the first `seeds` does; 0 if none is known. `settings` are added to the brokers'
-    settings; faults last for `seconds`.
+    One of the first `seeds` does; 0 if none is known. `settings` are more settings of brokers;
+    faults last for `seconds`.
     """
 
     patch: Patch
@@ -174,7 +174,7 @@ def unclean_broker_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakelog.server.controller.controller.plan_join", trusting)
 
 
-@bug("results of a multi ignored", ("idempotent",), ("deposed leader", "controller"))
+@bug("results of a multi ignored", ("plain", "topics"), ("controller", "pause"))
 def results_of_a_multi_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     write = NetworkedSession.write
 

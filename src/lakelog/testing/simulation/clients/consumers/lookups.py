@@ -62,13 +62,14 @@ async def look_up_epoch(client: Client, place: Place) -> None:
     asked = client.rng.randint(0, max(known.values(), default=0) + 1)
     entry = OffsetForLeaderPartition(partition=place[1], leader_epoch=asked)
     topic = OffsetForLeaderTopic(topic=place[0], partitions=[entry])
-    cuts = partition.cuts
+    cuts, asked_at = partition.cuts, client.now
     try:
         response = await client.connection.call(OffsetForLeaderEpochRequest(topics=[topic]), 4)
     except NoResponse:
         return
     answer = response.topics[0].partitions[0]
-    if answer.error_code or partition.cuts != cuts:
+    # A leader that has not heard of its successor does not know the epoch of that either.
+    if answer.error_code or partition.cuts != cuts or client.may_be_stale(asked_at):
         return
     epoch, end = answer.leader_epoch, answer.end_offset
     wrong = sorted(
