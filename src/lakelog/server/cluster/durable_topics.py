@@ -101,6 +101,12 @@ class DurableTopics:
             self._named -= gone
             await self._write()
 
+    def forget(self, topic_ids: Iterable[bytes]) -> None:
+        """Leave out deleted topics from the next write on; until then their names do no harm."""
+        gone = set(topic_ids)
+        self._awaited -= gone
+        self._named -= gone
+
     def _review_later(self) -> None:
         if not self._review_is_due:
             self._review_is_due = True

@@ -222,6 +222,7 @@ class Replicas:
             if before is not None and new.topic_by_id(topic_id) is None:
                 await self._delete(before)
                 gone.append((before.name, topic_id))
+        self._durable.forget(topic_id for _, topic_id in gone)
         for topic_id in changes.topic_ids:
             topic = new.topic_by_id(topic_id)
             if topic is not None:

@@ -78,6 +78,13 @@ def test_new_topics_are_added_and_weaker_ones_removed(folder: Folder) -> None:
     assert topics.names(ORDERS)
 
 
+def test_deleted_topics_are_left_out_of_the_next_write(folder: Folder) -> None:
+    folder.topics.forget([ORDERS])
+    assert folder.named() == {ORDERS, PAYMENTS}
+    folder.broker.run(folder.topics.add(b"a" * 16))
+    assert folder.named() == {b"a" * 16, PAYMENTS}
+
+
 def test_after_a_change_to_fsync_a_topic_waits_for_its_flush(folder: Folder) -> None:
     broker, topics = folder.broker, folder.topics
     topic_id = broker.create("t")

@@ -489,6 +489,13 @@ def test_topics_with_fsync_are_named_before_they_are_served(node: Node, named: b
     assert _promised(node) == frozenset()
 
 
+def test_a_deleted_topic_is_not_named_any_more(node: Node, named: bool) -> None:
+    asyncio.run(node.durable.begin(-1, None))
+    node.apply([*topic("orders", ORDERS, 1), _durability("orders", "fsync")], named=named)
+    node.apply([TopicRemoved(ORDERS)], named=named)
+    assert not node.durable.names(ORDERS)
+
+
 def test_the_promise_ends_before_a_weaker_setting_applies(node: Node, named: bool) -> None:
     asyncio.run(node.durable.begin(-1, None))
     node.apply([*topic("orders", ORDERS, 1), _durability("orders", "fsync")], named=named)
