@@ -43,12 +43,26 @@ class LaterLeaders:
     async def none_known(self) -> bool:
         """Return whether all other brokers that may lead have answered, and know none."""
         image = self._image()
-        others = set(image.brokers).difference(image.fenced, (self._node_id,))
-        for node_id in sorted(others):
+        others = set(image.brokers).difference(image.fenced) | self._eligible(image)
+        for node_id in sorted(others - {self._node_id}):
             peer = self._peer(node_id)
             if peer is None or not await self._agrees(peer):
                 return False
         return True
+
+    def _eligible(self, image: MetadataImage) -> set[int]:
+        """Return the brokers that may be elected in place of this one.
+
+        A fenced broker is among them if it is an eligible replica. It may have returned since.
+        """
+        topics = [topic for name in _TOPICS if (topic := image.topic(name)) is not None]
+        return {
+            node_id
+            for topic in topics
+            for partition in topic.partitions.values()
+            if partition.leader == self._node_id
+            for node_id in (*partition.isr, *partition.elr)
+        }
 
     async def _agrees(self, peer: Peer) -> bool:
         topics = [MetadataRequestTopic(name=name) for name in _TOPICS]

@@ -50,11 +50,17 @@ class OtherBroker:
         return MetadataResponse(topics=[topic], controller_id=self.controller)
 
 
-def none_known(peers: dict[int, OtherBroker], *, fenced: tuple[int, ...] = ()) -> bool:
+def none_known(
+    peers: dict[int, OtherBroker],
+    *,
+    fenced: tuple[int, ...] = (),
+    isr: tuple[int, ...] = (1, 2, 3),
+    elr: tuple[int, ...] = (),
+) -> bool:
     records: list[Record] = [
         *(BrokerRecord(n, bytes([n]) * 16, 1, (), None) for n in (OWN, SECOND, THIRD)),
         TopicRecord(GROUP_TOPIC, b"g" * 16),
-        PartitionRecord(b"g" * 16, 0, (1, 2, 3), (1, 2, 3), 1, EPOCH, 0),
+        PartitionRecord(b"g" * 16, 0, (1, 2, 3), isr, 1, EPOCH, 0, elr),
         *(BrokerFenced(n, 1) for n in fenced),
     ]
     image = MetadataImage().apply_all(records, 1)
@@ -74,6 +80,13 @@ def test_all_others_have_to_agree() -> None:
     assert not none_known({SECOND: second, THIRD: OtherBroker(EPOCH, answers=False)})
     for broker in (second, third):
         assert not broker.requests[0].allow_auto_topic_creation
+
+
+def test_a_fenced_broker_that_is_eligible_has_to_agree() -> None:
+    second = {SECOND: OtherBroker(EPOCH)}
+    assert not none_known(second, fenced=(THIRD,), isr=(OWN,), elr=(THIRD,))
+    third = {THIRD: OtherBroker(EPOCH + 1)}
+    assert not none_known(second | third, fenced=(THIRD,), isr=(OWN,), elr=(THIRD,))
 
 
 def test_a_fenced_broker_is_not_asked() -> None:
