@@ -94,11 +94,15 @@ class Fetcher:
 
     async def _run(self) -> None:
         while self.session:
-            request = self.session.request(self._broker_epoch(), self._clock.monotonic())
             # Looked up for each request: the leader may have started again, with another epoch and
             # other connections.
             peer = self._peer()
-            if request is None or peer is None:
+            if peer is None:
+                await self._rest()
+                continue
+            # Only with a peer: the session counts the partitions of each request as sent.
+            request = self.session.request(self._broker_epoch(), self._clock.monotonic())
+            if request is None:
                 await self._rest()
                 continue
             try:

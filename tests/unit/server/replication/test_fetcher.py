@@ -103,13 +103,18 @@ def test_copying_resumes_after_a_lost_connection(copying: Copying, broker: Memor
 def test_a_leader_that_is_not_registered_yet_is_waited_for(
     copying: Copying, broker: MemoryBroker
 ) -> None:
-    peer, copying.peer = copying.peer, None
+    peer = copying.peer
+    assert peer is not None
+    copying.peer = None
     copying.fetcher.add(copying.pair.follower)
     broker.append("t")
     broker.pass_time(1)
     assert not copying.is_equal
     copying.peer = peer
     broker.pass_time(1)
+    first = peer.requests[0]
+    assert isinstance(first, FetchRequest)
+    assert first.topics, "a partition that is left out of a new session is never copied"
     assert copying.is_equal
 
 
