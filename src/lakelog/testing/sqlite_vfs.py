@@ -106,15 +106,26 @@ class _Vfs(ctypes.Structure):
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that supports weak references."""
+    """A connection that supports weak references. Its close releases its mount."""
+
+    number = 0
+    """Of its mount."""
+
+    def close(self) -> None:
+        super().close()
+        _registered().forget(self.number)
 
 
 _OPEN_CONNECTIONS: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
 
 @atexit.register
-def _close_connections() -> None:
-    """Close connections that tests left open: closing them later would call freed callbacks."""
+def close_connections() -> None:
+    """Close connections that killed processes or tests left open.
+
+    An open connection keeps its disk, and a simulated world with it. At the exit, closing them
+    later would call freed callbacks.
+    """
     for connection in list(_OPEN_CONNECTIONS):
         connection.close()
 
@@ -135,6 +146,7 @@ class Mount:
         number = vfs.add(self)
         uri = f"file:/{number}{path}?vfs={_NAME.decode()}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, factory=_Connection)
+        connection.number = number
         _OPEN_CONNECTIONS.add(connection)
         return connection
 
@@ -177,6 +189,10 @@ class _MemoryVfs:
         number = next(self._numbers)
         self._mounts[number] = mount
         return number
+
+    def forget(self, number: int) -> None:
+        """Release a mount whose connection is closed."""
+        self._mounts.pop(number, None)
 
     def _guarded(self, name: str) -> Callable[..., int]:
         """Return a callback that raises nothing: an `OSError` becomes SQLite's code for it.

@@ -29,7 +29,7 @@ from lakelog.testing.simulation.network.network import Network
 from lakelog.testing.simulation.plan import CLUSTER_DEATHS, DEATHS
 from lakelog.testing.simulation.workloads import Workloads
 from lakelog.testing.simulation.world import World
-from lakelog.testing.sqlite_vfs import seed_sqlite
+from lakelog.testing.sqlite_vfs import close_connections, seed_sqlite
 
 _ACKED_MIN = 10
 _RECOVERY_S = 3.0
@@ -117,6 +117,7 @@ class Execution:
                 )
             finally:
                 self._kill_all()
+                close_connections()
                 asyncio.set_event_loop(None)
                 self._loop.close()
         return self._outcome()

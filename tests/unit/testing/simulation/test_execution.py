@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -53,3 +55,13 @@ def test_three_brokers_in_one_world() -> None:
         topic = f"orders{host.suffix}"
         sent = [value for value in world.records.sent.values() if value.place[0] == topic]
         assert any(value.acked >= 0 for value in sent)
+
+
+def test_nothing_keeps_a_world_after_its_run() -> None:
+    """The metadata of a killed broker would: SQLite has pointers into its open files."""
+    world = World(1, SMALL)
+    run(world)
+    kept = weakref.ref(world)
+    del world
+    gc.collect()
+    assert kept() is None
