@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TypeVar
 
 import aiokafka.errors
@@ -77,8 +79,14 @@ class PatientConsumer:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self.assign, self.seek, self.close = consumer.assign, consumer.seek, consumer.close
+        self.assign, self.seek = consumer.assign, consumer.seek
         self.assignment, self.commit = consumer.assignment, consumer.commit
+
+    def close(self) -> None:
+        # aiokafka cancels its own `stop` if its coordinator goes meanwhile. The member then leaves
+        # the group when its session ends.
+        with suppress(CancelledError):
+            self._consumer.close()
 
     def poll(self, timeout_s: float) -> list[Received]:
         return patiently(lambda: self._consumer.poll(timeout_s))

@@ -20,7 +20,8 @@ from lakelog.client.producer import TransactionalProducer
 from lakelog.protocol.list_transactions import ListTransactionsRequest
 from wire_client import WireClient
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
+"""kafka-python waits 30 s for each connection to a coordinator that has stopped."""
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
