@@ -72,10 +72,18 @@ class ChangeQueue:
         return self._decide(now, group_id, waiting)
 
     def resume(self, now: Now, group_id: str) -> list[Decision]:
-        """Decide the waiting requests, in order, up to the first that is still blocked."""
+        """Decide the waiting requests, in order, up to the first that is still blocked.
+
+        It also stops before a timer that follows a decision, and resumes after that has returned.
+        """
         queue = self._waiting.pop(group_id, None)
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
+            # A heartbeat sets the timer of its member only when its decision is committed.
+            if decisions and queue[0].timer is not None:
+                self._waiting[group_id] = queue
+                self._wake(now, group_id)
+                return decisions
             first = queue.popleft()
             # A member that sent a heartbeat while its expiry waited has set its timer again, and
             # must not be removed.

@@ -133,6 +133,20 @@ def test_a_timer_that_is_set_again_while_it_waits_is_not_due(renewed: bool) -> N
     assert queue.made == ["change"] + ["expire"] * (not renewed)
 
 
+def test_a_heartbeat_that_waits_before_the_expiry_of_its_member_keeps_it() -> None:
+    """Otherwise another member gets its partitions while it still reads them."""
+    queue, timer = Queue(), TimerKey(TimerKind.SESSION, "g", "m")
+    change = queue.enter("change", changes=True)
+    heartbeat: Decision = Result(committed=lambda _: queue.deadlines.set(timer, 10_000))
+    queue.queue.enter(_NOW, "g", lambda _: heartbeat, queue.refused.append, exclusive=True)
+    queue.enter("expire", changes=True, timer=timer)
+    _commit(change)
+    (decided,) = queue.resume()
+    _commit(decided)
+    assert queue.resume() == []
+    assert queue.made == ["change"]
+
+
 def test_waiting_requests_are_refused_when_the_shard_is_unloaded() -> None:
     queue = Queue()
     queue.enter("change", changes=True)
