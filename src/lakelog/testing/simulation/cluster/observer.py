@@ -14,9 +14,11 @@ from lakelog.testing.simulation.checkers.producer_ids import ProducerIds
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
 from lakelog.testing.simulation.cluster.brokers import HOME
 from lakelog.testing.simulation.cluster.coordinator_history import CoordinatorHistory
+from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.image_history import ImageHistory
 from lakelog.testing.simulation.cluster.replica_history import ReplicaHistory, Run
 from lakelog.testing.simulation.engine.simulator import Simulator
+from lakelog.testing.simulation.network.network import Network
 
 _STEPS = 24
 """A broker is checked after so many steps of the loop, and after each change of its disk."""
@@ -29,11 +31,13 @@ class ClusterObserver:
     def __init__(
         self,
         simulator: Simulator,
+        network: Network,
         findings: Findings,
         records: RecordHistory,
         producer_ids: ProducerIds,
     ) -> None:
         self._simulator = simulator
+        self._network = network
         self._findings = findings
         self._producer_ids = producer_ids
         self._hosts: Sequence[BrokerHost] = ()
@@ -66,6 +70,8 @@ class ClusterObserver:
 
     def on_start_refused(self, host: BrokerHost, error: BaseException) -> None:
         self._simulator.trace("refused", str(error))
+        if self._network.is_cut(host.name, STORE) or self._network.is_cut(STORE, host.name):
+            return  # it needs the metadata, and is started again later
         self._findings.violation(Law.STARTS, f"{host.name} does not start: {error}")
 
     def on_step(self, host: BrokerHost) -> None:

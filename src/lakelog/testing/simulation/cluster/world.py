@@ -56,7 +56,7 @@ class ClusterWorld:
         self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
         self.pool = ClientPool(self.network, stream("fates"))
         self.observer = ClusterObserver(
-            self.simulator, self.findings, self.records, self.producer_ids
+            self.simulator, self.network, self.findings, self.records, self.producer_ids
         )
         self.machines = [
             Machine(self.simulator, f"broker-{number}") for number in range(1, BROKERS + 1)

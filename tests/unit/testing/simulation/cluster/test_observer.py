@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakelog.server.app import StartError
 from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.plan import ClusterPlan
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
@@ -12,6 +13,14 @@ def test_a_broker_that_does_not_start_breaks_a_law() -> None:
     world = ClusterWorld(1, ClusterPlan())
     world.observer.on_start_refused(world.hosts[0], StartError("no"))
     assert world.findings.broken == {Law.STARTS}
+    world.simulator.loop.close()
+
+
+def test_a_broker_that_is_cut_off_from_the_store_may_give_up_its_start() -> None:
+    world = ClusterWorld(1, ClusterPlan())
+    world.network.cut(STORE, world.hosts[0].name)
+    world.observer.on_start_refused(world.hosts[0], StartError("no answer"))
+    assert not world.findings.broken
     world.simulator.loop.close()
 
 
