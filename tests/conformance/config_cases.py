@@ -20,6 +20,7 @@ from lakelog.protocol.incremental_alter_configs import (
 )
 from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
 from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
+from lakelog.protocol.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -229,6 +230,15 @@ DESCRIBE = [
     )
 ]
 
+
+def _level(feature: str, level: int, upgrade_type: int = 1) -> FeatureUpdateKey:
+    return FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=upgrade_type)
+
+
+def _finalize(updates: list[FeatureUpdateKey]) -> Callable[[World], UpdateFeaturesRequest]:
+    return lambda world: UpdateFeaturesRequest(feature_updates=updates)
+
+
 CLUSTER = [
     Case(
         "ListConfigResources",
@@ -247,6 +257,17 @@ CLUSTER = [
         "UnregisterBroker",
         "of a negative id",
         lambda w: UnregisterBrokerRequest(broker_id=-1),
+    ),
+    *(
+        Case("UpdateFeatures", name, _finalize(updates), versions)
+        for name, updates, versions in (
+            ("no feature", [], (0, 99)),
+            ("an unknown feature", [FeatureUpdateKey(feature="no", max_version_level=1)], (0, 99)),
+            ("an unknown level", [_level("transaction.version", 99)], (0, 99)),
+            ("an unknown upgrade type", [_level("transaction.version", 2, 9)], (1, 99)),
+            ("a lower level", [_level("transaction.version", 1)], (0, 99)),
+            ("one twice", [_level("transaction.version", 2)] * 2, (0, 99)),
+        )
     ),
     Case(
         "DescribeCluster",

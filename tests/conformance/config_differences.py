@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from lakelog.base.config.keys.zookeeper import ZOOKEEPER_KEYS
+
+OLDER = {key.name for key in ZOOKEEPER_KEYS}
+"""Keys of Apache Kafka 3 for a secured ensemble, which Kafka 4 has removed with ZooKeeper."""
+
 NEWER = {
     "topic": {
         "durability",  # this project's own

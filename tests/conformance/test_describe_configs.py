@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker_process import eventually
-from conformance.config_differences import DEFAULTS, MODES, NEWER, TYPES
+from conformance.config_differences import DEFAULTS, MODES, NEWER, OLDER, TYPES
 from conformance.pair import Pair
 from kafka_process import PROPERTIES
 from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -113,7 +113,7 @@ def worlds(pair: Pair) -> tuple[Any, Any]:
 
 
 def _is_own(key: str) -> bool:
-    return key.startswith("lakelog.")
+    return key.startswith("lakelog.") or key in OLDER
 
 
 @pytest.mark.parametrize("resource", [(TOPIC, NAME), (BROKER, "1"), (BROKER, "")])

@@ -29,7 +29,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_commands_of_the_laptop_example_run(tmp_path: Path) -> None:
-    (example,) = blocks("console")
+    example = blocks("console")[0]
     first, *commands = re.findall(r"^\$ (.*)$", example, re.MULTILINE)
     assert first == "lakelog dev --brokers 3 &"
     with dev_cluster(tmp_path) as cluster:
@@ -51,10 +51,31 @@ def test_the_commands_of_the_laptop_example_run(tmp_path: Path) -> None:
         assert f"pid {variables['PID']}) was killed by SIGKILL" in cluster.log
 
 
+def test_the_command_of_workers_is_accepted() -> None:
+    (command,) = re.findall(r"^\$ (.*)$", blocks("console")[1], re.MULTILINE)
+    lakelog, serve, *options = command.split()
+    assert (lakelog, serve) == ("lakelog", "serve")
+    arguments = parse_plainly(options)
+    assert arguments is None or arguments.data == "data"
+
+
+def test_the_settings_of_a_secured_ensemble_are_accepted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, _ = blocks("properties")
+    for name in ("zookeeper-digest", "zookeeper-ca.pem", "broker.pem"):
+        (tmp_path / name).touch(0o600)
+    file = tmp_path / "server.properties"
+    file.write_text(text.replace("/etc/lakelog", str(tmp_path)))
+    config = load_config(BrokerArguments(properties=str(file)))
+    assert caplog.records == []
+    assert config.get("zookeeper.set.acl") is True
+
+
 def test_the_production_settings_are_accepted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (text,) = blocks("properties")
+    _, text = blocks("properties")
     (unit,) = blocks("ini")
     command = re.search(r"^ExecStart=\S+ serve (.*?)\n(?! )", unit, re.MULTILINE | re.DOTALL)
     assert command is not None

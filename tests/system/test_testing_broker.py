@@ -113,7 +113,7 @@ def test_settings_are_the_brokers() -> None:
 
 def test_a_bad_setting_is_named_with_its_value() -> None:
     with (
-        pytest.raises(BrokerError, match=r"ended with status 1 .*\n.*num\.partitions=many"),
+        pytest.raises(BrokerError, match=r"ended with status 2 .*\n.*num\.partitions=many"),
         lakelog.testing.broker(settings={"num.partitions": "many"}),
     ):
         pass

@@ -34,17 +34,16 @@ def plan_update_features(
 ) -> Plan[None]:
     """Finalize all levels, or none.
 
-    Raises FEATURE_UPDATE_FAILED for an unknown feature, or a level that a registered broker does
-    not support; INVALID_UPDATE_VERSION for a level below the present one, unless a downgrade is
-    requested and possible; INVALID_REQUEST for a malformed request.
+    Of several levels of a feature the last one counts. Raises INVALID_UPDATE_VERSION, as Apache
+    Kafka does, for an unknown feature or upgrade type, for a level that a registered broker does
+    not support, and for one below the present one, unless a downgrade is requested and possible.
     """
-    if not updates or len({update.name for update in updates}) < len(updates):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names no feature, or one twice")
-    for update in updates:
+    last = {update.name: update for update in updates}.values()
+    for update in last:
         _check(image, update)
     records = tuple(
         FeatureRecord(update.name, update.level)
-        for update in updates
+        for update in last
         if update.level != image.feature_level(update.name)
     )
     return Plan(() if validate_only else records, None)
@@ -67,22 +66,23 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
     text = f"{update.name}={update.level}"
     if update.upgrade_type not in list(UpgradeType):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"{text}: unknown upgrade type {update.upgrade_type}"
+            ErrorCode.INVALID_UPDATE_VERSION, f"{text}: unknown upgrade type {update.upgrade_type}"
         )
     known = {each.name for each in SUPPORTED}
     if update.name not in known:
         names = ", ".join(sorted(known))
         raise KafkaError(
-            ErrorCode.FEATURE_UPDATE_FAILED, f"{update.name} is no feature; expected one of {names}"
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{update.name} is no feature; expected one of {names}",
         )
     wanted = {update.name: update.level}
     own = unsupported(wanted, SUPPORTED)
     if own:
-        raise KafkaError(ErrorCode.FEATURE_UPDATE_FAILED, f"unsupported level {own[0]}")
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"unsupported level {own[0]}")
     for broker_id, broker in sorted(image.brokers.items()):
         if unsupported(wanted, broker.features):
             raise KafkaError(
-                ErrorCode.FEATURE_UPDATE_FAILED,
+                ErrorCode.INVALID_UPDATE_VERSION,
                 f"broker {broker_id} does not support {text}; upgrade or unregister it first",
             )
     _check_direction(image, update)

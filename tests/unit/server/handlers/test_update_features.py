@@ -43,7 +43,7 @@ def test_a_downgrade_is_finalized_and_clients_learn_of_it(
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_rejected_request_has_a_code_and_a_text(version: int, world: MemoryBroker) -> None:
     response = world.ask(handle, _request(9), version)
-    assert response.error_code == ErrorCode.FEATURE_UPDATE_FAILED
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "transaction.version=9" in (response.error_message or "")
     assert _levels(world)[1][TV] == 2
 
