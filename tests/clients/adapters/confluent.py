@@ -115,7 +115,8 @@ class ConfluentAdmin:
 
     def groups(self) -> set[str]:
         listed = self._admin.list_consumer_groups().result(TIMEOUT_S)
-        assert not listed.errors
+        for error in listed.errors:
+            raise error
         return {entry.group_id for entry in listed.valid}
 
     def describe_group(self, group: str) -> GroupDescription:

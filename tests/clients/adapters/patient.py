@@ -46,7 +46,10 @@ _MOVED = (
     aiokafka.errors.GroupCoordinatorNotAvailableError,
     aiokafka.errors.NotCoordinatorForGroupError,
 )
-_NO_CONNECTION_CODES = {confluent_kafka.KafkaError._TRANSPORT}
+_NO_CONNECTION_CODES = {
+    confluent_kafka.KafkaError._TRANSPORT,
+    confluent_kafka.KafkaError._TIMED_OUT,
+}
 _MOVED_CODES = {
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
     confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -11,8 +11,9 @@ rules are for librdkafka:
   it returns, while they remember it as the coordinator of a group: the next
   `send_offsets_to_transaction` then waits for ever (librdkafka's issue 5511).
 
-For the last two, a fenced broker is listed as long as librdkafka remembers a coordinator. A client
-that tries it is refused, and tries another. A broker that is unregistered is listed no longer.
+For the last two, a fenced broker is listed for longer than a restart takes. A client that tries it
+is refused, and tries another. The list ends, because admin clients that ask every broker, as
+for groups, report an error for it. A broker that is unregistered is listed no longer.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from lakelog.runtime.api import Tasks, Timer, pause, settle
 
 PATIENCE_S = 0.5
 """A killed broker is fenced within about a tenth of a second; another loss proves nothing."""
-LISTED_S = 900.0
-"""The default of librdkafka's `metadata.max.age.ms`, after which it forgets a coordinator."""
+LISTED_S = 60.0
 
 
 class Losses:

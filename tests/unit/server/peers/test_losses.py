@@ -124,7 +124,7 @@ def test_a_cancelled_wait_does_not_end_another(run: Run) -> None:
     run(scenario)
 
 
-def test_a_fenced_broker_is_listed_for_some_minutes(run: Run) -> None:
+def test_a_fenced_broker_is_listed_for_a_while(run: Run) -> None:
     async def scenario(losses: Losses) -> None:
         assert not losses.is_listed(1)
         losses.follow(FENCED)
