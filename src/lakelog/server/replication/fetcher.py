@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.fetch import FetchResponse
+from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -97,12 +97,9 @@ class Fetcher:
             # Looked up for each request: the leader may have started again, with another epoch and
             # other connections.
             peer = self._peer()
-            if peer is None:
-                await self._rest()
-                continue
             # Only with a peer: the session counts the partitions of each request as sent.
-            request = self.session.request(self._broker_epoch(), self._clock.monotonic())
-            if request is None:
+            request = self._next_request() if peer is not None else None
+            if peer is None or request is None:
                 await self._rest()
                 continue
             try:
@@ -116,6 +113,9 @@ class Fetcher:
             assert isinstance(response, FetchResponse)
             await self._adopt_all(peer, response)
         self._running = None
+
+    def _next_request(self) -> FetchRequest | None:
+        return self.session.request(self._broker_epoch(), self._clock.monotonic())
 
     async def _rest(self) -> None:
         self._pause = self._tasks.future()

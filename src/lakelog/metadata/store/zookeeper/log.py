@@ -315,11 +315,12 @@ class EntryLog:
     async def _entries(self, start: int, end: int) -> list[StoredEntry] | None:
         """Return these entries, or none if some were trimmed."""
         paths = [self._layout.entry(index) for index in range(start, end)]
-        found = [node.data for node in await get_all(self._session, paths) if node is not None]
-        if len(found) < len(paths):
+        nodes = await get_all(self._session, paths)
+        if None in nodes:
             # The session may be a new one, on a server without the writes that the former one saw.
             await pass_barrier(self._session, self._layout.barrier)
-            found = [node.data for node in await get_all(self._session, paths) if node is not None]
+            nodes = await get_all(self._session, paths)
+        found = [node.data for node in nodes if node is not None]
         if len(found) < len(paths):
             return None
         return [StoredEntry.decode(path, data) for path, data in zip(paths, found, strict=True)]
