@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from clients.adapters.transactions import ConfluentTransactional
 from file_oracle import check_data_folder
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.java
 
 TOPIC, PARTITIONS = "orders", 3
 _TIMEOUT_S = 60.0
+_MOVES = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR}
 _SMALL_SEGMENTS = {"internal.segment.bytes": "50000"}
 
 
@@ -38,9 +40,21 @@ def load(mover: Mover) -> int:
             for partition in range(PARTITIONS):
                 transactional.send(TOPIC, b"in a transaction", partition)
             transactional.abort() if rounds % 3 else transactional.commit()
-            group.commit(offsets=[TopicPartition(TOPIC, 0, rounds)], asynchronous=False)
+            _commit(group, rounds)
             rounds += 1
     return rounds * 300
+
+
+def _commit(group: Consumer, offset: int) -> None:
+    """Commit, and again while the coordinator moves: librdkafka repeats twice, then raises."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            group.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+            return
+        except KafkaException as failure:
+            if failure.args[0].code() not in _MOVES or time.monotonic() > deadline:
+                raise
 
 
 def test_replicas_are_equal_and_readable_by_kafka(tmp_path: Path) -> None:
