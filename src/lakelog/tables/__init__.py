@@ -1,9 +1,9 @@
 """The table engine: reads topics as columns and archives them into Iceberg tables.
 
 It needs no Spark; Spark jobs (`lakelog.spark`) call it. PyIceberg is imported only here, and the
-client is the only way to a broker. The rooms, from the bottom up:
+client is the only way to a broker. `lakelog.columns` decodes records. The rooms, from the bottom
+up:
 
-- `decoding`: record batches into Arrow columns.
 - `topic`: the contents of a topic, and ranges of its offsets as rows.
 - `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
 - `archive`: the progress of a topic in a table, and the batches that advance it.

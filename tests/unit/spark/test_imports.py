@@ -14,7 +14,7 @@ print(*(name for name in sys.modules))
 _NOT_FOR_READERS = (
     *("numba", "pyiceberg", "sqlalchemy", "cyclopts", "rich"),
     *("lakelog.client.producer", "lakelog.client.admin", "lakelog.client.consumer.group"),
-    *("lakelog.tables.decoding.compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
+    *("lakelog.columns.decoding.compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
 )
 
 

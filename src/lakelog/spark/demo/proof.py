@@ -115,7 +115,7 @@ def _duckdb_rows(archive: SyncResult) -> Iterator[tuple[int, int, bytes | None]]
 def _lakelog_rows(
     bootstrap: str, topic: str, ends: Mapping[int, int]
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    from lakelog.tables.decoding.decode import decode_columns
+    from lakelog.columns.decoding.decode import decode_columns
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.topic.ranges import OffsetRange
 

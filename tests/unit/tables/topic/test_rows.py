@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from lakelog.client.isolation import Batch
+from lakelog.columns.decoding.groups import column_types
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.tables.decoding.groups import column_types
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows

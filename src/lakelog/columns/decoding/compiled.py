@@ -1,4 +1,4 @@
-"""The compiled loop behind `lakelog.tables.decoding.decode`.
+"""The compiled loop behind `lakelog.columns.decoding.decode`.
 
 One pass over the records of a batch copies keys and values into the buffers that Arrow will use.
 Numba compiles it once (seconds) and keeps the result on disk: beside this file, or in the user's
@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numba.extending
 import numpy as np
 
-from lakelog.records.batch import BatchHeader, read_header
-from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import read_headers, read_records, record_view
-from lakelog.runtime.api import Buffer
-from lakelog.tables.decoding.groups import Group, column_types, corrupt, header_rows
-from lakelog.tables.decoding.loop import (
+from lakelog.columns.decoding.groups import Group, column_types, corrupt, header_rows
+from lakelog.columns.decoding.loop import (
     CORRUPT,
     copy,
     headers_end,
@@ -31,11 +26,16 @@ from lakelog.tables.decoding.loop import (
     record_at,
     scan,
 )
+from lakelog.records.batch import BatchHeader, read_header
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import read_headers, read_records, record_view
+from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.tables.decoding.groups import RawColumns
+    from lakelog.columns.decoding.groups import RawColumns
 
 _LOCK = "lakelog-decoder.lock"
 

@@ -14,20 +14,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.events import event
+from lakelog.columns.decoding.groups import Group, column_types, corrupt, group_batches, header_rows
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, read_records
 from lakelog.runtime.api import Buffer
-from lakelog.tables.decoding.groups import Group, column_types, corrupt, group_batches, header_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.tables.decoding.compiled import CompiledDecoder
-    from lakelog.tables.decoding.groups import RawColumns
+    from lakelog.columns.decoding.compiled import CompiledDecoder
+    from lakelog.columns.decoding.groups import RawColumns
 
-_log = logging.getLogger("lakelog.tables")
+_log = logging.getLogger("lakelog.columns")
 
 TIMESTAMP_MIN_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z: Python and Spark's functions cannot represent earlier times."""
@@ -96,7 +96,7 @@ def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
 def _compiled_decoder() -> CompiledDecoder | None:
     """Return the compiled decoder, or log why there is none: plain Python is only slower."""
     try:
-        from lakelog.tables.decoding.compiled import CompiledDecoder
+        from lakelog.columns.decoding.compiled import CompiledDecoder
 
         return CompiledDecoder()
     except ImportError as error:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lakelog.columns.decoding.loop import CORRUPT, headers_end, number_at, record_at, scan
 from lakelog.records.builder import BatchBuilder
-from lakelog.tables.decoding.loop import CORRUPT, headers_end, number_at, record_at, scan
 
 LONGEST = b"\xff" * 9 + b"\x01"
 """The number of most bytes: -2**63."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.columns.decoding import groups
+from lakelog.columns.decoding.groups import group_batches, header_rows
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
-from lakelog.tables.decoding import groups
-from lakelog.tables.decoding.groups import group_batches, header_rows
 
 NO_LIMIT = 1 << 30
 

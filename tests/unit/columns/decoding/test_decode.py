@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
-from lakelog.records.builder import BatchBuilder
-from lakelog.records.compression import Codec
-from lakelog.tables.decoding import decode as decoding
-from lakelog.tables.decoding.decode import (
+from lakelog.columns.decoding import decode as decoding
+from lakelog.columns.decoding.decode import (
     TIMESTAMP_MAX_MS,
     TIMESTAMP_MIN_MS,
     ImpossibleTimestampError,
     decode_columns,
 )
-from lakelog.tables.decoding.groups import column_types
+from lakelog.columns.decoding.groups import column_types
+from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
 
 pytestmark = [pytest.mark.xdist_group("compiler")]
 """In one process, which keeps the compiled loop."""
@@ -228,7 +228,7 @@ def test_both_ways_agree_on_hostile_bytes(
 def test_a_compiler_that_fails_only_makes_it_slow(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import lakelog.tables.decoding.compiled as module
+    import lakelog.columns.decoding.compiled as module
 
     def fail() -> None:
         raise RuntimeError("no place for the cache")
@@ -248,7 +248,7 @@ def test_without_numba_a_line_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     decoding._compiled_decoder.cache_clear()
-    monkeypatch.setitem(sys.modules, "lakelog.tables.decoding.compiled", None)
+    monkeypatch.setitem(sys.modules, "lakelog.columns.decoding.compiled", None)
     try:
         with caplog.at_level(logging.WARNING):
             for _ in range(2):

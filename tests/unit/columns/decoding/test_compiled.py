@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.xdist_group("compiler")]
 
 _LOAD = """
 import sys
-from lakelog.tables.decoding.compiled import CompiledDecoder
+from lakelog.columns.decoding.compiled import CompiledDecoder
 stats = CompiledDecoder()._scan.stats
 print(sum(stats.cache_misses.values()), stats.cache_path)
 """
@@ -42,7 +42,7 @@ def test_processes_of_a_host_compile_once_and_where_they_may_write(tmp_path: Pat
     compiles and the other waits for its result."""
     source = Path(lakelog.__file__).parent.parent
     package = tmp_path / "package"
-    room = _link_all(source, package, "lakelog", "tables", "decoding")
+    room = _link_all(source, package, "lakelog", "columns", "decoding")
     (room / "__pycache__").touch()  # a file where the cache's folder would be: not even root can
     environment = os.environ | {
         "PYTHONPATH": str(package),
