@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.base.config.keys.tables import TABLE_KEYS
 from lakelog.base.config.keys.zookeeper import ZOOKEEPER_KEYS
 
 OLDER = {key.name for key in ZOOKEEPER_KEYS}
@@ -15,6 +16,7 @@ NEWER = {
         "max.decompressed.message.bytes",
         "remote.copy.lag.bytes",
         "remote.copy.lag.ms",
+        *(key.name for key in TABLE_KEYS),
     },
     "broker": {
         "log.durability",

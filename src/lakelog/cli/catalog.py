@@ -91,7 +91,8 @@ _ENTRIES = (
         ExitCode.CONFLICT,
         "The first records of a topic that is only compacted cannot be deleted, because compaction "
         "removes records by key. `lakelog topic alter --config cleanup.policy=compact,delete` "
-        "allows it.",
+        "allows it. Records of a topic with table.enable=true can be deleted when its table has "
+        "them (`lakelog table sync`), or with `--force`.",
         (ErrorCode.POLICY_VIOLATION,),
     ),
     Entry(

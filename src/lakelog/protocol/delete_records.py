@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
-from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from lakelog.protocol.api import OWN_TAGS, Api
+from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
 class DeleteRecordsPartition(Struct):
@@ -28,6 +28,8 @@ class DeleteRecordsRequest(Message, versions="0-2", flexible="2+"):
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
+    force: bool = boolean("2+", tag=OWN_TAGS, default=False)
+    """Whether to delete records that the topic's table does not have yet; lakelog's own field."""
 
 
 class DeleteRecordsPartitionResult(Struct):

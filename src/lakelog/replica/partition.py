@@ -20,6 +20,7 @@ from lakelog.base.events import event
 from lakelog.base.shortage import no_space
 from lakelog.records.batch import iter_batches
 from lakelog.records.control import EndTransactionMarker
+from lakelog.replica.archive_floor import archive_floor
 from lakelog.replica.availability import Availability
 from lakelog.replica.followers import Follower, Followers
 from lakelog.replica.recompressed import recompressed
@@ -61,6 +62,7 @@ class Partition:
         "fetched_bytes",
         "flushed_ms",
         "followers",
+        "held_bytes",
         "index",
         "key",
         "leader_epoch",
@@ -115,6 +117,8 @@ class Partition:
         """The other replicas, if this broker is the leader."""
         self.watermark = HighWatermark(log, self.followers, committed)
         self.written = Written(log)
+        self.held_bytes = 0
+        """Expired segments that the last retention kept for the topic's table, in bytes."""
         self.fetched_bytes = 0
         """Bytes of records sent to consumers."""
         self.assume(role, now_ms)
@@ -125,6 +129,11 @@ class Partition:
         if self.log.producers.first_unstable_offset < 0:
             return self.watermark.offset
         return min(self.log.last_stable_offset, self.watermark.offset)
+
+    @property
+    def compactable_end(self) -> int:
+        """The end of the records that compaction may remove (exclusive)."""
+        return self._kept_for_table(self.last_stable_offset)
 
     @property
     def is_online(self) -> bool:
@@ -606,12 +615,13 @@ class Partition:
             raise self._availability.reading_error(error) from error
         return found if found is not None and found.offset < self.watermark.offset else None
 
-    def delete_records(self, before: int) -> int:
+    def delete_records(self, before: int, *, force: bool = False) -> int:
         """Advance the log start offset to `before` and return it; it never falls (KIP-107).
 
-        Raises `KafkaError`: OFFSET_OUT_OF_RANGE outside 0 to the high watermark, and
-        POLICY_VIOLATION for a topic with `cleanup.policy=compact` alone. The state of producers
-        stays (KAFKA-7190).
+        force: delete records that the topic's table does not have yet, too. Raises `KafkaError`:
+        OFFSET_OUT_OF_RANGE outside 0 to the high watermark, and POLICY_VIOLATION for a topic with
+        `cleanup.policy=compact` alone and, without `force`, for records that are not archived. The
+        state of producers stays (KAFKA-7190).
         """
         self.check_leader()
         log = self.log
@@ -625,7 +635,12 @@ class Partition:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"
             )
-        start = log.log_start_offset
+        start, floor = log.log_start_offset, archive_floor(log.config, self.index)
+        if floor is not None and before > max(floor, start) and not force:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"the topic's table has the offsets below {floor} only, not those to {before}",
+            )
         log.advance_log_start(before)
         assert before <= log.log_start_offset <= self.watermark.offset
         if log.log_start_offset > start:
@@ -642,9 +657,20 @@ class Partition:
         self._availability.check()
         try:
             end = self.watermark.offset
-            return self.log.delete_old_segments(now_ms, end, at_once=at_once, may_wait=False)
+            kept = self._kept_for_table(end)
+            deleted = self.log.delete_old_segments(now_ms, kept, at_once=at_once, may_wait=False)
+            self.held_bytes = self.log.expired_bytes(now_ms, end) if kept < end else 0
+            return deleted
         except (OSError, CorruptLog) as error:
             raise self._availability.reading_error(error) from error
+
+    def _kept_for_table(self, end: int) -> int:
+        """Return the offset from which retention keeps all records; at most `end`."""
+        floor = archive_floor(self.log.config, self.index)
+        if floor is None:
+            return end
+        # Segments below the start were deleted by DeleteRecords, with or without an archive.
+        return min(end, max(floor, self.log.log_start_offset))
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
         """Return the largest epoch at or below `leader_epoch` and its exclusive end offset.

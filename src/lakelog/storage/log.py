@@ -640,6 +640,16 @@ class Log:
         assert segments[0].base_offset <= self.log_start_offset <= self.log_end_offset
         return count
 
+    def expired_bytes(self, now_ms: int, high_watermark: int) -> int:
+        """Return the bytes that retention would delete below `high_watermark` if it ran now.
+
+        Raises `NotReady` if an index has to be loaded first.
+        """
+        segments, start, end = self.segments, self.log_start_offset, self.log_end_offset
+        args = (segments, self.config, now_ms, start, end, high_watermark)
+        count = _ask_once(partial(count_deletable, *args))
+        return sum(segment.size for segment in segments[:count])
+
     def _roll_to_retain(self, now_ms: int) -> bool:
         """Return whether the active segment may be deleted too; without space only older ones."""
         try:

@@ -525,3 +525,22 @@ def test_a_marker_counts_neither_as_a_record_nor_as_its_bytes() -> None:
         partition.append_marker(7, 0, commit, 0, NOW, transaction_version=0)
         assert (partition.written.records, partition.written.bytes) == (records, size)
     assert partition.written.all_bytes == partition.log.size > size
+
+
+def test_records_that_the_table_lacks_are_deleted_by_force_only() -> None:
+    partition = open_partition(table_enable=True, table_archived_offsets=("0:2",))
+    partition.append(make_batch(4), NOW)
+    assert partition.delete_records(2) == 2
+    with pytest.raises(KafkaError, match="has the offsets below 2 only") as error:
+        partition.delete_records(3)
+    assert code_of(error) is ErrorCode.POLICY_VIOLATION
+    assert partition.delete_records(3, force=True) == 3
+    assert partition.delete_records(3) == 3, "deleted already"
+
+
+def test_records_that_the_table_lacks_are_not_compacted() -> None:
+    partition = open_partition(table_enable=True, table_archived_offsets=("0:2",))
+    partition.append(make_batch(4), NOW)
+    assert (partition.last_stable_offset, partition.compactable_end) == (4, 2)
+    partition.use_config(LogConfig())
+    assert partition.compactable_end == 4

@@ -98,6 +98,8 @@ class LogConfig(NamedTuple):
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     preallocate: bool = False
+    table_enable: bool = False
+    table_archived_offsets: tuple[str, ...] = ()
 
     @classmethod
     def from_values(

@@ -290,6 +290,7 @@ def delete_records(
         list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
     ] = None,
     session: Session = DEFAULT_SESSION,
+    force: Annotated[bool, Parameter(negative="")] = False,
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -303,6 +304,8 @@ def delete_records(
         First record to keep: an offset, end, +10, -10, @TIME or @-1h.
     partition
         Partition whose records to delete; may be repeated (default: all).
+    force
+        Delete records that the topic's table does not have yet, too.
     """
     position = parse_position(before, time.time_ns() // 1_000_000)
     with open_admin(session) as admin:
@@ -312,7 +315,7 @@ def delete_records(
         offsets = resolve_position(admin, position, bounds)
         count = sum(offset - bounds[key].start for key, offset in offsets.items())
         confirm(f"delete {counted(count, 'record')} of '{name}'", yes=consent.yes)
-        starts = admin.topics.delete_records(offsets)
+        starts = admin.topics.delete_records(offsets, force=force)
     show(shortened(bounds, starts), output.format)
 
 

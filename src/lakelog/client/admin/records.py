@@ -33,8 +33,12 @@ def check_reached(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Non
             raise OffsetOutOfRangeError(*key, offset, start, ends[key].offset)
 
 
-def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
+def delete_before(
+    cluster: Cluster, key: TopicPartition, offset: int, *, force: bool = False
+) -> int:
     """Ask the leader once; return the new start of the partition. Safe to repeat.
+
+    force: delete records that the topic's table does not have yet, too; ignored by Apache Kafka.
 
     Raises `UnreachableError`, OFFSET_OUT_OF_RANGE if `offset` is beyond the high watermark, and
     other errors of the leader as `ClientError` (KIP-107).
@@ -48,6 +52,7 @@ def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
             )
         ],
         timeout_ms=int(cluster.request_timeout_s * 1000),
+        force=force,
     )
     node = cluster.leader(topic, partition).node_id
     try:
@@ -63,7 +68,10 @@ def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
 def _reason(code: int, offset: int) -> str:
     """Return the description of an error, because the response has no text."""
     if code == ErrorCode.POLICY_VIOLATION:
-        return " is only compacted: its records are removed by key, not by offset"
+        return (
+            " is only compacted: its records are removed by key, not by offset. Or its table lacks "
+            f"records before offset {offset}: archive them first, or force the deletion"
+        )
     if code == ErrorCode.KAFKA_STORAGE_ERROR:
         return (
             ": the broker could not make the deletion durable (its disk is full or has failed); "

@@ -171,12 +171,16 @@ class Topics:
 
         self._cluster.retrying(work)
 
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, force: bool = False
+    ) -> dict[TopicPartition, int]:
         """Delete the records before each offset permanently; return the new start offsets.
 
-        `HIGH_WATERMARK` deletes all readable records. Raises `OffsetOutOfRangeError` for an offset
-        beyond the end of a partition, before any record is deleted, and POLICY_VIOLATION for a
-        topic that is only compacted; records of earlier partitions are deleted then.
+        `HIGH_WATERMARK` deletes all readable records. force: delete records that the topic's table
+        does not have yet, too. Raises `OffsetOutOfRangeError` for an offset beyond the end of a
+        partition, before any record is deleted. Raises POLICY_VIOLATION for a topic that is only
+        compacted and, without `force`, for records that are not archived; records of earlier
+        partitions are deleted then.
         """
         check_reached(self._cluster, before)
         found: dict[TopicPartition, int] = {}
@@ -185,7 +189,7 @@ class Topics:
             left = {key: offset for key, offset in before.items() if key not in found}
             try:
                 for key, offset in left.items():
-                    found[key] = delete_before(self._cluster, key, offset)
+                    found[key] = delete_before(self._cluster, key, offset, force=force)
             except Exception:
                 self._cluster.refresh({topic for topic, _ in left})
                 raise

@@ -4,7 +4,8 @@ Records before the offset cannot be read any more; the next retention run delete
 The response waits until the new offsets are durable; concurrent requests share one checkpoint.
 So deleted records come back neither after a kill nor after a power failure. Then it waits until all
 live followers have deleted the records, too (KIP-107): a new leader does not have them either.
-Topics that are only compacted reject the request, because they delete records by key.
+Topics that are only compacted reject the request, because they delete records by key. A topic with
+a table (`table.enable`) rejects it for records that are not archived yet, unless `force` is set.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ async def handle(
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
-            partitions=[_delete(broker, topic.name, entry) for entry in topic.partitions],
+            partitions=[
+                _delete(broker, topic.name, entry, force=request.force)
+                for entry in topic.partitions
+            ],
         )
         for topic in request.topics
     ]
@@ -67,7 +71,7 @@ API = ServedApi(
 
 
 def _delete(
-    broker: Broker, topic: str, entry: DeleteRecordsPartition
+    broker: Broker, topic: str, entry: DeleteRecordsPartition, *, force: bool
 ) -> DeleteRecordsPartitionResult:
     index = entry.partition_index
     try:
@@ -76,7 +80,7 @@ def _delete(
         partition = broker.partitions.leader(topic, index)
         before = partition.watermark.offset if entry.offset == _HIGH_WATERMARK else entry.offset
         start = partition.log.log_start_offset
-        low = partition.delete_records(before)
+        low = partition.delete_records(before, force=force)
         if low > start:
             broker.noted_starts.setdefault(partition, start)
     except KafkaError as error:

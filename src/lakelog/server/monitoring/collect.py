@@ -180,6 +180,7 @@ def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
         ((topic,), sum(p.log.size for p in all_of)) for topic, all_of in topics
     )
     yield from exposed(OVERVIEW["log_size_bytes"], sizes)
+    yield from summed("retention_held_bytes", lambda p: p.held_bytes)
 
 
 def _groups(sources: Sources) -> Iterator[str]:

@@ -72,6 +72,12 @@ _OVERVIEW = (
         "Size of the segment files of a topic's partitions on this broker.",
         ("topic",),
     ),
+    (
+        "retention_held_bytes",
+        _G,
+        "Expired segments that retention keeps because the topic's table lacks their records.",
+        ("topic",),
+    ),
     ("offline_partitions", _G, "Partitions of this broker whose log cannot be used.", ()),
     (
         "under_replicated_partitions",

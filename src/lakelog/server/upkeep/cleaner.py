@@ -192,7 +192,7 @@ class Cleaner:
                 self._flush(partition)  # a later round compacts the records made durable
             cleaned = offsets.get((partition.topic, partition.index))
             try:
-                log = examine(partition.log, cleaned, now, partition.last_stable_offset)
+                log = examine(partition.log, cleaned, now, partition.compactable_end)
             except NotReady as first:  # the next tick finds the index loaded
                 self._checks.run([(partition, first.job)])
                 continue

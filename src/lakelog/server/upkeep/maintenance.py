@@ -22,6 +22,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.upkeep.cleaner import Cleaner
+from lakelog.server.upkeep.held import HeldRecords
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import Failures, StoredChecks
 from lakelog.storage.errors import CorruptLog
@@ -83,6 +84,7 @@ class Maintenance:
         """The values of the last checkpoint that was written."""
         self._unserved: list[asyncio.Future[bool]] = []
         """The callers that wait for the next checkpoint."""
+        self._held = HeldRecords(lambda: disk.space(directory.path)[1])
         self._wants_reserve = False
         """Whether the last run of retention lacked space."""
         self._stopped = False
@@ -323,6 +325,7 @@ class Maintenance:
             self._every("retention", self._retention_s, self._retain, first_s=0)
 
     def _retain(self) -> None:
+        self._held.check_disk()
         self._wants_reserve = False
         self._for_each(self._retain_one)
 
@@ -348,6 +351,7 @@ class Maintenance:
                 extra=event("retention_failed", topic=partition.topic, partition=partition.index),
             )
             return
+        self._held.note(partition)
         if deleted:
             self.checkpoint_soon()
             if self._shortages.is_full:

@@ -96,3 +96,19 @@ def test_a_deletion_that_is_not_durable_is_an_error_until_it_is(
 
 def _events(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(getattr(record, "event", "")) for record in caplog.records]
+
+
+def test_records_without_an_archive_need_force(world: MemoryBroker) -> None:
+    world.create("orders", 1, table_enable="true")
+    world.append("orders", 0, count=5)
+    (refused,) = ask(world, 3)
+    assert refused.error_code == E.POLICY_VIOLATION
+
+    topics = [
+        DeleteRecordsTopic(
+            name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
+        )
+    ]
+    request = DeleteRecordsRequest(topics=topics, force=True)
+    answer = world.ask(handle, request, 2)
+    assert [each.low_watermark for each in answer.topics[0].partitions] == [3]

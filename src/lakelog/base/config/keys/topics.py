@@ -1,4 +1,4 @@
-"""The topic keys of Apache Kafka 4.4.
+"""The topic keys: the keys of Apache Kafka 4.4, and lakelog's own.
 
 Names, types, defaults and bounds follow `org.apache.kafka.storage.internals.log.LogConfig`; the
 broker keys that supply the defaults follow `ServerTopicConfigSynonyms`.
@@ -23,6 +23,7 @@ from lakelog.base.config.key import (
     list_of,
     one_of,
 )
+from lakelog.base.config.keys.tables import TABLE_KEYS
 
 LONG_MAX = (1 << 63) - 1
 HOUR_MS = 3_600_000
@@ -366,4 +367,6 @@ _INERT = (
     _inert("remote.storage.enable", ConfigType.BOOLEAN, "false", _TIERED, effect=Effect.REFUSED),
 )
 
-TOPIC_CONFIGS: Mapping[str, ConfigKey] = key_table(_SIZE_AND_TIME, _RECORDS, _CLEANUP, _INERT)
+TOPIC_CONFIGS: Mapping[str, ConfigKey] = key_table(
+    _SIZE_AND_TIME, _RECORDS, _CLEANUP, TABLE_KEYS, _INERT
+)
