@@ -18,6 +18,7 @@ from lakelog.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.server.broker import Broker
+from lakelog.server.cluster.availability import leader_error, offline_replicas
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -32,7 +33,7 @@ def handle(
         return _refused(request, ErrorCode.INVALID_REQUEST)
     limit = broker.config.get_int("max.request.partition.size.limit")
     room = max(min(limit, request.response_partition_limit), 1)
-    response = DescribeTopicPartitionsResponse()
+    response, fenced = DescribeTopicPartitionsResponse(), broker.image.fenced
     for name in _names(broker, asked, start):
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -43,7 +44,7 @@ def handle(
             response.topics.append(_missing(name))
             continue
         last = min(first + room, len(topic))
-        response.topics.append(_described(topic, range(first, last)))
+        response.topics.append(_described(topic, range(first, last), fenced))
         room -= max(last - first, 0)
         if last < len(topic):
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
@@ -63,18 +64,23 @@ def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
     return sorted(name for name in names if name >= start.topic_name)
 
 
-def _described(topic: TopicImage, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    topic: TopicImage, numbers: range, fenced: frozenset[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(topic.partitions[number]) for number in numbers],
+        partitions=[_partition(topic.partitions[number], fenced) for number in numbers],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    partition: PartitionImage, fenced: frozenset[int]
+) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
+        error_code=leader_error(partition),
         partition_index=partition.partition,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -82,6 +88,7 @@ def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePart
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(partition, fenced),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
 from lakelog.protocol.metadata import (
     MetadataRequest,
@@ -21,6 +22,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.broker import Broker, Node
+from lakelog.server.cluster.availability import leader_error, offline_replicas
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
@@ -127,8 +129,10 @@ def _response(
     wanted: list[_Reference],
     refused: dict[str, ErrorCode],
 ) -> MetadataResponse:
+    fenced = broker.image.fenced
     topics = [
-        _described(broker, name, topic_id, context.version, refused) for name, topic_id in wanted
+        _described(broker, name, topic_id, context.version, refused, fenced)
+        for name, topic_id in wanted
     ]
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -170,13 +174,14 @@ def _described(
     topic_id: bytes,
     version: int,
     refused: dict[str, ErrorCode],
+    fenced: frozenset[int],
 ) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID or name is None:
-        return _by_id(broker, name, topic_id, version)
+        return _by_id(broker, name, topic_id, version, fenced)
     topic = broker.image.topic(name)
     if topic is None:
         return MetadataResponseTopic(error_code=refused.get(name) or _missing(name), name=name)
-    return _topic(topic)
+    return _topic(topic, fenced)
 
 
 def _missing(name: str) -> ErrorCode:
@@ -188,7 +193,7 @@ def _missing(name: str) -> ErrorCode:
 
 
 def _by_id(
-    broker: Broker, name: str | None, topic_id: bytes, version: int
+    broker: Broker, name: str | None, topic_id: bytes, version: int, fenced: frozenset[int]
 ) -> MetadataResponseTopic:
     """Return the topic by id, from version 12 on, or by name; ids in older versions are errors."""
     if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
@@ -200,22 +205,27 @@ def _by_id(
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    return _topic(topic)
+    return _topic(topic, fenced)
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, fenced: frozenset[int]) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            MetadataResponsePartition(
-                partition_index=partition.partition,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-            )
-            for _, partition in sorted(topic.partitions.items())
+            _partition(partition, fenced) for _, partition in sorted(topic.partitions.items())
         ],
+    )
+
+
+def _partition(partition: PartitionImage, fenced: frozenset[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=leader_error(partition),
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(partition, fenced),
     )

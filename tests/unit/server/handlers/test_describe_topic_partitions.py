@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import BrokerFenced, PartitionRecord
 from lakelog.protocol.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -101,6 +101,7 @@ def test_a_partition_has_its_leader_and_replicas(world: MemoryBroker) -> None:
     assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, [1], [1])
     assert partition.leader_epoch == world.partition("orders").leader_epoch
     assert partition.eligible_leader_replicas == partition.last_known_elr == []
+    assert (partition.error_code, partition.offline_replicas) == (ErrorCode.NONE, [])
 
 
 def test_eligible_replicas_are_returned(world: MemoryBroker) -> None:
@@ -110,3 +111,14 @@ def test_eligible_replicas_are_returned(world: MemoryBroker) -> None:
     (topic,) = ask(world, "orders").topics
     (found,) = topic.partitions
     assert (found.isr_nodes, found.eligible_leader_replicas, found.last_known_elr) == ([], [2], [3])
+    assert (found.error_code, found.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+def test_replicas_on_a_fenced_broker_are_offline(world: MemoryBroker) -> None:
+    world.create("orders")
+    world.register(2, "h", 9093)
+    world.change_leader("orders", 1, (1, 2))
+    fence = BrokerFenced(2, 1)
+    world.run(world.broker.metadata.submit(lambda image: Plan((fence,), None)))
+    (topic,) = ask(world, "orders").topics
+    assert [each.offline_replicas for each in topic.partitions] == [[2]]

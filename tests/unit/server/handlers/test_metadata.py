@@ -159,3 +159,21 @@ def test_an_answer_waits_until_a_lost_broker_is_fenced_and_lists_it_still(
     losses.close()
     response = all_of(world, MetadataRequest(topics=topics))
     assert [each.node_id for each in response.brokers] == [1]
+
+
+def test_replicas_on_a_fenced_broker_are_offline(world: MemoryBroker) -> None:
+    world.create("orders", 2)
+    world.register(2, "h", 9093)
+    world.change_leader("orders", 2, (2,))
+    world.change_leader("orders", 1, (1, 2), index=1)
+    fence = BrokerFenced(2, 1)
+    world.run(world.broker.metadata.submit(lambda image: Plan((fence,), None)))
+    (topic,) = ask(world, "orders")
+    lost, led = topic.partitions
+    assert (lost.error_code, lost.leader_id, lost.offline_replicas) == (
+        E.LEADER_NOT_AVAILABLE,
+        -1,
+        [2],
+    )
+    assert (led.error_code, led.leader_id, led.offline_replicas) == (E.NONE, 1, [2])
+    assert topic.error_code == E.NONE
