@@ -11,6 +11,7 @@ import logging
 import math
 import socket
 import struct
+from collections.abc import Mapping
 
 from lakelog import __version__
 from lakelog.base.closeable import Closeable
@@ -93,6 +94,11 @@ class Connection(Closeable):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._open
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """Lowest and highest level of each feature that the broker supports (KIP-584)."""
+        return self._dialogue.features
 
     @property
     def is_stale(self) -> bool:

@@ -54,6 +54,8 @@ class Dialogue:
         self._next_id = 0
         self._pending: deque[Pending] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, tuple[int, int]] = {}
+        """Lowest and highest level of each feature that the broker supports (KIP-584)."""
 
     @property
     def in_flight(self) -> int:
@@ -90,6 +92,8 @@ class Dialogue:
         assert isinstance(response, ApiVersionsResponse)
         for row in response.api_keys:
             self._versions[row.api_key] = (row.min_version, row.max_version)
+        for feature in response.supported_features:
+            self.features[feature.name] = (feature.min_version, feature.max_version)
         if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
             highest = self._versions.get(API_VERSIONS.key, (0, 0))[1]
             return min(highest, API_VERSIONS.max_version)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
-from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from lakelog.protocol.api import OWN_TAGS, Api
+from lakelog.protocol.commit_sets import ChildState, SinkState
+from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string, struct
 
 
 class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
@@ -32,6 +33,10 @@ class TransactionState(Struct):
     producer_epoch: int = int16()
     topics: list[TopicData] = array(TopicData)
     """Partitions in the transaction; while it ends, only the partitions without a marker."""
+    sink: SinkState | None = struct(SinkState, nullable="0+", tag=OWN_TAGS, default=None)
+    """The control record, if the transactional id is a sink."""
+    children: list[ChildState] = array(ChildState, tag=OWN_TAGS + 1)
+    """The children of the sink whose transactions have not ended."""
 
 
 class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):

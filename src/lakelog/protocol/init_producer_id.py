@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
-from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
+from lakelog.protocol.api import OWN_TAGS, Api
+from lakelog.protocol.commit_sets import Refused, SinkParent, SinkRun, SinkState
+from lakelog.wire.schema import Message, boolean, int16, int32, int64, string, struct
 
 
 class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
@@ -22,6 +23,12 @@ class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
     """The current producer epoch, -1 for none."""
     enable2_pc: bool = boolean("6+")
     keep_prepared_txn: bool = boolean("6+")
+    run: SinkRun | None = struct(SinkRun, "2+", nullable="2+", tag=OWN_TAGS, default=None)
+    """The transactional id is a sink, and this run of its query begins or continues."""
+    parent: SinkParent | None = struct(
+        SinkParent, "2+", nullable="2+", tag=OWN_TAGS + 1, default=None
+    )
+    """The transactional id is a child of this sink."""
 
 
 class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
@@ -33,6 +40,9 @@ class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
     producer_epoch: int = int16()
     ongoing_txn_producer_id: int = int64("6+", default=-1)
     ongoing_txn_producer_epoch: int = int16("6+", default=-1)
+    sink: SinkState | None = struct(SinkState, "2+", nullable="2+", tag=OWN_TAGS, default=None)
+    """The sink that the request named or whose child it named."""
+    refused: Refused | None = struct(Refused, "2+", nullable="2+", tag=OWN_TAGS + 1, default=None)
 
 
 API = Api(22, InitProducerIdRequest, InitProducerIdResponse, latest_is_unstable=True)

@@ -204,6 +204,16 @@ class Accumulator:
         for queue in self._queues.values():
             queue.begin_transaction(producer_id, producer_epoch)
 
+    def written(self) -> dict[tuple[str, int], int]:
+        """Return the number of records by partition since the transaction began.
+
+        There must be no batches, and no failure. Sequences count the records of a transaction.
+        """
+        assert self.is_idle and self.first_failure is None
+        return {
+            key: queue.next_sequence for key, queue in self._queues.items() if queue.next_sequence
+        }
+
     def drop_waiting(self, code: ErrorCode, reason: str) -> None:
         """Settle all batches that are not in flight with an error."""
         for queue in list(self._busy):

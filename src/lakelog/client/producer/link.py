@@ -40,14 +40,7 @@ class _Sent(NamedTuple):
 class Link:
     """The producer's connection to one broker."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        acks: int,
-        timeout_s: float,
-        transactional_id: str | None = None,
-    ) -> None:
-        self._transactional_id = transactional_id
+    def __init__(self, connection: Connection, acks: int, timeout_s: float) -> None:
         self._connection = connection
         self._acks = acks
         self._timeout_s = timeout_s
@@ -69,7 +62,13 @@ class Link:
         """When the oldest request times out (seconds, monotonic clock)."""
         return self._sent[0].deadline_s if self._sent else None
 
-    def send(self, batches: Sequence[ProducerBatch], view: ClusterView, now_s: float) -> None:
+    def send(
+        self,
+        batches: Sequence[ProducerBatch],
+        view: ClusterView,
+        now_s: float,
+        transactional_id: str | None = None,
+    ) -> None:
         """Send one request. After a `ConnectionLostError`, `close` resolves its batches.
 
         Raises `UnsupportedError` if the broker has no common version of Produce. `now_s`: monotonic
@@ -88,7 +87,7 @@ class Link:
             row.partition_data.append(PartitionProduceData(index=partition, records=batch.encode()))
             sent[topic_id if by_id else name, partition] = batch
         request = ProduceRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=transactional_id,
             acks=self._acks,
             timeout_ms=int(self._timeout_s * 1000),
             topic_data=list(topics.values()),

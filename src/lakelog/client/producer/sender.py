@@ -60,6 +60,7 @@ class Sender:
         self._accumulator = accumulator
         self._lock = lock
         self._settings = settings
+        self._transactional_id = settings.transactional_id
         self._on_view = on_view
         self._on_end = on_end
         self._links: dict[int, Link] = {}
@@ -90,12 +91,16 @@ class Sender:
         # The selector watches the other end, so that a waiting thread returns at once.
         self._wake_out.send(b"\0")
 
-    def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
-        """Use this producer id and epoch from now on.
+    def begin_transaction(
+        self, producer_id: int, producer_epoch: int, transactional_id: str | None = None
+    ) -> None:
+        """Use this producer id and epoch from now on, and the transactional id if there is one.
 
         The caller holds the lock, and there are no batches.
         """
         self._known_identity = producer_id, producer_epoch
+        if transactional_id is not None:
+            self._transactional_id = transactional_id
         self._accumulator.begin_transaction(producer_id, producer_epoch)
 
     def stop(self, timeout_s: float | None) -> None:
@@ -215,9 +220,7 @@ class Sender:
         if link is None:
             connection = self._cluster.connect(node)
             settings = self._settings
-            link = Link(
-                connection, settings.acks, settings.request_timeout_s, settings.transactional_id
-            )
+            link = Link(connection, settings.acks, settings.request_timeout_s)
             self._links[node] = link
             self._selector.register(link, selectors.EVENT_READ, node)
         return link
@@ -230,7 +233,7 @@ class Sender:
             if not batches:
                 return
             try:
-                link.send(batches, self._cluster.view, now)
+                link.send(batches, self._cluster.view, now, self._transactional_id)
             except ConnectionLostError as error:
                 self._drop(node, str(error))
                 raise UnreachableError.after(error) from error

@@ -1,0 +1,51 @@
+"""The client's half of exactly-once sinks: batches that many producers write and one commit ends.
+
+```python
+with Sink("localhost:9092", "orders-by-day") as sink, SinkProducer("localhost:9092") as producer:
+    run = sink.begin(query_id, run_id)                 # in each task, and safe to repeat
+    if not run.has_committed(batch):
+        producer.open(run, batch, partition, attempt)
+        producer.send("orders-by-day", b"...")
+        receipt = producer.finish()                    # flushed; the transaction stays open
+    sink.commit(run, batch, receipts)                  # in the driver: all receipts, or none
+```
+
+`coordinator` asks the coordinator of a sink id, `producer` writes the records of one task, `batch`
+has the values that tasks return to their driver, and `errors` the reasons of refusals.
+"""
+
+from __future__ import annotations
+
+from lakelog.client.sink.batch import Receipt, Run, Written
+from lakelog.client.sink.coordinator import OpenChild, Sink, SinkStatus
+from lakelog.client.sink.errors import (
+    AnotherQueryError,
+    BatchAheadError,
+    BatchCommittedError,
+    ContentDiffersError,
+    NotASinkError,
+    RunFencedError,
+    SinkError,
+    SinkLimitError,
+    TransactionNotOpenError,
+)
+from lakelog.client.sink.producer import SinkProducer
+
+__all__ = [
+    "AnotherQueryError",
+    "BatchAheadError",
+    "BatchCommittedError",
+    "ContentDiffersError",
+    "NotASinkError",
+    "OpenChild",
+    "Receipt",
+    "Run",
+    "RunFencedError",
+    "Sink",
+    "SinkError",
+    "SinkLimitError",
+    "SinkProducer",
+    "SinkStatus",
+    "TransactionNotOpenError",
+    "Written",
+]

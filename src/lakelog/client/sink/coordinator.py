@@ -1,0 +1,253 @@
+"""The coordinator of a sink id: begins runs, ends batches, and reads the control record.
+
+A request is sent only on a connection whose broker supports commit sets. Another broker would
+ignore the fields of lakelog's own, and answer EndTxn with success although no record is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from lakelog.base.closeable import Closeable
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import TRANSACTION, Cluster
+from lakelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    UnreachableError,
+    UnsupportedError,
+    check,
+)
+from lakelog.client.sink.batch import Receipt, Run
+from lakelog.client.sink.errors import check_sink
+from lakelog.protocol.commit_sets import (
+    FEATURE,
+    NO_BATCH,
+    CommitSet,
+    SinkRun,
+    Winner,
+    WrittenPartition,
+    WrittenTopic,
+)
+from lakelog.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.wire.schema import Message
+
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+
+_TIMEOUT_MS = 60_000
+"""Transaction timeout of the sink's own id, which has no transaction."""
+
+
+class OpenChild(NamedTuple):
+    """A task's transaction that has not ended.
+
+    state: `Ongoing`, or `PrepareCommit` or `PrepareAbort` while its markers are being written.
+    start_ms: milliseconds since the epoch. partitions: the number of its partitions.
+    """
+
+    transactional_id: str
+    state: str
+    start_ms: int
+    partitions: int
+
+
+class SinkStatus(NamedTuple):
+    """The control record of a sink. next_batch: -1 if it has committed none."""
+
+    sink_id: str
+    query_id: str
+    run_id: str
+    next_batch: int
+    children: tuple[OpenChild, ...]
+
+
+class Sink(Closeable):
+    """One sink id of a cluster; for one thread at a time.
+
+    sink_id: a name without `/`; the transactional id under which the coordinator keeps the control
+    record. timeout_s: limit of each operation with its retries, in seconds. Raises `ValueError`,
+    and `AddressError`.
+    """
+
+    def __init__(
+        self, bootstrap: str, sink_id: str, *, client_id: str = "lakelog", timeout_s: float = 60.0
+    ) -> None:
+        if not sink_id or "/" in sink_id:
+            raise ValueError(f"sink id {sink_id!r} must not be empty or contain '/'")
+        self.sink_id = sink_id
+        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def begin(self, query_id: str, run_id: str, *, expires: bool = False) -> Run:
+        """Begin a run of a query, or continue it.
+
+        The first call of a run fences the run before it and aborts the transactions of its tasks.
+        Each task may call it: later calls of the run return the same identity.
+
+        expires: whether the coordinator may forget the sink after it has been unused for
+        `transactional.id.expiration.ms`, as suits a batch job that never runs again.
+
+        Raises `AnotherQueryError`, `RunFencedError`, `NotASinkError` for the id of an ordinary
+        producer, and `UnsupportedError` if the broker has no commit sets.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self.sink_id,
+            transaction_timeout_ms=_TIMEOUT_MS,
+            run=SinkRun(query_id=query_id, run_id=run_id, expires=expires),
+        )
+
+        def work() -> Run:
+            response = ask(self._cluster, self.sink_id, request, InitProducerIdResponse)
+            check_sink(response.error_code, response.refused, self._where, response.sink)
+            next_batch = NO_BATCH if response.sink is None else response.sink.next_batch
+            identity = response.producer_id, response.producer_epoch
+            return Run(self.sink_id, query_id, run_id, *identity, next_batch)
+
+        return self._retrying(work)
+
+    def commit(self, run: Run, batch: int, receipts: Iterable[Receipt]) -> None:
+        """Commit a batch: these tasks' records become visible, and no others.
+
+        receipts: of exactly one attempt for each partition of the batch; tasks without records have
+        none. The commit also makes `batch` + 1 the next batch. A repeated call with the same
+        receipts succeeds.
+
+        Raises `OutcomeUnknownError` if no coordinator answers in time: call `commit` again with the
+        same receipts, or read the control record; never abort. Raises `BatchCommittedError`,
+        `BatchAheadError`, `TransactionNotOpenError`, `ContentDiffersError`, `RunFencedError`,
+        `SinkLimitError`; then nothing is committed.
+        """
+        self._end(run, batch, receipts, commit=True)
+
+    def abort(self, run: Run, batch: int) -> None:
+        """Abort the transactions of a batch, and of batches before it, without a commit.
+
+        Raises `BatchCommittedError` if the batch is committed, and `RunFencedError` if a newer run
+        has aborted them. Raises `OutcomeUnknownError` if no coordinator answers in time; the
+        transactions then end by their timeouts.
+        """
+        self._end(run, batch, (), commit=False)
+
+    def read(self) -> SinkStatus | None:
+        """Return the control record and the unfinished tasks; `None` for an unknown sink id.
+
+        Raises `NotASinkError` for an ordinary transactional id, and `UnsupportedError`.
+        """
+        request = DescribeTransactionsRequest(transactional_ids=[self.sink_id])
+
+        def work() -> SinkStatus | None:
+            response = ask(self._cluster, self.sink_id, request, DescribeTransactionsResponse)
+            (row,) = response.transaction_states
+            if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            check(row.error_code, self._where)
+            if row.sink is None:
+                return None
+            children = tuple(
+                OpenChild(each.transactional_id, each.state, each.start_time_ms, each.partitions)
+                for each in row.children
+            )
+            found = row.sink
+            return SinkStatus(
+                self.sink_id, found.query_id, found.run_id, found.next_batch, children
+            )
+
+        return self._retrying(work)
+
+    def remove(self) -> None:
+        """Abort all open transactions of the sink and forget its control record.
+
+        A later run may begin at any batch, with any query. Raises `NotASinkError`.
+        """
+        request = EndTxnRequest(
+            transactional_id=self.sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
+        )
+
+        def work() -> None:
+            response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
+            check_sink(response.error_code, response.refused, self._where, response.sink)
+
+        self._retrying(work)
+
+    @property
+    def _where(self) -> str:
+        return f"sink {self.sink_id!r}"
+
+    def _end(self, run: Run, batch: int, receipts: Iterable[Receipt], *, commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self.sink_id,
+            producer_id=run.producer_id,
+            producer_epoch=run.producer_epoch,
+            committed=commit,
+            commit_set=CommitSet(
+                query_id=run.query_id,
+                run_id=run.run_id,
+                batch=batch,
+                winners=[_winner(each) for each in receipts],
+            ),
+        )
+
+        def work() -> None:
+            response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
+            check_sink(response.error_code, response.refused, self._where, response.sink)
+
+        try:
+            self._retrying(work)
+        except UnsupportedError:
+            raise
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            # Even if the last attempt was not sent: an earlier one may have been.
+            what = "committed" if commit else "aborted"
+            text = f"batch {batch} of {self._where} may or may not be {what}: {error.message}"
+            raise OutcomeUnknownError(error.code, text) from error
+
+    def _retrying(self, work: Callable[[], T]) -> T:
+        return self._cluster.retrying_coordinator(self.sink_id, work, TRANSACTION)
+
+
+def ask(cluster: Cluster, sink_id: str, request: Message, kind: type[R]) -> R:
+    """Ask the coordinator of a sink id, if it supports commit sets.
+
+    Raises `UnsupportedError` otherwise, before anything is sent. Only for requests that are safe to
+    repeat: a lost connection raises `UnreachableError`, which is retriable.
+    """
+    node = cluster.coordinator(sink_id, TRANSACTION).node_id
+    try:
+        connection = cluster.connection(node)
+        if FEATURE not in connection.features:
+            raise UnsupportedError(
+                f"broker {node} does not support commit sets (feature {FEATURE}): exactly-once "
+                "sinks need lakelog on all brokers"
+            )
+        # On this connection and no other: the next one may lead to an older broker.
+        response = connection.request(request, timeout_s=cluster.request_timeout_s)
+    except (ConnectionLostError, UnreachableError) as error:
+        cluster.forget_coordinator(sink_id, TRANSACTION)
+        raise UnreachableError.after(error) from error
+    assert isinstance(response, kind)
+    return response
+
+
+def _winner(receipt: Receipt) -> Winner:
+    topics: dict[str, WrittenTopic] = {}
+    for topic, partition, records in sorted(receipt.written):
+        row = topics.setdefault(topic, WrittenTopic(name=topic))
+        row.partitions.append(WrittenPartition(index=partition, records=records))
+    return Winner(
+        transactional_id=receipt.transactional_id,
+        producer_id=receipt.producer_id,
+        producer_epoch=receipt.producer_epoch,
+        topics=list(topics.values()),
+    )

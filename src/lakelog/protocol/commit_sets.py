@@ -1,0 +1,115 @@
+"""Fields of lakelog's own: a sink commits transactions of many producers as a set.
+
+Apache Kafka lacks them, and its brokers ignore them. A client must therefore send them only
+on a connection if its broker lists `FEATURE` in ApiVersions. The fields are described in
+docs/formats/commit-sets.md, the reasons in ADR 8.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from lakelog.wire.schema import Struct, array, boolean, int8, int16, int32, int64, string
+
+FEATURE = "lakelog.txn.set"
+NO_BATCH = -1
+"""The next batch of a sink that has committed none."""
+
+
+class Refusal(IntEnum):
+    """The reason why a coordinator refuses a request about a sink."""
+
+    ANOTHER_QUERY = 1
+    """The sink id belongs to another query."""
+    RUN_FENCED = 2
+    """A newer run of the query has replaced the run."""
+    BATCH_COMMITTED = 3
+    """The batch, or a later one, is committed."""
+    BATCH_AHEAD = 4
+    """An earlier batch is not committed."""
+    NOT_OPEN = 5
+    """The transaction of a winner is not open: it timed out, was aborted, or never began."""
+    CONTENT_DIFFERS = 6
+    """A winner's transaction has other partitions or counts than its receipt."""
+    TOO_LARGE = 7
+    """The set, or the number of the sink's children, exceeds a limit."""
+    NOT_A_SINK = 8
+    """The transactional id is unknown, or belongs to an ordinary producer."""
+    IS_A_SINK = 9
+    """An ordinary request names a sink or its child."""
+
+
+class Refused(Struct):
+    """A refusal, beside the error code of the response."""
+
+    reason: int = int8()
+    message: str = string()
+
+
+class SinkRun(Struct):
+    """The run of a query that a sink belongs to from now on."""
+
+    query_id: str = string()
+    run_id: str = string()
+    expires: bool = boolean()
+    """Whether the coordinator forgets the sink like an unused transactional id."""
+
+
+class SinkState(Struct):
+    """The control record of a sink."""
+
+    query_id: str = string()
+    run_id: str = string()
+    next_batch: int = int64(default=NO_BATCH)
+    expires: bool = boolean()
+
+
+class SinkParent(Struct):
+    """The producer id and epoch of the sink that a child belongs to."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+
+
+class WrittenPartition(Struct):
+    """The records that a winner wrote to one partition."""
+
+    index: int = int32()
+    records: int = int64()
+
+
+class WrittenTopic(Struct):
+    """The records that a winner wrote to one topic."""
+
+    name: str = string()
+    partitions: list[WrittenPartition] = array(WrittenPartition)
+
+
+class Winner(Struct):
+    """An open transaction of a child that is committed with the set."""
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    topics: list[WrittenTopic] = array(WrittenTopic)
+
+
+class CommitSet(Struct):
+    """The end of one batch: commit the winners, abort all other children up to this batch.
+
+    A request that aborts has no winners.
+    """
+
+    query_id: str = string()
+    run_id: str = string()
+    batch: int = int64()
+    winners: list[Winner] = array(Winner)
+
+
+class ChildState(Struct):
+    """A child of a sink whose transaction has not ended."""
+
+    transactional_id: str = string()
+    state: str = string()
+    start_time_ms: int = int64()
+    partitions: int = int32()
