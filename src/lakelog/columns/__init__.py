@@ -1,8 +1,10 @@
 """Record batches as Arrow columns, and back.
 
 The client, the table engine and Spark jobs read and write records in columns through this package.
-It fetches and sends nothing. `decoding/decode.py` has the entry point `decode_columns`.
+It fetches and sends nothing. The entry points are `decode_columns` in `decoding/decode.py` and
+`RowEncoder` in `encoding/encode.py`.
 
-pyarrow is imported when it is first needed. A loop that Numba compiles does the work if Numba is
-installed (`lakelog[fast]`), otherwise plain Python with equal results.
+pyarrow is imported when it is first needed. Loops that Numba compiles do the work if Numba is
+installed (`lakelog[fast]`), otherwise plain Python with equal results (`compiler.py`,
+`fallback.py`).
 """

@@ -64,7 +64,7 @@ class BatchBuilder:
             self._max_timestamp = timestamp
         delta = timestamp - self._base_timestamp
         if headers or value is None or delta < 0:
-            body = _encode(delta, count, key, value, headers)
+            body = encode_record(delta, count, key, value, headers)
         else:
             try:
                 if key is None:
@@ -94,7 +94,7 @@ class BatchBuilder:
                         )
                     )
             except IndexError:  # a number is beyond the table, which is rare
-                body = _encode(delta, count, key, value, headers)
+                body = encode_record(delta, count, key, value, headers)
         size = len(body)
         length = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
         self._parts += (length, body)
@@ -162,29 +162,60 @@ class BatchBuilder:
         assert HEADER_SIZE + len(content) == self.size_estimate, "sizes are added up correctly"
         if self._codec:
             content = compress(self._codec, content)
-        attributes = self._codec | is_transactional * TRANSACTIONAL | is_control * CONTROL
-        header = HEADER.pack(
-            base_offset,
-            HEADER_SIZE - LENGTH_OVERHEAD + len(content),
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            self.count - 1,
+        batch = bytearray(HEADER_SIZE)
+        batch += content
+        seal(
+            batch,
+            self._codec | is_transactional * TRANSACTIONAL | is_control * CONTROL,
+            self.count,
             self._base_timestamp,
             self._max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
-            self.count,
+            base_offset,
+            leader_epoch,
         )
-        batch = bytearray(header)
-        batch += content
-        batch[_CRC_AT] = crc.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
         return batch
 
 
-def _encode(
+def seal(
+    batch: bytearray | memoryview,
+    attributes: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> None:
+    """Write header and checksum of a batch of `count` records, which follow the room for it.
+
+    base_timestamp: of the first record, in ms. The other numbers are those of `BatchBuilder.build`.
+    """
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    batch[_CRC_AT] = crc.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+
+
+def encode_record(
     delta_ms: int, offset_delta: int, key: Buffer | None, value: Buffer | None, headers: HeaderItems
 ) -> bytes:
     """Return the encoding of a record, without its length."""

@@ -1,22 +1,17 @@
 """The compiled loop behind `lakelog.columns.decoding.decode`.
 
 One pass over the records of a batch copies keys and values into the buffers that Arrow will use.
-Numba compiles it once (seconds) and keeps the result on disk: beside this file, or in the user's
-cache if that cannot be written. Importing this module needs Numba.
+Importing this module needs Numba.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-import numba.extending
 import numpy as np
 
+from lakelog.columns.compiler import compiled, first_call
 from lakelog.columns.decoding.groups import Group, column_types, corrupt, header_rows
 from lakelog.columns.decoding.loop import (
     CORRUPT,
@@ -37,22 +32,16 @@ if TYPE_CHECKING:
 
     from lakelog.columns.decoding.groups import RawColumns
 
-_LOCK = "lakelog-decoder.lock"
-
 
 class CompiledDecoder:
     """Compiles the loop on creation, or loads it from the cache, and tests it on one record.
 
-    Processes that do so at the same time on one host wait for each other, so that only the first
-    one compiles. Raises whatever Numba or the test raises.
+    Raises whatever Numba or the test raises.
     """
 
     def __init__(self) -> None:
-        for part in (copy, number_at, headers_end, record_at):
-            numba.extending.register_jitable(part)
-        self._scan = numba.njit(cache=True, nogil=True)(scan)
-        with _alone_in(Path(self._scan.stats.cache_path)):
-            self._check()
+        [self._scan] = compiled([scan], [number_at, headers_end, record_at], copy)
+        first_call([self._scan], self._check)
 
     def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
         """Return the columns of `group`, equal to plain Python's. Raises `CorruptRecord`."""
@@ -109,21 +98,6 @@ def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
     except CorruptRecord as error:
         return error
     raise AssertionError("the compiled loop rejects a batch that plain Python accepts")
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold a lock in Numba's cache folder.
-
-    Numba creates the folder at its first write, which is later than the lock.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 class _Buffers:

@@ -8,13 +8,12 @@ records in plain Python. pyarrow is imported when it is first needed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lakelog.base.events import event
 from lakelog.columns.decoding.groups import Group, column_types, corrupt, group_batches, header_rows
+from lakelog.columns.fallback import load_compiled
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.errors import CorruptRecord
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from lakelog.columns.decoding.compiled import CompiledDecoder
     from lakelog.columns.decoding.groups import RawColumns
-
-_log = logging.getLogger("lakelog.columns")
 
 TIMESTAMP_MIN_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z: Python and Spark's functions cannot represent earlier times."""
@@ -94,25 +91,12 @@ def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
 
 @cache
 def _compiled_decoder() -> CompiledDecoder | None:
-    """Return the compiled decoder, or log why there is none: plain Python is only slower."""
-    try:
+    def load() -> CompiledDecoder:
         from lakelog.columns.decoding.compiled import CompiledDecoder
 
         return CompiledDecoder()
-    except ImportError as error:
-        _log.warning(
-            "Decoding in plain Python, which is several times slower: %s "
-            "(pip install 'lakelog[fast]')",
-            error,
-            extra=event("decoder_plain"),
-        )
-    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way
-        _log.warning(
-            "Decoding in plain Python, the compiled loop failed: %r",
-            error,
-            extra=event("decoder_plain"),
-        )
-    return None
+
+    return load_compiled("Decoding", load)
 
 
 def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:

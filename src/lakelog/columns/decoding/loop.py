@@ -49,13 +49,8 @@ def headers_end(data: Any, position: int, stop: int) -> int:
 
 
 def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
-    """Copy `size` bytes from `start` to `at`.
-
-    Slices that begin at 0 let the compiler prove that no index is negative: it copies whole words.
-    """
-    to, out_of = target[at:], source[start:]
-    for index in range(size):
-        to[index] = out_of[index]
+    """Copy `size` bytes from `start` to `at`. Compiled, this is a single `memcpy`."""
+    target[at : at + size] = source[start : start + size]
 
 
 def record_at(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int, int, int]:
@@ -143,14 +138,14 @@ def scan(
             header_starts[row] = headers
             header_stops[row] = position
             key_nulls[row] = key_size < 0
-            if with_keys:
+            if with_keys and key_size > 0:
                 copy(keys, key_end, data, key_start, key_size)
-                key_end += max(key_size, 0)
+                key_end += key_size
             key_ends[row + 1] = key_end
             value_nulls[row] = value_size < 0
-            if with_values:
+            if with_values and value_size > 0:
                 copy(values, value_end, data, value_start, value_size)
-                value_end += max(value_size, 0)
+                value_end += value_size
             value_ends[row + 1] = value_end
             row += 1
     return row if position == size else CORRUPT

@@ -1,0 +1,132 @@
+"""Compiles loops with Numba, once for all processes of a host.
+
+Numba keeps the result beside the source file or, if it cannot write there, in the user's cache
+folder. Where neither can be written (a container without a home), a folder of the user under the
+folder for temporary files holds it. Numba compiles again after a change of the source, of Numba, of
+Python or of the processor. Importing this module needs Numba.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numba.extending
+from numba.core import cgutils, types
+
+if TYPE_CHECKING:
+    _Copy = Callable[[Any, int, Any, int, int], None]
+
+_LOCK = "lakelog-compiler.lock"
+_DAMAGE = (EOFError, pickle.UnpicklingError, AttributeError, IndexError, ValueError, KeyError)
+"""What reading a damaged cache raises: a full disk or a kill can leave half a file."""
+
+
+def compiled(
+    loops: list[Callable[..., Any]], parts: list[Callable[..., Any]], copy: _Copy
+) -> list[Any]:
+    """Return the loops as functions that Numba compiles at their first call.
+
+    parts: functions that the loops call, in the same file: Numba looks for changes in no other.
+    copy: the function of that file that copies bytes. Raises whatever Numba raises.
+    """
+    numba.extending.overload(copy)(_copy_overload)
+    for part in parts:
+        numba.extending.register_jitable(part)
+    try:
+        return [_cached(loop) for loop in loops]
+    except RuntimeError:  # Numba has found no folder that it can write
+        with _cache_in(_private_folder()):
+            return [_cached(loop) for loop in loops]
+
+
+def first_call(loops: list[Any], work: Callable[[], None]) -> None:
+    """Call `work`, which calls all `loops` for the first time and so compiles or loads them.
+
+    Processes that do so at the same time on one host wait for each other, so that only the first
+    one compiles. A damaged cache is replaced. Raises what `work` raises.
+    """
+    with _alone_in(Path(loops[0].stats.cache_path)):
+        try:
+            work()
+        except _DAMAGE:
+            for loop in loops:
+                loop._cache.flush()
+            work()
+
+
+def _copy_overload(target: Any, at: Any, source: Any, start: Any, size: Any) -> Any:
+    def implementation(target: Any, at: Any, source: Any, start: Any, size: Any) -> None:
+        _copy_memory(target, at, source, start, size)
+
+    return implementation
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def _copy_memory(_: Any, target: Any, at: Any, source: Any, start: Any, size: Any) -> Any:
+    """Copy bytes between arrays; nothing checks the bounds.
+
+    Numba's own loop over bytes takes as long for a small record as everything else.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to = context.make_array(signature.args[0])(context, builder, arguments[0])
+        out_of = context.make_array(signature.args[2])(context, builder, arguments[2])
+        to_address = builder.gep(to.data, [arguments[1]])
+        from_address = builder.gep(out_of.data, [arguments[3]])
+        cgutils.raw_memcpy(builder, to_address, from_address, arguments[4], 1)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(target, index, source, index, index), generate
+
+
+def _cached(loop: Callable[..., Any]) -> Any:
+    return numba.njit(cache=True, nogil=True)(loop)
+
+
+@contextmanager
+def _cache_in(folder: Path) -> Iterator[None]:
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _private_folder() -> Path:
+    """Return a folder that only this user can write: what it holds is executed.
+
+    Raises `PermissionError` if another user has created it.
+    """
+    folder = Path(tempfile.gettempdir()) / f"lakelog-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    is_private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o022 == 0
+    if found.st_uid != os.getuid() or not is_private:
+        raise PermissionError(f"{folder} belongs to another user, or others can write it")
+    return folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold a lock in Numba's cache folder.
+
+    Numba creates the folder at its first write, which is later than the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,178 @@
+"""The compiled loops behind `lakelog.columns.encoding.encode`. Importing this needs Numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakelog.base.murmur2 import partition_for_key
+from lakelog.columns.compiler import compiled, first_call
+from lakelog.columns.encoding.batch import EncodedBatch
+from lakelog.columns.encoding.headers import Headers
+from lakelog.columns.encoding.loop import (
+    NO_PARTITION,
+    body_size,
+    copy,
+    headers_size,
+    number_size,
+    partition_of_key,
+    plan,
+    put_bytes,
+    put_number,
+    size_at,
+    write,
+)
+from lakelog.columns.encoding.rows import Rows
+from lakelog.records.batch import HEADER_SIZE
+from lakelog.records.compression import Codec
+
+_PARTS: list[Any] = [
+    number_size,
+    put_number,
+    put_bytes,
+    partition_of_key,
+    size_at,
+    headers_size,
+    body_size,
+    copy,
+]
+
+
+class CompiledEncoder:
+    """Compiles the loops on creation, or loads them from the cache, and tests them on one row.
+
+    Raises whatever Numba or the test raises.
+    """
+
+    def __init__(self) -> None:
+        self._plan, self._write = compiled([plan, write], _PARTS, copy)
+        first_call([self._plan, self._write], self._check)
+
+    def encode(
+        self, rows: Rows, partitions: int, sticky: int, batch_bytes: int, codec: Codec
+    ) -> tuple[list[EncodedBatch], int]:
+        """Return the batches of the rows and the next sticky partition, equal to plain Python's."""
+        columns = _Columns(rows)
+        batch_of = np.empty(rows.count, np.int32)
+        partition_of, counts = np.empty((2, rows.count), np.int32)
+        sizes, base_times, newest_times = np.empty((3, rows.count), np.int64)
+        count, sticky = self._plan(
+            rows.count,
+            *columns.key,
+            *columns.value[:2],
+            columns.header_ends,
+            columns.header_key[0],
+            *columns.header_value[:2],
+            columns.timestamps,
+            columns.partitions,
+            partitions,
+            sticky,
+            batch_bytes,
+            np.full(partitions, -1, np.int32),
+            batch_of,
+            partition_of,
+            counts,
+            sizes,
+            base_times,
+            newest_times,
+        )
+        ends = np.cumsum(sizes[:count])
+        # All batches share one buffer, of exactly the planned size.
+        out = np.empty(int(ends[-1]), np.uint8)
+        positions = ends - sizes[:count] + HEADER_SIZE
+        self._write(
+            rows.count,
+            *columns.key,
+            *columns.value,
+            columns.header_ends,
+            columns.header_key[0],
+            columns.header_key[2],
+            *columns.header_value,
+            columns.timestamps,
+            batch_of,
+            base_times,
+            np.zeros(count, np.int32),
+            positions,
+            out,
+        )
+        assert (positions == ends).all(), "each batch has the planned size"
+        view, batches = out.data, []
+        for index in range(count):
+            end = int(ends[index])
+            batches.append(
+                EncodedBatch(
+                    view[end - int(sizes[index]) : end],
+                    codec,
+                    int(partition_of[index]),
+                    int(counts[index]),
+                    int(base_times[index]),
+                    int(newest_times[index]),
+                )
+            )
+        return batches, int(sticky)
+
+    def _check(self) -> None:
+        """Encode one row, so that a failure to compile happens here and not during a write."""
+        binary, number = pa.large_binary(), pa.int64()
+        headers = Headers(pa.array([0, 1], number), pa.array([b"h"], binary), pa.nulls(1, binary))
+        rows = Rows(
+            1,
+            pa.array([b"key"], binary),
+            pa.array([b"value"], binary),
+            headers,
+            pa.array([7], number),
+            pa.nulls(1, pa.int32()),
+            8,
+        )
+        [batch], _ = self.encode(rows, 9, 0, 1 << 20, Codec.NONE)
+        assert batch.partition == partition_for_key(b"key", 9)
+        assert bytes(batch.build()[61:]) == b"\x22\0\0\0\x06key\x0avalue\x02\x02h\x01"
+
+
+class _Columns:
+    """The buffers of the rows as NumPy arrays: ends, nulls and data of each binary column."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.key = _binary(rows.keys)
+        self.value = _binary(rows.values)
+        headers = rows.headers
+        self.header_ends = _NO_ENDS if headers is None else _numbers(headers.ends)
+        self.header_key = _binary(None if headers is None else headers.keys)
+        self.header_value = _binary(None if headers is None else headers.values)
+        self.timestamps = _numbers(rows.timestamps)
+        self.partitions = _NO_NUMBERS
+        if rows.partitions is not None:
+            self.partitions = _numbers(rows.partitions.fill_null(NO_PARTITION))
+
+
+def _binary(column: pa.Array | None) -> tuple[Any, Any, Any]:
+    """Return ends, nulls and data of a large_binary column; all empty if there is none."""
+    if column is None:
+        return _NO_ENDS, _NO_BYTES, _NO_BYTES
+    _, ends, data = column.buffers()
+    first, count = column.offset, len(column)
+    found = np.frombuffer(ends, np.int64)[first : first + count + 1] if count else _ONE_END
+    nulls = _numbers(column.is_null().cast(pa.uint8())) if column.null_count else _NO_BYTES
+    return (
+        _read_only(found),
+        nulls,
+        _read_only(np.frombuffer(data, np.uint8)) if data else _NO_BYTES,
+    )
+
+
+def _numbers(column: pa.Array) -> Any:
+    return _read_only(column.to_numpy())
+
+
+def _read_only(array: Any) -> Any:
+    """Return an array that cannot be written: arrays that can would need another compilation."""
+    array.flags.writeable = False
+    return array
+
+
+_NO_ENDS = _read_only(np.empty(0, np.int64))
+_ONE_END = _read_only(np.zeros(1, np.int64))
+_NO_BYTES = _read_only(np.empty(0, np.uint8))
+_NO_NUMBERS = _read_only(np.empty(0, np.int32))

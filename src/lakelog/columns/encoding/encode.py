@@ -1,0 +1,112 @@
+"""Rows of Arrow columns into record batches.
+
+`RowEncoder` has two implementations: loops that Numba compiles, if Numba is installed and works on
+this machine, and plain Python. Both return the same bytes and reject the same rows with the same
+errors. Loading the compiled loops takes half a second, so a process encodes its first rows in plain
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lakelog.columns.encoding.batch import EncodedBatch
+from lakelog.columns.encoding.plain import encode_plainly
+from lakelog.columns.encoding.rows import Limits, checked_rows, joined
+from lakelog.columns.fallback import load_compiled
+from lakelog.records.compression import Codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.columns.encoding.compiled import CompiledEncoder
+
+BATCH_BYTES = 128 << 10
+RECORD_BYTES_MAX = (1 << 20) - 128
+"""The largest record of a topic with the default max.message.bytes, see `Limits`."""
+
+_COMPILED_FROM = 100_000
+"""Rows that plain Python encodes in about the time that loading the compiled loops takes."""
+
+
+class RowEncoder:
+    """Encodes rows of one topic. Columns are `value` and optionally the others of `COLUMNS`.
+
+    key, value: binary or string of any width, null allowed. headers: a list of structs of key
+    (string) and value (binary), or a map. timestamp: of any unit, or milliseconds as int64; null is
+    the time of the call. partition: an integer; null where the key decides. Dictionaries, views
+    and slices are accepted.
+
+    A row without a partition goes to the partition of its key, as in Java's producer (murmur2).
+    Rows without a key fill the batch of one partition, then that of the next (KIP-480).
+
+    partitions: the number of partitions of the topic. batch_bytes: the target size of a batch
+    before compression; only a larger record exceeds it, in a batch of its own. record_bytes_max:
+    see `Limits`. sticky: the partition at which rows without a key begin. compiled: the
+    implementation, by default the faster one.
+    """
+
+    def __init__(
+        self,
+        partitions: int,
+        *,
+        codec: Codec = Codec.NONE,
+        batch_bytes: int = BATCH_BYTES,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        sticky: int = 0,
+        compiled: bool | None = None,
+    ) -> None:
+        assert partitions > 0, "a topic has at least one partition"
+        self._limits = Limits(partitions, record_bytes_max)
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._sticky = sticky % partitions
+        self._compiled = compiled
+
+    def check(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Raise the errors that `encode` would raise for these rows."""
+        for _ in checked_rows(batches, self._limits, 0):
+            pass
+
+    def encode(self, batches: Iterable[pa.RecordBatch], now_ms: int) -> Iterator[EncodedBatch]:
+        """Yield the rows as record batches. Those of a partition have the order of the rows.
+
+        The rows are encoded in groups of about 8 MiB, so small `batches` are joined. now_ms: the
+        timestamp of rows without one, in ms since the epoch. Raises `ColumnError` for a table
+        that has no rows of records, and `BadRowError` for a row that is too large, or has a
+        partition or a timestamp that does not exist. Earlier groups have been yielded then.
+        """
+        partitions = self._limits.partitions
+        for rows in joined(checked_rows(batches, self._limits, now_ms)):
+            encoder = _encoder(self._compiled, rows.count)
+            work = encode_plainly if encoder is None else encoder.encode
+            encoded, self._sticky = work(
+                rows, partitions, self._sticky, self._batch_bytes, self._codec
+            )
+            yield from encoded
+
+
+class _PlainRows:
+    """The number of rows that this process has encoded in plain Python."""
+
+    count = 0
+
+
+def _encoder(compiled: bool | None, waiting: int) -> CompiledEncoder | None:
+    """Return the compiled encoder if it is requested, or worth loading for `waiting` rows."""
+    if compiled is None:
+        compiled = _PlainRows.count + waiting >= _COMPILED_FROM
+        _PlainRows.count += waiting * (not compiled)
+    return _compiled_encoder() if compiled else None
+
+
+@cache
+def _compiled_encoder() -> CompiledEncoder | None:
+    def load() -> CompiledEncoder:
+        from lakelog.columns.encoding.compiled import CompiledEncoder
+
+        return CompiledEncoder()
+
+    return load_compiled("Encoding", load)

@@ -1,0 +1,238 @@
+"""The loops that Numba compiles. They are valid Python, so they can be tested without Numba.
+
+`plan` divides rows among batches and computes the size of each batch; `write` then fills buffers of
+exactly these sizes. The rows are checked before (`rows.py`), so there are no errors here.
+`lakelog.records.record` describes the layout of a record, `lakelog.base.murmur2` the hash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NO_PARTITION = -1
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_SIGN_BIT_OFF = 0x7FFFFFFF
+_WITHOUT_HIGH_BITS = 0x01FFFFFFFFFFFFFF
+_HEADER_SIZE = 61
+
+
+def number_size(number: int) -> int:
+    """Return the bytes of the zig-zag varint of a 64-bit number."""
+    if -0x40 <= number < 0x40:
+        return 1
+    if -0x2000 <= number < 0x2000:
+        return 2
+    rest = (number << 1) ^ (number >> 63)
+    size = 1
+    while rest & ~0x7F:
+        rest = rest >> 7 & _WITHOUT_HIGH_BITS
+        size += 1
+    return size
+
+
+def put_number(out: Any, at: int, number: int) -> int:
+    """Write the zig-zag varint of a 64-bit number, and return the position after it."""
+    rest = (number << 1) ^ (number >> 63)
+    while rest & ~0x7F:
+        out[at] = rest & 0x7F | 0x80
+        rest = rest >> 7 & _WITHOUT_HIGH_BITS
+        at += 1
+    out[at] = rest
+    return at + 1
+
+
+def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
+    """Copy `size` bytes from `start` to `at`. Compiled, this is a single `memcpy`."""
+    target[at : at + size] = source[start : start + size]
+
+
+def put_bytes(out: Any, at: int, data: Any, start: int, size: int) -> int:
+    """Write a length and as many bytes from `start`; a size of -1 is null."""
+    at = put_number(out, at, size)
+    if size > 0:
+        copy(out, at, data, start, size)
+        at += size
+    return at
+
+
+def partition_of_key(data: Any, start: int, size: int, partitions: int) -> int:
+    """Return the partition of a key as Java's producer computes it (murmur2)."""
+    value = _SEED ^ size
+    whole = size & ~3
+    for index in range(start, start + whole, 4):
+        k = int(data[index]) | int(data[index + 1]) << 8
+        k |= int(data[index + 2]) << 16 | int(data[index + 3]) << 24
+        k = k * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        value = (value * _M & _MASK) ^ k
+    if size > whole:
+        tail = 0
+        for index in range(size - whole):
+            tail |= int(data[start + whole + index]) << 8 * index
+        value = (value ^ tail) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return ((value ^ value >> 15) & _SIGN_BIT_OFF) % partitions
+
+
+def size_at(ends: Any, nulls: Any, row: int) -> int:
+    """Return the size of an item in bytes; -1 for null, and for a column that does not exist."""
+    if len(ends) == 0 or (len(nulls) > 0 and nulls[row]):
+        return -1
+    return int(ends[row + 1] - ends[row])
+
+
+def headers_size(row: int, ends: Any, key_ends: Any, value_ends: Any, value_nulls: Any) -> int:
+    """Return the bytes of a row's headers with their count."""
+    if len(ends) == 0:
+        return 1
+    first, last = int(ends[row]), int(ends[row + 1])
+    size = number_size(last - first)
+    for item in range(first, last):
+        key = int(key_ends[item + 1] - key_ends[item])
+        value = size_at(value_ends, value_nulls, item)
+        size += number_size(key) + key + number_size(value) + max(value, 0)
+    return size
+
+
+def body_size(delta_ms: int, delta: int, key: int, value: int, headers: int) -> int:
+    """Return the bytes of a record after its length. `headers` is `headers_size`."""
+    numbers = number_size(delta_ms) + number_size(delta) + number_size(key) + number_size(value)
+    return 1 + numbers + max(key, 0) + max(value, 0) + headers
+
+
+def plan(
+    count: int,
+    key_ends: Any,
+    key_nulls: Any,
+    keys: Any,
+    value_ends: Any,
+    value_nulls: Any,
+    header_ends: Any,
+    header_key_ends: Any,
+    header_value_ends: Any,
+    header_value_nulls: Any,
+    timestamps: Any,
+    wanted: Any,
+    partitions: int,
+    sticky: int,
+    batch_bytes: int,
+    open_batches: Any,
+    batch_of: Any,
+    partition_of: Any,
+    counts: Any,
+    sizes: Any,
+    base_times: Any,
+    newest_times: Any,
+) -> tuple[int, int]:
+    """Divide the rows among batches. Return the number of batches and the next sticky partition.
+
+    wanted: partitions, `NO_PARTITION` where the key decides; empty for none. sticky: the partition
+    of rows without a key. batch_bytes: a batch with a record does not exceed it. open_batches: for
+    each partition -1; afterwards its last batch. batch_of: is set to the batch of each row. The
+    last five are set for each batch: its partition, records, bytes with header, and times in ms.
+    """
+    batches = 0
+    for row in range(count):
+        key = size_at(key_ends, key_nulls, row)
+        value = size_at(value_ends, value_nulls, row)
+        headers = headers_size(
+            row, header_ends, header_key_ends, header_value_ends, header_value_nulls
+        )
+        partition = int(wanted[row]) if len(wanted) > 0 else NO_PARTITION
+        is_sticky = partition == NO_PARTITION and key < 0
+        if is_sticky:
+            partition = sticky
+        elif partition == NO_PARTITION:
+            partition = partition_of_key(keys, int(key_ends[row]), key, partitions)
+        time = int(timestamps[row])
+        batch = int(open_batches[partition])
+        size = 0
+        while batch >= 0:
+            size = body_size(time - int(base_times[batch]), int(counts[batch]), key, value, headers)
+            size += number_size(size)
+            if int(sizes[batch]) + size <= batch_bytes:
+                break
+            open_batches[partition] = -1
+            if partition == sticky:
+                sticky = (sticky + 1) % partitions
+            if is_sticky:
+                partition = sticky
+            batch = int(open_batches[partition])
+        if batch < 0:
+            size = body_size(0, 0, key, value, headers)
+            size += number_size(size)
+            batch = batches
+            batches += 1
+            open_batches[partition] = batch
+            partition_of[batch] = partition
+            counts[batch] = 0
+            sizes[batch] = _HEADER_SIZE
+            base_times[batch] = time
+            newest_times[batch] = time
+        batch_of[row] = batch
+        counts[batch] += 1
+        sizes[batch] += size
+        newest_times[batch] = max(int(newest_times[batch]), time)
+    if open_batches[sticky] >= 0:
+        sticky = (sticky + 1) % partitions
+    return batches, sticky
+
+
+def write(
+    count: int,
+    key_ends: Any,
+    key_nulls: Any,
+    keys: Any,
+    value_ends: Any,
+    value_nulls: Any,
+    values: Any,
+    header_ends: Any,
+    header_key_ends: Any,
+    header_keys: Any,
+    header_value_ends: Any,
+    header_value_nulls: Any,
+    header_values: Any,
+    timestamps: Any,
+    batch_of: Any,
+    base_times: Any,
+    deltas: Any,
+    positions: Any,
+    out: Any,
+) -> None:
+    """Write the rows that `plan` divided into `out`.
+
+    deltas: zeros, one for each batch. positions: where the first record of each batch goes;
+    afterwards the end of the batch.
+    """
+    for row in range(count):
+        batch = int(batch_of[row])
+        key = size_at(key_ends, key_nulls, row)
+        value = size_at(value_ends, value_nulls, row)
+        headers = headers_size(
+            row, header_ends, header_key_ends, header_value_ends, header_value_nulls
+        )
+        time, delta = int(timestamps[row]) - int(base_times[batch]), int(deltas[batch])
+        at = put_number(out, int(positions[batch]), body_size(time, delta, key, value, headers))
+        out[at] = 0
+        at = put_number(out, at + 1, time)
+        at = put_number(out, at, delta)
+        at = put_bytes(out, at, keys, int(key_ends[row]) if key > 0 else 0, key)
+        at = put_bytes(out, at, values, int(value_ends[row]) if value > 0 else 0, value)
+        if len(header_ends) == 0:
+            out[at] = 0
+            at += 1
+        else:
+            first, last = int(header_ends[row]), int(header_ends[row + 1])
+            at = put_number(out, at, last - first)
+            for item in range(first, last):
+                start = int(header_key_ends[item])
+                size = int(header_key_ends[item + 1]) - start
+                at = put_bytes(out, at, header_keys, start, size)
+                size = size_at(header_value_ends, header_value_nulls, item)
+                start = int(header_value_ends[item]) if size > 0 else 0
+                at = put_bytes(out, at, header_values, start, size)
+        positions[batch] = at
+        deltas[batch] = delta + 1

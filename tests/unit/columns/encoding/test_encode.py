@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakelog.base.murmur2 import partition_for_key
+from lakelog.columns.encoding import encode as encoding
+from lakelog.columns.encoding.encode import RowEncoder
+from lakelog.columns.encoding.errors import BadRowError, ColumnError
+from lakelog.records.batch import check_crc, read_header
+from lakelog.records.compression import Codec
+from lakelog.records.record import Record, decode_records
+
+pytestmark = [pytest.mark.xdist_group("compiler")]
+"""In one process, which keeps the compiled loops."""
+
+NOW = 1_700_000_000_000
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+BYTES: list[pa.DataType] = [
+    *(pa.binary(), pa.large_binary(), pa.binary_view()),
+    pa.dictionary(pa.int8(), pa.binary()),
+]
+
+nullable = st.none() | st.binary(max_size=100)
+header = st.fixed_dictionaries({"key": st.text(max_size=4), "value": nullable})
+times = st.integers(-1, 2**63 - 2) | st.integers(NOW, NOW + 200)
+row = st.tuples(
+    nullable,
+    nullable,
+    st.none() | st.lists(header, max_size=3),
+    st.none() | times,
+    st.none() | st.integers(0, 2),
+)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
+def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    yield request.param
+
+
+def encode(
+    table: pa.Table | list[pa.RecordBatch], partitions: int = 3, **settings: Any
+) -> list[tuple[int, bytes]]:
+    """Return partition and bytes of each batch."""
+    batches = table.to_batches() if isinstance(table, pa.Table) else table
+    encoder = RowEncoder(partitions, **settings)
+    return [
+        (batch.partition, bytes(batch.build(17, 3, 5, is_transactional=True)))
+        for batch in encoder.encode(batches, NOW)
+    ]
+
+
+def records(encoded: list[tuple[int, bytes]]) -> dict[int, list[Record]]:
+    """Return the records of each partition, as lakelog's own decoder reads them."""
+    found: dict[int, list[Record]] = {}
+    for partition, batch in encoded:
+        head = read_header(batch)
+        assert check_crc(batch, 0, head)
+        inside = decode_records(batch, head, 1 << 24)
+        assert head.records_count == len(inside) == head.last_offset_delta + 1
+        assert head.max_timestamp == max(record.timestamp for record in inside)
+        found.setdefault(partition, []).extend(inside)
+    return found
+
+
+def values(encoded: list[tuple[int, bytes]]) -> dict[int, list[bytes | None]]:
+    return {key: [record.value for record in rows] for key, rows in records(encoded).items()}
+
+
+def test_all_columns_of_a_record(compiled: bool) -> None:
+    table = pa.table(
+        {
+            "key": pa.array([b"k", None]),
+            "value": pa.array(["v", None]),
+            "headers": pa.array([[{"key": "h", "value": None}], None], HEADERS),
+            "timestamp": pa.array([NOW + 9, None], pa.timestamp("ms", "UTC")),
+            "partition": pa.array([1, 1], pa.int32()),
+        }
+    )
+    [(partition, batch)] = encode(table, compiled=compiled)
+    head = read_header(batch)
+    assert (partition, head.producer_id, head.producer_epoch, head.base_sequence) == (1, 17, 3, 5)
+    assert head.is_transactional and not head.is_control
+    assert decode_records(batch, head, 1 << 20) == [
+        Record(0, NOW + 9, b"k", b"v", (("h", None),)),
+        Record(1, NOW, None, None, ()),
+    ]
+
+
+def test_a_key_selects_the_partition_of_javas_producer(compiled: bool) -> None:
+    keys = [b"x" * size for size in range(40)]
+    table = pa.table({"key": keys, "value": keys})
+    assert values(encode(table, 7, compiled=compiled)) == {
+        partition: [key for key in keys if partition_for_key(key, 7) == partition]
+        for partition in {partition_for_key(key, 7) for key in keys}
+    }
+
+
+def test_rows_without_a_key_fill_one_partition_after_the_other(compiled: bool) -> None:
+    table = pa.table({"value": [b"x" * 100] * 25})
+    encoder = RowEncoder(3, batch_bytes=1200, sticky=2, compiled=compiled)
+    found = [
+        (batch.partition, batch.count)
+        for _ in range(2)
+        for batch in encoder.encode(table.to_batches(), NOW)
+    ]
+    assert found == [(2, 10), (0, 10), (1, 5), (2, 10), (0, 10), (1, 5)]
+
+
+def test_only_a_larger_record_exceeds_the_size_of_a_batch(compiled: bool) -> None:
+    sizes = [400, 400, 5000, 400, 400, 400]
+    table = pa.table({"value": [b"x" * size for size in sizes]})
+    encoder = RowEncoder(1, batch_bytes=1000, compiled=compiled)
+    batches = list(encoder.encode(table.to_batches(), NOW))
+    assert [batch.count for batch in batches] == [2, 1, 2, 1]
+    assert [batch.size_estimate <= 1000 for batch in batches] == [True, False, True, True]
+
+
+def test_small_tables_are_joined_to_large_batches(compiled: bool) -> None:
+    pieces = pa.table({"value": [b"%d" % n for n in range(300)]}).to_batches(max_chunksize=7)
+    [(_, batch)] = encode(pieces, 1, compiled=compiled)
+    assert read_header(batch).records_count == 300
+
+
+def test_no_rows_give_no_batches(compiled: bool) -> None:
+    assert encode(pa.table({"value": pa.array([], pa.binary())}), compiled=compiled) == []
+    assert encode([], compiled=compiled) == []
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec(compiled: bool, codec: Codec) -> None:
+    table = pa.table({"value": [b"%d" % n * 20 for n in range(500)]})
+    encoded = encode(table, 1, codec=codec, compiled=compiled)
+    assert {read_header(batch).codec for _, batch in encoded} == {codec}
+    assert values(encoded)[0] == table["value"].to_pylist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(row, max_size=60),
+    kinds=st.tuples(st.sampled_from(BYTES), st.sampled_from(BYTES)),
+    missing=st.sets(st.sampled_from(["key", "headers", "timestamp", "partition"])),
+    cut=st.integers(0, 20),
+    chunk=st.integers(1, 20),
+    batch_bytes=st.integers(0, 2000),
+    codec=st.sampled_from(list(Codec)),
+)
+def test_both_ways_give_the_same_bytes_and_lose_nothing(
+    rows: list[tuple[Any, ...]],
+    kinds: tuple[pa.DataType, pa.DataType],
+    missing: set[str],
+    cut: int,
+    chunk: int,
+    batch_bytes: int,
+    codec: Codec,
+) -> None:
+    types = [*kinds, HEADERS, pa.int64(), pa.int32()]
+    names = ["key", "value", "headers", "timestamp", "partition"]
+    columns = {
+        name: _array([row[index] for row in rows], types[index])
+        for index, name in enumerate(names)
+        if name not in missing
+    }
+    pieces = pa.table(columns).slice(cut).to_batches(max_chunksize=chunk)
+    both = [
+        encode(pieces, 3, batch_bytes=batch_bytes, codec=codec, compiled=compiled)
+        for compiled in (False, True)
+    ]
+    assert both[0] == both[1]
+    found = [each for inside in records(both[0]).values() for each in inside]
+    given = [
+        (
+            None if "key" in missing else key,
+            value,
+            () if "headers" in missing else tuple((h["key"], h["value"]) for h in pairs or ()),
+            NOW if "timestamp" in missing or time is None else time,
+        )
+        for key, value, pairs, time, _ in rows[cut:]
+    ]
+    assert sorted(map(repr, given)) == sorted(
+        repr((each.key, each.value, each.headers, each.timestamp)) for each in found
+    )
+
+
+def _array(items: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(items, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(items, kind)
+
+
+def test_a_bad_row_is_an_error_before_its_group_is_encoded(compiled: bool) -> None:
+    table = pa.table({"value": [b"a", b"b"], "partition": [0, 3]})
+    encoder = RowEncoder(3, compiled=compiled)
+    with pytest.raises(BadRowError, match="row 1: partition 3 does not exist; the topic has 3"):
+        next(encoder.encode(table.to_batches(), NOW))
+    with pytest.raises(BadRowError, match="row 1: partition 3"):
+        encoder.check(table.to_batches())
+
+
+def test_a_table_without_values_is_an_error(compiled: bool) -> None:
+    with pytest.raises(ColumnError, match="the column 'value' is missing"):
+        encode(pa.table({"key": [b"a"]}), compiled=compiled)
+
+
+def test_a_compiler_that_fails_only_makes_it_slow(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import lakelog.columns.encoding.compiled as module
+
+    def fail() -> None:
+        raise RuntimeError("no place for the cache")
+
+    encoding._compiled_encoder.cache_clear()
+    monkeypatch.setattr(module, "CompiledEncoder", fail)
+    try:
+        for _ in range(2):
+            assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
+    finally:
+        encoding._compiled_encoder.cache_clear()
+    assert caplog.text.count("no place for the cache") == 1
+
+
+def test_without_numba_a_line_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoding._compiled_encoder.cache_clear()
+    monkeypatch.setitem(sys.modules, "lakelog.columns.encoding.compiled", None)
+    try:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                assert len(encode(pa.table({"value": [b"v"]}), compiled=True)) == 1
+    finally:
+        encoding._compiled_encoder.cache_clear()
+    assert caplog.text.count("Encoding in plain Python") == 1
+    assert caplog.text.count("pip install 'lakelog[fast]'") == 1
+
+
+def test_a_process_that_writes_little_does_not_load_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(encoding, "_compiled_encoder", lambda: asked.append(True))
+    monkeypatch.setattr(encoding._PlainRows, "count", 0)
+    table = pa.table({"value": [b"v"] * 10})
+    encode(table)
+    assert (asked, encoding._PlainRows.count) == ([], 10)
+    monkeypatch.setattr(encoding._PlainRows, "count", 10**6)
+    encode(table)
+    assert asked == [True]
