@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LOCK = "lakelog-compiler.lock"
 _DAMAGE = (EOFError, pickle.UnpicklingError, AttributeError, IndexError, ValueError, KeyError)
-"""What reading a damaged cache raises: a full disk or a kill can leave half a file."""
+"""Errors of reading a damaged cache: a full disk or a kill can leave half a file."""
 
 
 def compiled(
@@ -52,7 +52,7 @@ def first_call(loops: list[Any], work: Callable[[], None]) -> None:
     """Call `work`, which calls all `loops` for the first time and so compiles or loads them.
 
     Processes that do so at the same time on one host wait for each other, so that only the first
-    one compiles. A damaged cache is replaced. Raises what `work` raises.
+    one compiles. A damaged cache is replaced. Raises the errors of `work`.
     """
     with _alone_in(Path(loops[0].stats.cache_path)):
         try:
@@ -104,7 +104,7 @@ def _cache_in(folder: Path) -> Iterator[None]:
 
 
 def _private_folder() -> Path:
-    """Return a folder that only this user can write: what it holds is executed.
+    """Return a folder that only this user can write, because its files are executed.
 
     Raises `PermissionError` if another user has created it.
     """

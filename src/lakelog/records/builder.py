@@ -193,7 +193,7 @@ def seal(
 ) -> None:
     """Write header and checksum of a batch of `count` records, which follow the room for it.
 
-    base_timestamp: of the first record, in ms. The other numbers are those of `BatchBuilder.build`.
+    base_timestamp: of the first record, in ms. `BatchBuilder.build` defines the other numbers.
     """
     HEADER.pack_into(
         batch,

@@ -55,7 +55,7 @@ class EncodedBatch:
     ) -> bytearray | memoryview:
         """Return the batch with these numbers in its header, and with its checksum.
 
-        The numbers are those of `BatchBuilder.build`. A second call changes the result of the first
+        `BatchBuilder.build` defines the numbers. A second call changes the result of the first
         one: it is the same memory.
         """
         seal(

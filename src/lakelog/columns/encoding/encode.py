@@ -71,7 +71,7 @@ class RowEncoder:
             pass
 
     def encode(self, batches: Iterable[pa.RecordBatch], now_ms: int) -> Iterator[EncodedBatch]:
-        """Yield the rows as record batches. Those of a partition have the order of the rows.
+        """Yield the rows as record batches, which keep the order of the rows of each partition.
 
         The rows are encoded in groups of about 8 MiB, so small `batches` are joined. now_ms: the
         timestamp of rows without one, in ms since the epoch. Raises `ColumnError` for a table

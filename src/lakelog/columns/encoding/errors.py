@@ -20,3 +20,7 @@ class BadRowError(ValueError):
         self.row = row
         self.reason = reason
         self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Spark pickles the errors of its workers.
+        return type(self), (self.row, self.reason, self.code)

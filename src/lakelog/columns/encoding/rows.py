@@ -29,7 +29,7 @@ _BYTES_MAX = 8 << 20
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """What a topic accepts: its number of partitions, and the size of a record in bytes.
+    """Limits of a topic: its number of partitions, and the size of a record in bytes.
 
     The size of a record is that of its key, value and headers, with 10 bytes for each header.
     """

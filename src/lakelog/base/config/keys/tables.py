@@ -1,4 +1,4 @@
-"""The topic keys of archives in Iceberg tables; Apache Kafka has none of them."""
+"""The topic keys of archives in Iceberg tables; Apache Kafka does not have them."""
 
 from __future__ import annotations
 
