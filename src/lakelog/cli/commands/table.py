@@ -74,11 +74,12 @@ def sync(
         The warehouse folder is mounted on all hosts of the Spark master.
     """
     _require_extra()
+    every_s = parse_duration_s(every)  # before `_places`, which may ask the broker
     where, folder = _places(session, warehouse, catalog)
     options = {
         "catalog_folder": folder,
         "follow": follow,
-        "every_s": parse_duration_s(every),
+        "every_s": every_s,
         "table": name,
         "skip_lost": skip_lost,
         "null_timestamps": null_timestamps,
