@@ -42,6 +42,9 @@ class DemoBroker:
                 self._drain = threading.Thread(target=_drain, args=[self._process.stdout])
                 self._drain.start()
                 return self
+        # Its output has ended. The process may hang nevertheless.
+        self._process.stdout.close()
+        self._end()
         raise RuntimeError(f"the broker did not start: {''.join(said).strip()}")
 
     def __exit__(
@@ -50,13 +53,17 @@ class DemoBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end()
+        self._drain.join()
+
+    def _end(self) -> None:
+        """Stop the process, and wait for its end so that no zombie stays."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._drain.join()
 
 
 def _drain(output: IO[str]) -> None:

@@ -61,11 +61,9 @@ def test_a_broker_that_ignores_sigterm_is_killed(
 
 
 def test_the_error_of_a_broker_that_does_not_start_has_its_output(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pid: Path
 ) -> None:
-    run_instead(monkeypatch, "echo the folder is locked >&2; exit 1")
-    broker = DemoBroker(tmp_path)
+    run_instead(monkeypatch, f"echo $$ > {pid}; echo the folder is locked >&2; exit 1")
     with pytest.raises(RuntimeError, match=r"did not start: the folder is locked$"):
-        broker.__enter__()
-    # The demo ends after this error, so the broker's process is left to its end.
-    broker._process.communicate()
+        DemoBroker(tmp_path).__enter__()
+    assert not is_alive(pid), "a zombie is left"
