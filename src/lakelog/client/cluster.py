@@ -292,11 +292,11 @@ class Cluster(Closeable):
         return self._connect_any([broker.address])
 
     def _connect_bootstrap(self) -> Connection:
-        if self._startup is None:
+        # Brokers start once: a later operation retries for its own time, as in any client.
+        startup, self._startup = self._startup, None
+        if startup is None:
             return self._connect_any(self._bootstrap)
-        connection = self._startup.connect(lambda: self._connect_any(self._bootstrap))
-        self._startup = None
-        return connection
+        return startup.connect(lambda: self._connect_any(self._bootstrap))
 
     def _connect_any(self, addresses: list[Address]) -> Connection:
         failure: ClientError | None = None

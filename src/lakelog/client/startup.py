@@ -22,21 +22,19 @@ class Startup:
     def __init__(self, limit_s: float, on_wait: Callable[[], object]) -> None:
         self._limit_s = limit_s
         self._on_wait: Callable[[], object] | None = on_wait
-        self._since: float | None = None
 
     def connect(self, connect: Callable[[], Connection]) -> Connection:
         """Return `connect()`; repeat it with growing pauses while connections are refused.
 
         A connection that times out is not retried: something listens there and does not respond.
-        Raises `NotStartedError` `limit_s` after the first call.
+        Raises `NotStartedError` after `limit_s`.
         """
-        if self._since is None:
-            self._since = time.monotonic()
+        since = time.monotonic()
         for pause in pauses():
             try:
                 return connect()
             except UnreachableError as error:
-                elapsed_s = time.monotonic() - self._since
+                elapsed_s = time.monotonic() - since
                 if error.is_timeout or elapsed_s + pause >= self._limit_s:
                     raise NotStartedError(error.message, timed_out=error.is_timeout) from error
                 log_retry(error, pause)

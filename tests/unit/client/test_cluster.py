@@ -9,10 +9,12 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
+    NotStartedError,
     PartitionNotFoundError,
     TopicNotFoundError,
     UnreachableError,
 )
+from lakelog.client.startup import Startup
 from lakelog.protocol.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -139,3 +141,14 @@ def test_the_next_bootstrap_address_is_used_if_the_first_refuses(broker: Scripte
         dead = gone.address
     with Cluster(f"{dead},{broker.address}", timeout_s=10.0) as cluster:
         assert cluster.refresh().cluster_id == "c"
+
+
+def test_only_the_first_operation_waits_for_a_broker_that_starts() -> None:
+    with ScriptedBroker() as gone:
+        dead = gone.address
+    with Cluster(dead, startup=Startup(0.0, lambda: None)) as cluster:
+        with pytest.raises(NotStartedError):
+            cluster.refresh()
+        with pytest.raises(UnreachableError) as raised:
+            cluster.refresh()
+        assert raised.value.retriable, "a later failure is retried like any other"

@@ -61,18 +61,14 @@ def test_the_first_connection_waits_for_a_broker_that_starts(
     assert len(waits) == noticed
 
 
-def test_all_operations_share_one_limit(
+def test_a_broker_that_does_not_start_is_awaited_up_to_the_limit(
     monkeypatch: pytest.MonkeyPatch, on_wait: Callable[[], object]
 ) -> None:
     broker = Broker(monkeypatch, 60.0)
-    patience = Startup(5.0, on_wait)
     with pytest.raises(NotStartedError) as raised:
-        patience.connect(broker.connect)
+        Startup(5.0, on_wait).connect(broker.connect)
     assert not raised.value.retriable
     assert 4.0 <= broker.now - 100.0 < 5.0
-    with pytest.raises(NotStartedError):
-        patience.connect(broker.connect)
-    assert broker.now - 100.0 < 5.0, "a second operation waits for the rest of the limit only"
 
 
 def test_a_connection_that_times_out_is_not_tried_twice(
