@@ -189,13 +189,12 @@ class GroupMember:
     def synced(self, response: SyncGroupResponse) -> Step:
         """Process the response to `sync`; `assigned` is then this member's assignment.
 
-        Return the next step. Raises as `failed`.
+        Return the next step. Raises as `failed`, and `ClientError` with INCONSISTENT_GROUP_PROTOCOL
+        if the leader's assignment cannot be decoded.
         """
         if response.error_code:
             return self.failed(error_code(response.error_code))
-        assignment = ConsumerProtocolAssignment()
-        if response.assignment:
-            assignment = decode_versioned(ConsumerProtocolAssignment, response.assignment)
+        assignment = _assignment(response.assignment)
         self.assigned = frozenset(
             (row.topic, partition)
             for row in assignment.assigned_partitions
@@ -260,6 +259,16 @@ def _member(member_id: str, instance_id: str | None, metadata: Buffer) -> Member
         text = f"the subscription of member {member_id!r}: {error}"
         raise ClientError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
     return Member(member_id, frozenset(subscription.topics), instance_id)
+
+
+def _assignment(encoded: Buffer) -> ConsumerProtocolAssignment:
+    if not encoded:
+        return ConsumerProtocolAssignment()
+    try:
+        return decode_versioned(ConsumerProtocolAssignment, encoded)
+    except WireError as error:
+        text = f"the assignment by the leader of the group: {error}"
+        raise ClientError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
 
 def _to_wire(partitions: frozenset[TopicPartition]) -> list[TopicPartitions]:

@@ -98,6 +98,15 @@ def test_an_empty_assignment_is_none() -> None:
     assert member.assigned == frozenset()
 
 
+def test_an_assignment_that_cannot_be_decoded_is_an_error_of_the_group() -> None:
+    member = GroupMember("g", ["a"])
+    joined(member)
+    with pytest.raises(ClientError, match="the assignment by the leader of the group") as error:
+        member.synced(SyncGroupResponse(assignment=b"\0\0\0\0\0\x09"))
+    assert error.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert member.state is State.JOINED
+
+
 def test_a_returning_static_leader_does_not_repeat_the_assignment() -> None:
     member = GroupMember("g", ["a"], instance_id="one")
     member.joined(
