@@ -130,7 +130,7 @@ class Broker:
         self.acceptor.start()
 
     def _newer_api_versions(self, context: Context, request: Any) -> ApiVersionsResponse:
-        assert request is None
+        assert request == ApiVersionsRequest()
         self.unsupported.append(context.version)
         return ApiVersionsResponse(error_code=35)
 

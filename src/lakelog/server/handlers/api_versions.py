@@ -50,7 +50,9 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
 API = ServedApi(ApiVersionsRequest, handle, done="Features; version 5 checks cluster and node.")
 
 
-def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:
+def handle_unsupported(
+    broker: Broker, context: Context, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     """Return the true range of ApiVersions; without it a client would retry forever."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=broker.advertised_apis

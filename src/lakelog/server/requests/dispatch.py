@@ -195,7 +195,7 @@ class Dispatcher:
             if isinstance(verdict, Close):
                 raise ProtocolViolation(verdict.reason)
             if not route.min_version <= version <= route.max_version:
-                self._answer_unknown_api_versions(context)
+                self._answer_unknown_api_versions(route, context, verdict)
                 return
             if not route.in_place:
                 # The handler may keep fields beyond this turn; the receive buffer is used again.
@@ -263,14 +263,16 @@ class Dispatcher:
             self._requests.count_errors(route.api, response)
         context.reply(response)
 
-    def _answer_unknown_api_versions(self, context: Context) -> None:
+    def _answer_unknown_api_versions(
+        self, route: Route, context: Context, verdict: Verdict
+    ) -> None:
         """Answer ApiVersions in an unknown version with version 0 (KIP-511).
 
         The body is not read: its format is unknown.
         """
         context.version = 0
-        context.connection.expect(context)
-        context.reply(self._unsupported_api_versions(context, None))
+        unsupported = Route(route.api, self._unsupported_api_versions, refuse=route.refuse)
+        self._run(unsupported, context, route.api.request(), verdict)
 
     def _run(self, route: Route, context: Context, request: Message, verdict: Verdict) -> None:
         connection = context.connection

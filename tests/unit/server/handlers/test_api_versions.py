@@ -6,9 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api_versions import ApiVersionsRequest
-from lakelog.server.broker import Broker
 from lakelog.server.handlers.api_versions import handle, handle_unsupported
-from lakelog.server.requests.context import Context
 from lakelog.server.routes import advertised_apis
 from memory_broker import MemoryBroker
 
@@ -41,10 +39,7 @@ def test_a_client_of_another_cluster_or_node_bootstraps_again(
 
 
 def test_an_unknown_version_gets_the_true_range(world: MemoryBroker) -> None:
-    def unsupported(broker: Broker, context: Context, _: ApiVersionsRequest) -> Any:
-        return handle_unsupported(broker, context, None)
-
-    response = world.ask(unsupported, ApiVersionsRequest(), 0)
+    response = world.ask(handle_unsupported, ApiVersionsRequest(), 0)
     assert response.error_code == E.UNSUPPORTED_VERSION
     own = next(each for each in advertised_apis(in_cluster=False) if each.api_key == 18)
     assert own in response.api_keys

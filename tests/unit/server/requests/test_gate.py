@@ -495,6 +495,13 @@ def test_an_unknown_version_of_api_versions_passes_the_gate_too(tmp_path: Path) 
             answer = setup.broker.ask(bytes(unknown))
             (response,) = responses(request_frame(ApiVersionsRequest(), 0), answer)
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        gate = setup.broker.server.broker.gate
+        allowing, gate.authorizer = gate.authorizer, Refusing()
+        answer = setup.broker.ask(bytes(newer))
+        (response,) = responses(request_frame(ApiVersionsRequest(), 0), answer)
+        assert response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert response.api_keys == []
+        gate.authorizer = allowing
         session = setup.broker.connection.session
         session.authentication = Authentication(is_required=True)
         session.authentication.begin()
