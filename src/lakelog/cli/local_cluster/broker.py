@@ -27,16 +27,21 @@ class BrokerSpec(NamedTuple):
 class BrokerRun:
     """One process of a broker, from its start to its end."""
 
-    def __init__(self, process: Process, line: Callable[[bytes], None]) -> None:
-        self.is_ready = False
-        """Whether the broker accepts connections."""
+    def __init__(
+        self, process: Process, line: Callable[[bytes], None], on_ready: Callable[[], None]
+    ) -> None:
         self._process = process
-        self._readiness = asyncio.ensure_future(self._read_readiness())
+        self._readiness = asyncio.ensure_future(self._read_readiness(on_ready))
         self._log = asyncio.ensure_future(self._read_log(line))
 
     @classmethod
-    async def start(cls, spec: BrokerSpec, line: Callable[[bytes], None]) -> BrokerRun:
-        """Start the process; `line` is called with each line of its log, without the line's end."""
+    async def start(
+        cls, spec: BrokerSpec, line: Callable[[bytes], None], on_ready: Callable[[], None]
+    ) -> BrokerRun:
+        """Start the process; `line` is called with each line of its log, without the line's end.
+
+        `on_ready` is called once, when the broker accepts connections.
+        """
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *_PROGRAM,
@@ -46,7 +51,7 @@ class BrokerRun:
             stderr=PIPE,
             process_group=0,  # ^C is for the supervisor, which then stops the broker
         )
-        return cls(process, line)
+        return cls(process, line, on_ready)
 
     @property
     def pid(self) -> int:
@@ -74,11 +79,13 @@ class BrokerRun:
         if self._process.returncode is None:
             self._process.send_signal(number)
 
-    async def _read_readiness(self) -> None:
-        """Read the line with which the program says that it is ready, and anything after it."""
+    async def _read_readiness(self, on_ready: Callable[[], None]) -> None:
+        """Read the line with which the program reports that it is ready, and anything after it."""
         assert self._process.stdout is not None
+        if await self._process.stdout.read(_CHUNK_BYTES):
+            on_ready()
         while await self._process.stdout.read(_CHUNK_BYTES):
-            self.is_ready = True
+            pass
 
     async def _read_log(self, line: Callable[[bytes], None]) -> None:
         assert self._process.stderr is not None

@@ -56,6 +56,8 @@ class Supervisor:
         self._noun = noun
         self._refusing: set[int] = set()
         self._runs: dict[int, BrokerRun] = {}
+        self._unready = {each.node_id for each in brokers}
+        self._all_ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_complete = False
         self._failure: CliError | None = None
@@ -88,7 +90,11 @@ class Supervisor:
         restarts = Restarts()
         while not self._stopping.is_set():
             begun = time.monotonic()
-            run = await BrokerRun.start(spec, lambda line: self._line(spec.node_id, line))
+            run = await BrokerRun.start(
+                spec,
+                lambda line: self._line(spec.node_id, line),
+                lambda: self._became_ready(spec.node_id),
+            )
             self._runs[spec.node_id] = run
             if self._stopping.is_set():
                 run.stop()
@@ -116,14 +122,24 @@ class Supervisor:
                 ensemble.start(number)
             await self._pause(_ENSEMBLE_CHECK_S)
 
+    def _became_ready(self, node_id: int) -> None:
+        self._unready.discard(node_id)
+        if not self._unready:
+            self._all_ready.set()
+
     async def _completed(self) -> None:
-        """Return when all brokers serve."""
+        """Return when all brokers serve.
+
+        A broker that ends before that ends the cluster, so all brokers that were ready still run.
+        Whether they serve is known only by asking them.
+        """
+        await self._all_ready.wait()
+        pids = {node_id: run.pid for node_id, run in self._runs.items()}
         try:
+            self._is_complete = await asyncio.to_thread(self._check_complete, pids)
             while not self._is_complete:
                 await asyncio.sleep(_COMPLETE_CHECK_S)
-                pids = {node_id: run.pid for node_id, run in self._runs.items() if run.is_ready}
-                if len(pids) == len(self._brokers):
-                    self._is_complete = await asyncio.to_thread(self._check_complete, pids)
+                self._is_complete = await asyncio.to_thread(self._check_complete, pids)
         except Exception:
             self._stopping.set()
             raise

@@ -23,7 +23,7 @@ def run(program: str, monkeypatch: pytest.MonkeyPatch, *, stop: bool = False) ->
             lines.append(text)
             started.set()
 
-        process = await BrokerRun.start(SPEC, line)
+        process = await BrokerRun.start(SPEC, line, lambda: None)
         if stop:
             await started.wait()
             process.stop()
@@ -56,10 +56,32 @@ def test_a_process_sees_the_end_of_its_starter(monkeypatch: pytest.MonkeyPatch) 
     program = "import sys; sys.stderr.write('up\\n'); sys.stdin.read()"
 
     async def scenario() -> int:
-        process = await BrokerRun.start(SPEC, lambda text: None)
+        process = await BrokerRun.start(SPEC, lambda text: None, lambda: None)
         assert process._process.stdin is not None
         process._process.stdin.close()
         return await process.wait()
 
     monkeypatch.setattr(broker, "_PROGRAM", ("-c", program))
     assert asyncio.run(scenario()) == 0
+
+
+def test_a_process_reports_once_that_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sys; print('ready', flush=True); sys.stdin.readline(); print('x' * 300_000)"
+    reports: list[str] = []
+
+    async def scenario() -> int:
+        ready = asyncio.Event()
+
+        def on_ready() -> None:
+            reports.append("ready")
+            ready.set()
+
+        process = await BrokerRun.start(SPEC, lambda text: None, on_ready)
+        await ready.wait()
+        assert process._process.stdin is not None
+        process._process.stdin.close()
+        return await process.wait()
+
+    monkeypatch.setattr(broker, "_PROGRAM", ("-c", program))
+    assert asyncio.run(scenario()) == 0
+    assert reports == ["ready"]
