@@ -110,13 +110,28 @@ def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
     """Return whether the markers of the current transaction end this one, with its outcome."""
     if found.producer_id != known.producer_id or found.place not in known.partitions:
         return False
-    epoch, present = found.producer_epoch, known.producer_epoch
-    is_bumping = known.client_version is TransactionVersion.BUMPING
-    if known.state is _S.PREPARE_ABORT:
-        return epoch < present or (epoch == present and not is_bumping)
-    if known.state is _S.PREPARE_COMMIT and is_bumping:
-        return epoch == present - 1
-    return known.state in (_S.ONGOING, _S.PREPARE_COMMIT) and epoch == present
+    raised = known.producer_epoch - found.producer_epoch
+    return is_ended_with(known.state, raised, known.client_version)
+
+
+def is_ended_with(
+    state: TransactionState | None, raised: int, version: TransactionVersion | None
+) -> bool:
+    """Return whether the markers of a current transaction end one of its partitions' transactions.
+
+    Args:
+        state: of the current transaction; None for a state that is not known.
+        raised: how many epochs the current one is above that of the partition's records.
+        version: of the client; None if it is not known. With `BUMPING` the end of a transaction
+            raises the epoch (KIP-890).
+    """
+    may_bump = version in (TransactionVersion.BUMPING, None)
+    may_stay = version is not TransactionVersion.BUMPING
+    if state is _S.ONGOING:
+        return raised == 0
+    if state is _S.PREPARE_COMMIT:
+        return (raised == 0 and may_stay) or (raised == 1 and may_bump)
+    return state is _S.PREPARE_ABORT and (raised > 0 or (raised == 0 and may_stay))
 
 
 def _was_committed(known: Transaction, found: OpenTransaction) -> bool:

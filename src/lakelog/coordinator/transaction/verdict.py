@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from lakelog.coordinator.transaction.hanging import OpenTransaction
+from lakelog.coordinator.transaction.hanging import OpenTransaction, is_ended_with
 from lakelog.coordinator.transaction.state import TransactionState
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+
+_STATES = {state.label: state for state in TransactionState}
 
 
 class Verdict(Enum):
@@ -48,9 +50,5 @@ def _is_coordinated(found: OpenTransaction, known: DescribedTransaction) -> bool
     ):
         return False
     raised = known.producer_epoch - found.producer_epoch
-    if known.transaction_state == TransactionState.ONGOING.label:
-        return raised == 0
-    if known.transaction_state == TransactionState.PREPARE_COMMIT.label:
-        # With KIP-890 the end of a transaction raises the epoch by one.
-        return raised in (0, 1)
-    return known.transaction_state == TransactionState.PREPARE_ABORT.label and raised >= 0
+    # The answer does not say which version of transactions the client uses.
+    return is_ended_with(_STATES.get(known.transaction_state), raised, None)

@@ -110,22 +110,18 @@ class Controller:
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
         """Reserve a block of producer ids for a registered broker."""
+
+        def plan(image: MetadataImage) -> Plan[range]:
+            check_broker_epoch(image, request.broker_id, request.broker_epoch)
+            return plan_producer_ids(image, request.broker_id)
+
         try:
-            block = await self.producer_ids(request.broker_id, request.broker_epoch)
+            block = await self._metadata.submit(plan)
         except KafkaError as error:
             return AllocateProducerIdsResponse(error_code=error.code)
         return AllocateProducerIdsResponse(
             producer_id_start=block.start, producer_id_len=len(block)
         )
-
-    async def producer_ids(self, broker_id: int, epoch: int) -> range:
-        """Return a block for a registered broker. Raises `KafkaError` as `MetadataLog.submit`."""
-
-        def plan(image: MetadataImage) -> Plan[range]:
-            check_broker_epoch(image, broker_id, epoch)
-            return plan_producer_ids(image, broker_id)
-
-        return await self._metadata.submit(plan)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         """Unfence a broker that has caught up, or fence a stopping broker.

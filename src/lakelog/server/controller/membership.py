@@ -138,14 +138,9 @@ class Membership:
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
-
-        async def here() -> AllocateProducerIdsResponse:
-            block = await self._controller.producer_ids(self._node_id, self.epoch)
-            return AllocateProducerIdsResponse(
-                producer_id_start=block.start, producer_id_len=len(block)
-            )
-
-        response: AllocateProducerIdsResponse = await self._link.carry_out(request, here)
+        response: AllocateProducerIdsResponse = await self._link.carry_out(
+            request, lambda: self._controller.allocate_producer_ids(request)
+        )
         _check(response.error_code, "the controller gave no producer ids")
         first = response.producer_id_start
         return range(first, first + response.producer_id_len)

@@ -198,7 +198,7 @@ def test_producer_epochs_are_forgotten_with_the_last_eligible_replica(
     world = cluster.world
     world.create("__transaction_state")
     cluster.beat(cluster.register().broker_epoch)
-    world.run(world.broker.controller.producer_ids(1, world.broker.image.brokers[1].epoch))
+    world.run(world.broker.producer_ids.next())
     world.change_leader("__transaction_state", OTHER, eligible)
     cluster.register(b"b" * 16, previous_epoch=-1)
     assert bool(world.broker.image.forgotten_epochs_end) == (eligible == (OTHER,))

@@ -71,8 +71,7 @@ def test_version_0_has_each_error_of_the_request_in_each_partition(world: Memory
 def test_an_unclean_election_may_lose_epochs_of_producers(
     world: MemoryBroker, name: str, forgets: bool
 ) -> None:
-    controller, image = world.broker.controller, world.broker.image
-    world.run(controller.producer_ids(1, image.brokers[1].epoch))
+    world.run(world.broker.producer_ids.next())
     before = world.broker.image.forgotten_epochs_end
     world.create(name)
     world.change_leader(name, -1, ())
