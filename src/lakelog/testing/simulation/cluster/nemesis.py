@@ -25,6 +25,7 @@ from lakelog.testing.simulation.cluster.schedules import Schedules
 from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.faults.broker_faults import BrokerFaults, Injector
+from lakelog.testing.simulation.faults.injections import Injections
 from lakelog.testing.simulation.network.network import Network
 
 _IN_A_TRANSACTION = 0.5
@@ -65,7 +66,6 @@ class ClusterNemesis:
         self._simulator = simulator
         self._network = network
         self._plan = plan
-        self._conditions = conditions
         self._hosts = hosts
         self._pool = pool
         self._cluster = cluster
@@ -95,33 +95,21 @@ class ClusterNemesis:
         }
         injectors = self._faults.injectors | own | schedules.injectors
         # In the order of the plan's list: a choice among them then depends on the plan alone.
-        self._injectors = {name: injectors[name] for name in FAULTS if name in plan.faults}
+        self._names = [name for name in FAULTS if name in plan.faults]
+        self._injections = Injections(simulator, conditions, self._rng, injectors)
 
     async def run(self) -> None:
         """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
         end = self._simulator.loop.time() + self._plan.seconds
-        deadly = [name for name in self._injectors if name in (*DEATHS, *SURVIVABLE)]
-        others = [name for name in self._injectors if name not in deadly]
+        deadly = [name for name in self._names if name in (*DEATHS, *SURVIVABLE)]
+        others = [name for name in self._names if name not in deadly]
         # Two sequences of faults: a cut or a pause may go with a death. A schedule is alone with
         # those: with other deaths its situation would not arise.
         await asyncio.gather(self._inject(deadly, end), self._inject(others, end))
 
     async def _inject(self, names: list[str], end: float) -> None:
-        """Inject these faults until the end; if some are deaths, until one has happened."""
-        deaths = [name for name in names if name in DEATHS]
-        missing = bool(deaths)
-        while names and (self._simulator.loop.time() < end or missing):
-            await asyncio.sleep(0.5 + self._rng.random() * 4.0)
-            is_due = missing and self._simulator.loop.time() >= end
-            name = self._rng.choice(deaths if is_due else names)
-            missing = missing and name not in DEATHS
-            await self._do(name)
-
-    async def _do(self, name: str) -> None:
-        self._simulator.trace("fault", name)
-        self._simulator.faults[name] += 1
-        with self._conditions.disturbing():
-            await self._injectors[name]()
+        if names:
+            await self._injections.run(names, end)
 
     # Deaths
 

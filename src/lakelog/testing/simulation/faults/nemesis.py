@@ -16,8 +16,9 @@ from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.faults.bit_flips import BitFlips
 from lakelog.testing.simulation.faults.broker_faults import BrokerFaults
+from lakelog.testing.simulation.faults.injections import Injections
 from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.plan import DEATHS, FAULTS, HARMLESS, Plan
+from lakelog.testing.simulation.plan import FAULTS, HARMLESS, Plan
 
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 """Files that the broker rebuilds from the log; any bit may flip while the broker is down."""
@@ -48,7 +49,6 @@ class Nemesis:
         self._simulator = simulator
         self._network = network
         self._plan = plan
-        self._conditions = conditions
         self._hosts = hosts
         self._bit_flips = bit_flips
         self._pool = pool
@@ -63,31 +63,14 @@ class Nemesis:
             "disk error": self._disk_error,
         }
         # In the order of the plan's list: a choice among them then depends on the plan alone.
-        self._injectors = {
-            name: injectors[name] for name in FAULTS if name in plan.faults and name in injectors
-        }
+        self._names = [name for name in FAULTS if name in plan.faults and name in injectors]
+        self._injections = Injections(
+            simulator, conditions, self._rng, injectors, harmless=HARMLESS
+        )
 
     async def run(self) -> None:
         """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
-        end = self._simulator.loop.time() + self._plan.seconds
-        deaths = [name for name in self._injectors if name in DEATHS]
-        missing = bool(deaths)
-        while self._simulator.loop.time() < end or missing:
-            await asyncio.sleep(0.5 + self._rng.random() * 4.0)
-            if self._injectors:
-                is_due = missing and self._simulator.loop.time() >= end
-                name = self._rng.choice(deaths if is_due else list(self._injectors))
-                missing = missing and name not in DEATHS
-                await self._do(name)
-
-    async def _do(self, name: str) -> None:
-        self._simulator.trace("fault", name)
-        self._simulator.faults[name] += 1
-        if name in HARMLESS:
-            await self._injectors[name]()
-            return
-        with self._conditions.disturbing():
-            await self._injectors[name]()
+        await self._injections.run(self._names, self._simulator.loop.time() + self._plan.seconds)
 
     async def _power(self) -> None:
         """Cut the power, often right after an acknowledgement, before the next sync."""
