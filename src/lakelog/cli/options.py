@@ -12,6 +12,14 @@ from lakelog.cli.moments import parse_duration_s
 
 COMMON = Group("Common options", sort_key=100)
 Format = Literal["table", "json", "jsonl"]
+Flag = Annotated[bool, Parameter(negative="")]
+"""An option without a value."""
+Settings = Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)]
+"""`--set KEY=VALUE`, which may be repeated."""
+Partitions = Annotated[
+    list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
+]
+"""`--partition N`, which may be repeated."""
 
 
 @Parameter(name="*", group=COMMON)

@@ -12,13 +12,7 @@ from cyclopts import Parameter
 from lakelog.base.errors import KafkaError
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    Output,
-    Session,
-    noun,
-)
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session, noun
 from lakelog.cli.render import Document, Listing, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,
@@ -130,7 +124,7 @@ def set_values(
     *changes: str,
     of: Of = THE_BROKER,
     unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Flag = False,
     offline: Path | None = None,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import COMMON, DEFAULT_SESSION, Session, noun
+from lakelog.cli.options import COMMON, DEFAULT_SESSION, Partitions, Session, noun
 from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
 from lakelog.cli.records.group_progress import GroupProgress
 from lakelog.cli.records.json_records import json_line
@@ -39,10 +39,7 @@ def consume(
     ] = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     exit_at_end: Annotated[bool, Parameter(name=["--exit-at-end", "-e"], negative="")] = False,
-    partition: Annotated[
-        list[int] | None,
-        Parameter(name=["--partition", "-p"], negative="", consume_multiple=False),
-    ] = None,
+    partition: Partitions = None,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
     isolation: Annotated[
         Literal["read_uncommitted", "read_committed"],

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import iso_utc
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Output, Verbosity, noun
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Flag, Output, Verbosity, noun
 from lakelog.cli.render import note, printable
 
 app = noun("debug", "Show the requests that a broker handles.")
@@ -26,7 +26,7 @@ _HINT = "start the broker with --http HOST:PORT, and pass the same address here 
 @app.command
 def requests(
     *,
-    tail: Annotated[bool, Parameter(negative="")] = False,
+    tail: Flag = False,
     limit: Annotated[int | None, Parameter(name=["--limit", "-n"])] = None,
     api: str = "",
     client: str = "",

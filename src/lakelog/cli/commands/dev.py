@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from lakelog import __version__
 from lakelog.cli.broker_start import DEV_OPEN_HINT, PORT_MAX, BrokerArguments, run_broker
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
+from lakelog.cli.options import DEFAULT_VERBOSITY, Flag, Settings, Verbosity, noun
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
@@ -29,12 +27,10 @@ def dev(
     port: int = _DEFAULT_PORT,
     data: str | None = None,
     brokers: int | None = None,
-    zookeeper: Annotated[bool, Parameter(negative="")] = False,
+    zookeeper: Flag = False,
     partitions: int = 1,
     http: str | None = None,
-    settings: Annotated[
-        list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
-    ] = None,
+    settings: Settings = None,
     verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> int:
     """Run a broker or a cluster for development, on loopback only, until SIGTERM or ^C.

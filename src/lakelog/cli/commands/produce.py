@@ -17,6 +17,7 @@ from lakelog.cli.failures import CliError, explain_exception
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
+    Flag,
     Output,
     Session,
     noun,
@@ -53,7 +54,7 @@ def produce(
     ] = None,
     input_format: Literal["lines", "jsonl"] = "lines",
     partition: Annotated[int | None, Parameter(name=["--partition", "-p"])] = None,
-    keep_partitions: Annotated[bool, Parameter(negative="")] = False,
+    keep_partitions: Flag = False,
     compression: Annotated[Compression, Parameter(name=["--compression", "-z"])] = "none",
     acks: Annotated[Literal["all", "-1", "1", "0"], Parameter(allow_leading_hyphen=True)] = "all",
     linger: str = "5ms",

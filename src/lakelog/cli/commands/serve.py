@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from lakelog.cli.broker_start import BrokerArguments, run_broker
-from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
+from lakelog.cli.options import DEFAULT_VERBOSITY, Flag, Settings, Verbosity, noun
 
 app = noun("serve", "Run a broker in the foreground, until SIGTERM or ^C.")
 
@@ -19,15 +19,13 @@ def serve(
     listen: str | None = None,
     advertise: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
     properties: str | None = None,
-    settings: Annotated[
-        list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
-    ] = None,
+    settings: Settings = None,
     node_id: str | None = None,
     metadata: str | None = None,
     workers: int | None = None,
     http: str | None = None,
     log_format: Literal["auto", "text", "json"] = "auto",
-    insecure: Annotated[bool, Parameter(negative="")] = False,
+    insecure: Flag = False,
     verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> int:
     """Run a broker in the foreground, until SIGTERM or ^C.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session, noun
 from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
 
@@ -26,16 +24,16 @@ def sync(
     topic: str,
     /,
     *,
-    follow: Annotated[bool, Parameter(negative="")] = False,
+    follow: Flag = False,
     every: str = "60s",
     warehouse: str | None = None,
     catalog: str | None = None,
     name: str | None = None,
-    skip_lost: Annotated[bool, Parameter(negative="")] = False,
-    null_timestamps: Annotated[bool, Parameter(negative="")] = False,
+    skip_lost: Flag = False,
+    null_timestamps: Flag = False,
     progress_from: Literal["snapshot", "property"] | None = None,
     master: str = "local[2]",
-    shared_warehouse: Annotated[bool, Parameter(negative="")] = False,
+    shared_warehouse: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:

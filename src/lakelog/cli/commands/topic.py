@@ -20,7 +20,9 @@ from lakelog.cli.options import (
     DEFAULT_SESSION,
     NO_CONSENT,
     Consent,
+    Flag,
     Output,
+    Partitions,
     Session,
     noun,
 )
@@ -64,7 +66,7 @@ ConfigOption = Annotated[
 @app.command(name="list")
 def list_topics(
     *,
-    internal: Annotated[bool, Parameter(negative="")] = False,
+    internal: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -87,7 +89,7 @@ def create(
     partitions: Annotated[int, Parameter(name=["--partitions", "-p"])] = -1,
     replication_factor: Annotated[int, Parameter(name=["--replication-factor", "-r"])] = -1,
     config: ConfigOption = None,
-    if_not_exists: Annotated[bool, Parameter(negative="")] = False,
+    if_not_exists: Flag = False,
     session: Session = DEFAULT_SESSION,
 ) -> int:
     """Create topics.
@@ -133,9 +135,9 @@ def describe(
     name: str,
     /,
     *names: str,
-    under_replicated: Annotated[bool, Parameter(negative="")] = False,
-    under_min_isr: Annotated[bool, Parameter(negative="")] = False,
-    offline: Annotated[bool, Parameter(negative="")] = False,
+    under_replicated: Flag = False,
+    under_min_isr: Flag = False,
+    offline: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> int:
@@ -236,11 +238,9 @@ def delete(
 @app.command
 def elect(
     *names: str,
-    unclean: Annotated[bool, Parameter(negative="")] = False,
-    partition: Annotated[
-        list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
-    ] = None,
-    ignore_missing: Annotated[bool, Parameter(negative="")] = False,
+    unclean: Flag = False,
+    partition: Partitions = None,
+    ignore_missing: Flag = False,
     session: Session = DEFAULT_SESSION,
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
@@ -286,9 +286,7 @@ def delete_records(
     /,
     *,
     before: Annotated[str, Parameter(name=["--before"])],
-    partition: Annotated[
-        list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
-    ] = None,
+    partition: Partitions = None,
     session: Session = DEFAULT_SESSION,
     force: Annotated[bool, Parameter(negative="")] = False,
     consent: Consent = NO_CONSENT,
