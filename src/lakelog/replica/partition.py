@@ -207,7 +207,7 @@ class Partition:
         try:
             if self._gate.is_shut:
                 raise no_space()
-            if log.segments.active.loaded_index is None:
+            if log.segments.active.indexes.loaded is None:
                 check_append(log.segments)
             result = log.append(
                 batch,

@@ -80,7 +80,7 @@ class Flushes:
 
     def _open_unflushed(self, job: FlushJob) -> None:
         for segment in self.unflushed_segments():
-            segment.try_write_index()
+            segment.indexes.try_write()
             handle = segment.open()
             # The cache must not close the file before the job has synced it.
             handle.readers += 1

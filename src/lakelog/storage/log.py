@@ -54,6 +54,12 @@ from lakelog.storage.reading.seeking import check_append, check_seek
 from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
 from lakelog.storage.retention import count_deletable
 from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run, takes_runs
+from lakelog.storage.segments.aborted import (
+    cut_aborted,
+    keep_aborted,
+    replace_aborted,
+    write_aborted,
+)
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -239,7 +245,7 @@ class Log:
         try:
             if (
                 timestamp >= segment.roll_after
-                or segment.full
+                or segment.indexes.full
                 or segment.size + size > config.segment_bytes
                 or last - segment.base_offset > RELATIVE_OFFSET_MAX
             ) and self._must_roll(segment, size, last, timestamp, now_ms):
@@ -274,14 +280,14 @@ class Log:
         segment, end = self.segments.active, self.log_end_offset
         if (
             not self.takes_runs
-            or segment.loaded_index is None
-            or segment.full
+            or segment.indexes.loaded is None
+            or segment.indexes.full
             or leader_epoch > self.leader_epochs.latest
         ):
             return []
         # A run may not end in another segment: it is one write, and its index entries must all fit.
         if len(batches) > 1:  # one batch fits unless `full`
-            batches = batches[: segment.index_entries_left]
+            batches = batches[: segment.indexes.entries_left]
         headers, offsets, producer = place_run(
             batches, self.config, segment, end, self.producers, leader_epoch, now_ms
         )
@@ -410,18 +416,18 @@ class Log:
             # The entry comes first: after a crash in between, the entry names a marker that does
             # not exist, which a rebuild of the index removes. The other order would lose it
             # unnoticed.
-            segment.write_aborted(aborted)
+            write_aborted(segment, aborted)
         try:
             self._write(batch, header, offset, leader_epoch)
         except OSError:
             with suppress(OSError):
                 # If this fails too, the index stays torn, and the next entry truncates it first.
-                segment.cut_aborted()
+                cut_aborted(segment)
             raise
         by_flush = self.config.durability == FSYNC
         self.producers.end_transaction(header, marker, uncommitted_at=offset if by_flush else -1)
         if aborted is not None:
-            segment.keep_aborted(aborted)
+            keep_aborted(segment, aborted)
             self.segments.has_aborted = True
 
     def _write(
@@ -451,7 +457,7 @@ class Log:
                 f"a batch of {size} bytes; segment.bytes is {config.segment_bytes}",
             )
         return (
-            segment.full
+            segment.indexes.full
             or segment.size + size > config.segment_bytes
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
@@ -693,7 +699,7 @@ class Log:
         self.producers.load(state.entries)
         self.producers.end_offset = end
         if state.truncation.is_reindexed:
-            self.segments.active.replace_aborted(state.aborted)
+            replace_aborted(self.segments.active, state.aborted)
         self.segments.note_aborted()
 
     def _place_of_cut(self, offset: int) -> tuple[int, int]:

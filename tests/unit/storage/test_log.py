@@ -127,7 +127,7 @@ def test_what_lies_behind_the_last_index_entry_is_read_up_to_a_bound() -> None:
             file.close()
         assert (segment.size - positions[kept - 1] <= LAST_BYTES_MAX) is is_known
         assert (segment.last_entry_position() is not None) is is_known
-        segment._greatest_known = False
+        segment.indexes.knows_greatest = False
         assert segment.knows_greatest() is is_known
 
 

@@ -103,7 +103,13 @@ def state(log: Log) -> Any:
         for key, entry in log.producers.entries.items()
     }
     segments = [
-        (one.base_offset, one.size, one.next_offset, one.max_timestamp, one.max_timestamp_offset)
+        (
+            one.base_offset,
+            one.size,
+            one.next_offset,
+            one.max_timestamp,
+            one.indexes.max_timestamp_offset,
+        )
         for one in log.segments
     ]
     return log.log_end_offset, log.broken, segments, producers, index_entries(log)

@@ -37,6 +37,7 @@ from lakelog.storage.checkpoint import (
 from lakelog.storage.files import read_if_exists
 from lakelog.storage.log import Log
 from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.segments.aborted import checksum_of_aborted
 
 KNOWN_LOGS = "known-logs"
 _HEAD = b"lakelog known-logs 1 %08x\n"
@@ -114,7 +115,7 @@ def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
         cleaned,
         tuple(entry for entry in log.leader_epochs.entries if entry[1] < point),
         tuple(
-            (segment.base_offset, segment.aborted_checksum())
+            (segment.base_offset, checksum_of_aborted(segment))
             for segment in log.segments
             if segment.txn_index is not None and segment.next_offset <= point
         ),

@@ -14,17 +14,17 @@ from lakelog.storage.names import INDEX, TIME_INDEX, file_name
 class IndexFiles:
     """The `.index` and `.timeindex` of the segment at `base_offset`; a missing file is empty."""
 
-    __slots__ = ("_base_offset", "_disk", "_folder")
+    __slots__ = ("_disk", "_folder", "base_offset")
 
     def __init__(self, disk: Disk, folder: Path, base_offset: int) -> None:
         self._disk = disk
         self._folder = folder
-        self._base_offset = base_offset
+        self.base_offset = base_offset
 
     def read(self) -> SegmentIndex:
         """Return the entries of both files, not compared with the log. Raises `OSError`."""
-        offsets = read_if_exists(self._disk, self._path(INDEX))
-        times = read_if_exists(self._disk, self._path(TIME_INDEX))
+        offsets = read_if_exists(self._disk, self.path(INDEX))
+        times = read_if_exists(self._disk, self.path(TIME_INDEX))
         return SegmentIndex.decode(offsets or b"", times or b"")
 
     def read_last(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
@@ -59,12 +59,17 @@ class IndexFiles:
         self._truncate(INDEX, index.written * ENTRY_SIZE)
         self._truncate(TIME_INDEX, index.written_times * TIME_ENTRY_SIZE)
 
-    def _path(self, suffix: str) -> Path:
-        return self._folder / file_name(self._base_offset, suffix)
+    def unwritten(self) -> IndexFiles:
+        """Return the same files for a reader that keeps new entries in memory."""
+        return _UnwrittenFiles(self._disk, self._folder, self.base_offset)
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of the segment's file with this suffix."""
+        return self._folder / file_name(self.base_offset, suffix)
 
     def _last(self, suffix: str, entry_size: int) -> bytes:
         try:
-            file = self._disk.open(self._path(suffix))
+            file = self._disk.open(self.path(suffix))
         except FileNotFoundError:
             return b""
         try:
@@ -74,16 +79,28 @@ class IndexFiles:
             file.close()
 
     def _write(self, suffix: str, position: int, data: bytes) -> None:
-        file = self._disk.open(self._path(suffix), create=True)
+        file = self._disk.open(self.path(suffix), create=True)
         try:
             file.write_at(position, data)
         finally:
             file.close()
 
     def _truncate(self, suffix: str, size: int) -> None:
-        file = self._disk.open(self._path(suffix), create=True)
+        file = self._disk.open(self.path(suffix), create=True)
         try:
             if file.size() != size:  # to cut off nothing would cost a transaction of a journal
                 file.truncate(size)
         finally:
             file.close()
+
+
+class _UnwrittenFiles(IndexFiles):
+    """Index files that are only read."""
+
+    __slots__ = ()
+
+    def append(self, index: SegmentIndex) -> None:
+        pass
+
+    def cut(self, index: SegmentIndex) -> None:
+        pass

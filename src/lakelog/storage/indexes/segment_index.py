@@ -5,7 +5,7 @@ Files, big-endian; offsets are relative to the segment's base:
     .index      4 last offset of a batch   4 that batch's byte position
     .timeindex  8 greatest timestamp yet   4 last offset of the earliest batch that has it
 
-In memory both are arrays. Entries are written to the files later, in runs (`segments.segment`). The
+In memory both are arrays. Entries are written to the files later, in runs (`IndexKeeper`). The
 files are only hints, which are compared with the log when they are loaded.
 
 Source: `OffsetIndex` and `TimeIndex` of `org.apache.kafka.storage.internals.log`.

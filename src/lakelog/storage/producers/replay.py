@@ -15,6 +15,7 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.names import LOG
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.segments.aborted import replace_aborted
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -39,7 +40,7 @@ def rebuild(
     for segment in segments:
         aborted = replay(table, segment, start)
         if segment in reindexed:
-            segment.replace_aborted(aborted)
+            replace_aborted(segment, aborted)
     table.end_offset = end_offset
     segments.note_aborted()
 

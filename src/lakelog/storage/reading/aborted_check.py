@@ -19,6 +19,7 @@ from lakelog.storage.producers.replay import replay
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.storage.reading.transactions import are_in, holder
+from lakelog.storage.segments.aborted import aborted_of, adopt_aborted
 from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
@@ -100,7 +101,7 @@ class AbortedJob:
         copy = self._copy
         copy.txn_index = self._index.unread()
         try:
-            found = copy.aborted()
+            found = aborted_of(copy)
             if found is None or not are_in(self._copies.holder, copy, found):
                 found = self._rebuild()
             self._found = found
@@ -160,7 +161,7 @@ class AbortedJob:
             self._index.entries = self._found
             return
         try:
-            self._segment.adopt_aborted(self._found, self._aside)
+            adopt_aborted(self._segment, self._found, self._aside)
         except OSError as error:
             self.failure = error
 

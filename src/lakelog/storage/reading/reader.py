@@ -60,13 +60,13 @@ class LogReader:
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < segment.next_offset:
-            if not (may_wait or segment.has_trusted_index):
+            if not (may_wait or segment.indexes.is_trusted):
                 check_seek(self._segments, segment, end_offset)
             # A batch is visible as a whole: it is committed when its last record is.
             limit = segment.position_of(end_offset)
         size = limit - position
         if size > max_bytes:
-            if not (may_wait or segment.has_trusted_index):
+            if not (may_wait or segment.indexes.is_trusted):
                 check_end(self._segments, segment, position, position + max_bytes)
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:

@@ -113,7 +113,7 @@ def check_append(segments: SegmentList) -> None:
 
     Raises `CorruptLog` if they cannot be made from the log.
     """
-    if segments.active.loaded_index is None:
+    if segments.active.indexes.loaded is None:
         check_index(segments, segments.active)
 
 
@@ -122,21 +122,21 @@ def check_index(segments: SegmentList, segment: Segment) -> None:
 
     Raises `CorruptLog` if an earlier attempt failed.
     """
-    if segment.loaded_index is not None and not segment.index_is_wrong:
+    if segment.indexes.loaded is not None and not segment.indexes.is_wrong:
         return
-    segment.check_index_error()
+    segment.indexes.check_error()
     raise NotReady(IndexJob(segments, segment))
 
 
 def _check_entry(segments: SegmentList, segment: Segment, entry: int) -> None:
     """Have a thread rebuild the index if an entry is wrong."""
     index = segment.index
-    if not index.trusted and not segment.is_true(index, entry):
+    if not index.trusted and not segment.is_true(entry):
         _rebuild(segments, segment)
 
 
 def _rebuild(segments: SegmentList, segment: Segment) -> None:
-    segment.check_index_error()
+    segment.indexes.check_error()
     segment.distrust_index()
     check_index(segments, segment)
 
@@ -245,7 +245,7 @@ class IndexJob:
         if self._error is None:
             self._adopt()
         if self._error is not None:
-            segment.index_error, segment.index_is_wrong = self._error, False
+            segment.indexes.error, segment.indexes.is_wrong = self._error, False
 
     def _adopt(self) -> None:
         try:
@@ -257,4 +257,4 @@ class IndexJob:
 
     def _is_loaded_meanwhile(self) -> bool:
         segment = self._segment
-        return segment.loaded_index is not None and not segment.index_is_wrong
+        return segment.indexes.loaded is not None and not segment.indexes.is_wrong

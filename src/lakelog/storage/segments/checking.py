@@ -172,7 +172,7 @@ class CheckJob:
         if wrong is not None:
             # Only the owner may read the epoch cache, so this part of the check runs on the loop.
             damage = valid, _ = wrong
-        index = segment.loaded_index
+        index = segment.indexes.loaded
         # The batches are right, but an index entry names another place: searches would miss
         # records.
         if index is not None and not self._fits(index):

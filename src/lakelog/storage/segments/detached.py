@@ -7,23 +7,9 @@ indexes of the copy (`Segment.adopt`).
 
 from __future__ import annotations
 
-from lakelog.storage.indexes.index_files import IndexFiles
-from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import LOG
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.segment import Segment
-
-
-class UnwrittenIndexFiles(IndexFiles):
-    """Index files that are only read; new entries stay in memory."""
-
-    __slots__ = ()
-
-    def append(self, index: SegmentIndex) -> None:
-        pass
-
-    def cut(self, index: SegmentIndex) -> None:
-        pass
 
 
 class DetachedSegment(Segment):
@@ -39,7 +25,8 @@ class DetachedSegment(Segment):
             setattr(self, name, getattr(segment, name))
         if opens:
             self.handle = None
-        self.loaded_index = self.checks = None
+        self.indexes = segment.indexes.detached()
+        self.checks = None
 
     def open(self) -> Handle:
         """Return the open file. Raises `OSError`: `FileNotFoundError` for a deleted segment."""
@@ -52,7 +39,3 @@ class DetachedSegment(Segment):
         if self.handle is not None:
             self.handle.file.close()
             self.handle = None
-
-    @property
-    def _files(self) -> IndexFiles:
-        return UnwrittenIndexFiles(self.disk, self.folder, self.base_offset)

@@ -1,45 +1,32 @@
-"""One segment: its file of batches, its state in memory, and its indexes.
+"""One segment: its file of batches, appends to it, and searches in it.
 
-The state in memory comes from appends, from a scan, or from index files
-that were compared with the log. An index that disagrees with the log is rebuilt. Entries are
-written in runs, and at the latest when the segment is flushed, sealed or closed.
+Its indexes are kept by `index_keeper`; the transactions that were aborted in it are in `aborted`.
 
 Source: `org.apache.kafka.storage.internals.log.LogSegment`.
 """
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.base.events import event
 from lakelog.records.batch import LENGTH_OVERHEAD, BatchHeader, HeaderFields
 from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import remove_if_exists, write_aside
+from lakelog.storage.files import remove_if_exists
 from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
-from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
-from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
-from lakelog.storage.segments.agreement import (
-    LAST_BYTES_MAX,
-    Tail,
-    follow,
-    greatest_at_end,
-    is_true,
-    scan_times,
-)
+from lakelog.storage.indexes.txn_index import TxnIndex
+from lakelog.storage.names import LOG, TXN_INDEX, file_name
+from lakelog.storage.segments.agreement import LAST_BYTES_MAX
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, HandleCache
-from lakelog.storage.segments.scan import SPAN, scan_headers, tell_misplaced
-
-_logger = logging.getLogger(__name__)
+from lakelog.storage.segments.index_keeper import Batches, IndexKeeper
+from lakelog.storage.segments.scan import SPAN, scan_headers
 
 READ_SIZE = 2048
 """Bytes read at a time in a search for a batch header."""
@@ -47,8 +34,6 @@ _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
 """Bytes; a range up to this size is copied to be sent, and the copy detects missing pages."""
-_INDEX_RUN = 64
-"""Index entries kept in memory before they are written."""
 
 
 class Segment:
@@ -59,24 +44,15 @@ class Segment:
     """
 
     __slots__ = (
-        "_greatest_known",
         "_handles",
-        "_index_bytes",
-        "_interval",
         "base_offset",
-        "bytes_since_entry",
         "checks",
         "created_ms",
         "first_timestamp",
         "folder",
-        "full",
         "handle",
-        "index_error",
-        "index_is_wrong",
+        "indexes",
         "jitter_ms",
-        "loaded_index",
-        "max_timestamp",
-        "max_timestamp_offset",
         "next_offset",
         "roll_after",
         "sealed",
@@ -97,26 +73,16 @@ class Segment:
         jitter_ms: int = 0,
     ) -> None:
         self._handles = handles
-        self._greatest_known = False
-        self._interval = config.index_interval_bytes
-        self._index_bytes = config.segment_index_bytes
+        self.indexes = IndexKeeper(IndexFiles(handles.disk, folder, base_offset), config)
         self.folder = folder
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
         self.handle: Handle | None = None
-        self.loaded_index: SegmentIndex | None = None
-        """`None` until `index` is first used, and again once unloaded."""
-        self.bytes_since_entry = 0
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.first_timestamp = -1
         """Greatest timestamp (ms) of the first batch; -1 when it has not been read."""
-        self.max_timestamp = -1
-        self.max_timestamp_offset = -1
-        """Last offset of the earliest batch with `max_timestamp`."""
-        self.full = False
-        """Whether an index has no room for another entry."""
         self.roll_after = -1
         """A batch with a timestamp (ms) above this begins another segment; -1 when not known."""
         self.sealed = False
@@ -127,10 +93,6 @@ class Segment:
         """Bytes before it are older than this process, which has not checked all of them."""
         self.checks: Checks | None = None
         """Which of these bytes it has checked."""
-        self.index_is_wrong = False
-        """Whether the indexes, loaded or not, are known to disagree with the log."""
-        self.index_error: CorruptLog | None = None
-        """Why no index can be made from the log; further attempts would fail as well."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 
@@ -141,19 +103,13 @@ class Segment:
         # never acknowledged, and behind new batches they would look like records.
         file.truncate(0)
         file.close()
-        self.loaded_index = SegmentIndex()
-        self._files.cut(self.loaded_index)
+        self.indexes.create()
         remove_if_exists(self.disk, self.path(TXN_INDEX))
-        self._greatest_known = True
         return self
 
     @property
     def disk(self) -> Disk:
         return self._handles.disk
-
-    @property
-    def _files(self) -> IndexFiles:
-        return IndexFiles(self.disk, self.folder, self.base_offset)
 
     def path(self, suffix: str) -> Path:
         """Return the path of the segment's file with this suffix."""
@@ -175,16 +131,16 @@ class Segment:
         Raises `OSError`; nothing has changed then.
         """
         # The write comes before any change of state, so a failed append needs no undo.
-        index, position, size = self._write(batch), self.size, len(batch)
-        # As `note`, which is not called: every append passes here.
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
+        indexes, position, size = self._write(batch), self.size, len(batch)
+        # As `IndexKeeper.note`, which is not called: every append passes here.
+        if max_timestamp > indexes.max_timestamp:
+            indexes.max_timestamp = max_timestamp
+            indexes.max_timestamp_offset = last_offset
         if position == 0:
             self.first_timestamp = max_timestamp
-        if self.bytes_since_entry > self._interval:
-            self._add_entry(index, position, last_offset)
-        self.bytes_since_entry += size
+        if indexes.bytes_since_entry > indexes.interval:
+            indexes.add_entry(position, last_offset)
+        indexes.bytes_since_entry += size
         self.size = position + size
         self.next_offset = last_offset + 1
 
@@ -193,28 +149,30 @@ class Segment:
 
         Their offsets follow from the headers.
         """
-        index = self._write(*batches)
-        position, end, greatest = self.size, self.next_offset, self.max_timestamp
+        indexes = self._write(*batches)
+        position, end, greatest = self.size, self.next_offset, indexes.max_timestamp
         if position == 0:
             self.first_timestamp = headers[0][8]
         for batch, fields in zip(batches, headers, strict=True):
             end += fields[12]
             if fields[8] > greatest:
-                self.max_timestamp = greatest = fields[8]
-                self.max_timestamp_offset = end - 1
-            if self.bytes_since_entry > self._interval:
-                self._add_entry(index, position, end - 1)
+                indexes.max_timestamp = greatest = fields[8]
+                indexes.max_timestamp_offset = end - 1
+            if indexes.bytes_since_entry > indexes.interval:
+                indexes.add_entry(position, end - 1)
             size = len(batch)
-            self.bytes_since_entry += size
+            indexes.bytes_since_entry += size
             position += size
         self.size, self.next_offset = position, end
 
-    def _write(self, *batches: Buffer) -> SegmentIndex:
-        """Write at the end, and return the index.
+    def _write(self, *batches: Buffer) -> IndexKeeper:
+        """Write at the end, and return the indexes.
 
-        The index is loaded first: if that fails, nothing has been written.
+        They are loaded first: if that fails, nothing has been written.
         """
-        index = self.loaded_index if self.loaded_index is not None else self.index
+        indexes = self.indexes
+        if indexes.loaded is None:
+            _ = self.index
         handle = self.handle
         if handle is None or self.torn:
             handle = self._open_whole()
@@ -226,7 +184,7 @@ class Segment:
             # A half-written batch behind `size` would be found by the scan of the next start.
             self._cut_back(handle.file)
             raise
-        return index
+        return indexes
 
     def _open_whole(self) -> Handle:
         """Return the open file, cut to `size` after a failed write."""
@@ -297,9 +255,9 @@ class Segment:
         The position is in bytes. An index entry that disagrees with the log rebuilds the index
         first. Raises `CorruptLog` and `OSError`.
         """
-        index = self.loaded_index if self.loaded_index is not None else self.index
+        index = self.indexes.loaded or self.index
         entry = index.floor(offset - self.base_offset)
-        if not index.trusted and not self.is_true(index, entry):
+        if not index.trusted and not self.is_true(entry):
             self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
@@ -342,9 +300,9 @@ class Segment:
         """
         if first is not None and first >= max_bytes:
             return first
-        index = self.loaded_index if self.loaded_index is not None else self.index
+        index = self.indexes.loaded or self.index
         entry = index.floor_position(min(position + max_bytes, end))
-        if not index.trusted and not self.is_true(index, entry):
+        if not index.trusted and not self.is_true(entry):
             self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
@@ -376,7 +334,7 @@ class Segment:
         They are needed if the files disagree with the log or end far before it. Raises `CorruptLog`
         and `OSError`.
         """
-        entry, time = self._files.read_last()
+        entry, time = self.indexes.last_entries()
         # An index entry beyond the last time entry: timestamps fell, or the time index lost its
         # end. Only the whole index shows which.
         if entry is None or time is None or entry[0] > time[1] or not self._starts(*entry):
@@ -397,7 +355,7 @@ class Segment:
         """
         index = self.index
         entry = index.floor_position(position - 1)
-        if not index.trusted and not self.is_true(index, entry):
+        if not index.trusted and not self.is_true(entry):
             self.rebuild_index("it disagrees with the log")
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
@@ -470,78 +428,10 @@ class Segment:
         # which offsets these batches have.
         if entry == len(index.positions):
             return self.next_offset
-        if not index.trusted and not self.is_true(index, entry):
+        if not index.trusted and not self.is_true(entry):
             self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
-
-    # Aborted transactions
-
-    def aborted(self) -> list[AbortedTransaction] | None:
-        """Return the transactions whose abort markers are here; `None` for a damaged index.
-
-        Raises `OSError`.
-        """
-        index = self.txn_index
-        if index is None:
-            return []
-        if index.entries is None:
-            index.read(self.disk, self.path(TXN_INDEX), self.base_offset, self.next_offset)
-        return index.entries
-
-    def aborted_checksum(self) -> int:
-        """Return the CRC-32C of its transaction index, which it must have.
-
-        Raises `OSError`.
-        """
-        assert self.txn_index is not None
-        return self.txn_index.checksum(self.disk, self.path(TXN_INDEX))
-
-    def write_aborted(self, entry: AbortedTransaction) -> None:
-        """Write an entry to the index before its marker is appended.
-
-        Then call `keep_aborted` or, if the append fails, `cut_aborted`. Raises `OSError`.
-        """
-        if self.txn_index is None:
-            # Its file may hold entries of an earlier attempt; `TxnIndex.write` truncates them.
-            self.txn_index = TxnIndex([])
-        self.txn_index.write(self.disk, self.path(TXN_INDEX), entry)
-
-    def keep_aborted(self, entry: AbortedTransaction) -> None:
-        """Keep the entry: its marker has been appended."""
-        assert self.txn_index is not None
-        self.txn_index.keep(entry)
-
-    def cut_aborted(self) -> None:
-        """Cut off the entry of a marker that could not be appended.
-
-        Raises `OSError`.
-        """
-        if self.txn_index is not None:
-            self.txn_index.cut(self.disk, self.path(TXN_INDEX))
-
-    def replace_aborted(self, entries: list[AbortedTransaction]) -> None:
-        """Replace the transaction index; a segment without entries has no file.
-
-        Raises `OSError`.
-        """
-        if entries:
-            aside = write_aside(self.disk, self.path(TXN_INDEX), encode_aborted(entries))
-            self.adopt_aborted(entries, aside)
-        elif self.txn_index is not None:
-            self.adopt_aborted(entries, None)
-
-    def adopt_aborted(self, entries: list[AbortedTransaction], aside: Path | None) -> None:
-        """Replace the transaction index by entries that were written to the file `aside`.
-
-        Raises `OSError`.
-        """
-        if aside is None:
-            remove_if_exists(self.disk, self.path(TXN_INDEX))
-            self.txn_index = None
-        else:
-            self.disk.rename(aside, self.path(TXN_INDEX))
-            self.txn_index = TxnIndex(entries)
 
     # Older than the process
 
@@ -559,197 +449,27 @@ class Segment:
 
     # Indexes
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Add a batch to the indexes. Call it for every batch, in order. Raises as `index`.
-
-        The position and `size` are in bytes, `max_timestamp` is in milliseconds.
-        """
-        index = self.loaded_index if self.loaded_index is not None else self.index
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
-        if position == 0:
-            self.first_timestamp = max_timestamp
-        if self.bytes_since_entry > self._interval:
-            self._add_entry(index, position, last_offset)
-        self.bytes_since_entry += size
-
-    def _add_entry(self, index: SegmentIndex, position: int, last_offset: int) -> None:
-        index.add(last_offset - self.base_offset, position)
-        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self.bytes_since_entry = 0
-        self.full = index.entries_left(self._index_bytes) <= 0
-        # Entries are derived from the log, so a crash that loses some only costs a scan. One write
-        # for each entry would cost a system call for every few batches.
-        if len(index.offsets) - index.written >= _INDEX_RUN:
-            self.try_write_index()
-
-    @property
-    def index_entries_left(self) -> int:
-        """The number of entries that still fit; a batch adds one at most."""
-        index = self.loaded_index if self.loaded_index is not None else self.index
-        return index.entries_left(self._index_bytes)
-
-    def try_write_index(self) -> None:
-        """Write the index unless that fails, so that the log can be used nevertheless.
-
-        A later attempt writes the same entries again; roll and close raise the error.
-        """
-        try:
-            self.write_index()
-        except OSError:
-            return
-
     @property
     def index(self) -> SegmentIndex:
         """Both indexes, loaded and compared with the log on first use.
 
         Raises `CorruptLog` and `OSError`; only the end of the segment is known then.
         """
-        index = self.loaded_index
-        if index is None:
-            self.check_index_error()
-            end = self.next_offset
-            try:
-                index = self._load_index(end)
-            except (CorruptLog, OSError):
-                self.loaded_index, self._greatest_known, self.next_offset = None, False, end
-                raise
-            self.full = index.entries_left(self._index_bytes) <= 0
-            self._greatest_known = True
+        indexes = self.indexes
+        if indexes.loaded is None:
+            self.next_offset = indexes.load(self._batches)
             self._handles.make_room(self)
-        return index
-
-    def _load_index(self, end: int) -> SegmentIndex:
-        index = self.loaded_index = self._files.read()
-        if self.index_is_wrong or not index.is_ordered(self.size) or not self._resume(index):
-            # A wrong index is as good as none, and mending parts of it would need to know which
-            # parts are right.
-            index = self._rebuilt("it disagrees with the log", end)
-        if self.sealed:
-            # Sealing adds the greatest timestamp as the last entry. Without it, entries before it
-            # may be missing as well, and a search by time would end too early.
-            if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
-                index = self._rebuilt("it ends too early", end)
-            self._check_end(end)
-        return index
-
-    def _check_end(self, end: int) -> None:
-        """Check that this sealed segment ends where the next one begins."""
-        if self.next_offset != end:
-            text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
-            raise CorruptLog(self.path(LOG), self.size, text)
+        assert indexes.loaded is not None
+        return indexes.loaded
 
     @property
-    def has_trusted_index(self) -> bool:
-        """Whether an index is loaded that this process made from the log."""
-        index = self.loaded_index
-        return index is not None and index.trusted
+    def _batches(self) -> Batches:
+        return Batches(self.open, self.size, self.next_offset, self.sealed)
 
-    def check_index_error(self) -> None:
-        """Raise `CorruptLog` if an earlier rebuild of the indexes has failed."""
-        error = self.index_error
-        if error is not None:
-            raise CorruptLog(error.path, error.position, error.reason)
-
-    def distrust_index(self) -> None:
-        """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
-
-        Indexes of an active segment stay loaded, because appends need them; each used entry is
-        compared with the log.
-        """
-        # The wrong entries must not be unloaded and read again as if they were right: only a
-        # rebuild resets the flag.
-        self.index_is_wrong = True
-        if self.sealed:
-            self.loaded_index, self._greatest_known = None, False
-
-    def adopt(self, found: Segment) -> None:
-        """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
-
-        The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
-        as `note_header`, before anything is taken over. Files that cannot be written now are
-        written with later entries.
-        """
-        index = found.loaded_index
-        assert index is not None
-        assert found.size <= self.size
-        # Batches that the loop appended while the thread worked are missing in the copy.
-        for position, header in scan_headers(self.open().file, found.size, self.size):
-            found.note_header(position, header)
-        # No step before this may fail half-way: until here the segment has its old index, from here
-        # on the new one.
-        self.loaded_index, self._greatest_known = index, True
-        self.index_is_wrong = False
-        self.max_timestamp = found.max_timestamp
-        self.max_timestamp_offset = found.max_timestamp_offset
-        self.bytes_since_entry = found.bytes_since_entry
-        self.full = index.entries_left(self._index_bytes) <= 0
-        if index.trusted:
-            with suppress(OSError):
-                # The files are emptied before they are written: entries of the wrong index must not
-                # remain behind the new ones.
-                self._files.cut(SegmentIndex())
-                self.end_rebuild()
-        self._handles.make_room(self)
-
-    def rebuild_index(self, reason: str) -> None:
-        """Make both indexes from the log, in memory and on disk. Raises as `index`."""
-        end = self.next_offset
-        try:
-            self._rebuilt(reason, end)
-        except (CorruptLog, OSError):
-            self.loaded_index, self._greatest_known, self.next_offset = None, False, end
-            raise
-
-    def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
-        path, times = self.path(INDEX), self.path(TIME_INDEX).name
-        _logger.warning(
-            "%s: %s; rebuilding it and %s",
-            path,
-            reason,
-            times,
-            extra=event("file_rebuilt", path=path),
-        )
-        self.begin_rebuild()
-        batches = scan_headers(self.open().file, 0, self.size)
-        # The CRC does not cover the base offset, so a flipped bit there is found only by comparison
-        # with the neighbours.
-        for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):
-            if is_misplaced:
-                # An entry for a wrong base offset would make searches miss the batches after it.
-                self._pass_over(header)
-            else:
-                self.note_header(position, header)
-        if self.sealed:
-            self._check_end(end)
-        self.end_rebuild()
-        assert self.loaded_index is not None
-        return self.loaded_index
-
-    def _pass_over(self, header: BatchHeader) -> None:
-        """Skip a batch with wrong offsets. No entry leads to it, and the next batch gets one."""
-        # The next batch gets an entry at once, so that a search for its offsets does not start
-        # before the misplaced batch.
-        self.bytes_since_entry = self._interval + 1
-        self.next_offset = header.last_offset + 1
-
-    def begin_rebuild(self) -> None:
-        """Empty the indexes; every batch must then be noted again, in order. Raises `OSError`."""
-        self._greatest_known = True
-        self.index_is_wrong, self.index_error = False, None
-        self.loaded_index = SegmentIndex()
-        self._files.cut(self.loaded_index)
-        self.max_timestamp = self.max_timestamp_offset = -1
-        self.bytes_since_entry = 0
-        self.next_offset = self.base_offset
-
-    def end_rebuild(self) -> None:
-        """Write the indexes after every batch has been noted. Raises `OSError`."""
-        if self.sealed:
-            self.seal()
-        else:
-            self.write_index()
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of its batches (ms), -1 without one; see `knows_greatest`."""
+        return self.indexes.max_timestamp
 
     def knows_greatest(self) -> bool:
         """Return whether `max_timestamp` is that of all records; if not, load the indexes.
@@ -757,146 +477,85 @@ class Segment:
         They need not be loaded if timestamps rose with the offsets. Raises `CorruptLog` and
         `OSError`.
         """
-        if not self._greatest_known:
-            entry, time = self._files.read_last()
-            if entry is None or time is None:
-                return False
-            file = self.open().file
-            greatest = greatest_at_end(file, self.size, self.base_offset, entry, time)
-            if greatest is not None:
-                self.max_timestamp, self.max_timestamp_offset = greatest
-                self._greatest_known = True
-        return self._greatest_known
+        return self.indexes.knows_greatest or self.indexes.find_greatest(self._batches)
 
     def load_tail(self) -> None:
         """Find the end of a cleanly closed segment from the last index entries on.
 
         Raises `CorruptLog` and `OSError`.
         """
-        entry, time = self._files.read_last()
-        if entry is None and time is None and not self.size:
-            self.loaded_index, self._greatest_known = SegmentIndex(), True
-            return
-        if entry is not None and time is not None:
-            self.max_timestamp, relative = time
-            self.max_timestamp_offset = self.base_offset + relative
-        # Without an entry the scan starts at the beginning: a segment below one index interval has
-        # none.
-        offset, position = entry or (0, 0)
-        try:
-            # Offset and position are checked together. An index of another log of the same base may
-            # have an entry whose position happens to be the start of a batch.
-            last_offset = self.base_offset + offset if entry else -1
-            tail = follow(
-                self.open().file, self.size, position, last_offset, self._interval, self._tail
-            )
-        # The entry may be of a log that was cut since; a rebuild decides whether the log is
-        # damaged.
-        except CorruptLog:
-            tail = None
-        if tail is None:
-            self.rebuild_index("it does not lead to the end of the log")
-            return
-        self._adopt_tail(tail)
-        if entry is None:
-            self._greatest_known = True
+        self.next_offset = self.indexes.load_tail(self._batches)
+        self._handles.make_room(self)
 
-    @property
-    def _tail(self) -> Tail:
-        return Tail(
-            self.next_offset,
-            self.bytes_since_entry,
-            self.max_timestamp,
-            self.max_timestamp_offset,
-        )
+    def distrust_index(self) -> None:
+        """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
 
-    def _adopt_tail(self, tail: Tail) -> None:
-        self.next_offset, self.bytes_since_entry = tail.next_offset, tail.bytes_since_entry
-        self.max_timestamp = tail.max_timestamp
-        self.max_timestamp_offset = tail.max_timestamp_offset
+        Indexes of an active segment stay loaded, because appends need them; each used entry is
+        compared with the log.
+        """
+        self.indexes.distrust(unload=self.sealed)
 
-    def write_index(self) -> None:
-        """Append the entries that the index files lack, without a sync. Raises `OSError`."""
-        if self.loaded_index is not None:
-            self._files.append(self.loaded_index)
+    def adopt(self, found: Segment) -> None:
+        """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
+
+        The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
+        as `note_header`, before anything is taken over.
+        """
+        assert found.size <= self.size
+        # Batches that the loop appended while the thread worked are missing in the copy.
+        for position, header in scan_headers(self.open().file, found.size, self.size):
+            found.note_header(position, header)
+        # No step before this may fail half-way: until here the segment has its old index, from here
+        # on the new one.
+        self.indexes.adopt(found.indexes, is_sealed=self.sealed)
+        self._handles.make_room(self)
+
+    def rebuild_index(self, reason: str) -> None:
+        """Make both indexes from the log, in memory and on disk. Raises as `index`."""
+        self.next_offset = self.indexes.rebuild(self._batches, reason)
+        self._handles.make_room(self)
+
+    def begin_rebuild(self) -> None:
+        """Empty the indexes; every batch must then be noted again, in order. Raises `OSError`."""
+        self.indexes.begin_rebuild()
+        self.next_offset = self.base_offset
+
+    def end_rebuild(self) -> None:
+        """Write the indexes after every batch has been noted. Raises `OSError`."""
+        self.indexes.end_rebuild(is_sealed=self.sealed)
 
     def note_header(self, position: int, header: BatchHeader) -> None:
         """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment.
 
-        `position` is in bytes.
+        `position` is in bytes. The indexes have been loaded, or their rebuild has begun.
         """
-        # Index entries hold the offset relative to the base in four signed bytes, as in Kafka.
-        if header.last_offset - self.base_offset >= 1 << 31:
-            raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
-        self.note(position, header.size, header.last_offset, header.newest_timestamp)
-        self.next_offset = header.last_offset + 1
+        self.next_offset = self.indexes.note_header(position, header)
+        if position == 0:
+            self.first_timestamp = header.newest_timestamp
 
-    def seal(self) -> None:
-        """End the segment: add the entry of the greatest timestamp, and write all entries.
+    def is_true(self, entry: int) -> bool:
+        """Return whether the batch at an entry's position is the one it names; -1 is no entry.
 
-        Raises `CorruptLog` and `OSError`.
+        The indexes have been loaded. Raises `OSError`.
         """
-        # The greatest timestamp is complete only with the whole index loaded, hence `index` and not
-        # `loaded_index`.
-        self._complete(self.index)
-        self._handles.make_room(self)
-
-    def _complete(self, index: SegmentIndex) -> None:
-        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        # Both files must be complete: a clean start trusts the last entry of a sealed segment.
-        self.write_index()
-        self.sealed = True
+        return entry < 0 or self.indexes.is_true(self.open().file, entry)
 
     @property
     def unloadable_bytes(self) -> int:
-        index = self.loaded_index
+        index = self.indexes.loaded
         if index is None or not self.sealed:
             return 0
         return len(index.offsets) * ENTRY_SIZE + len(index.times) * TIME_ENTRY_SIZE
 
     def unload(self) -> None:
         """Give up the descriptor and, once sealed, the indexes."""
-        if self.sealed and self.loaded_index is not None:
-            self.try_write_index()
-            self.loaded_index = None
+        if self.sealed:
+            self.indexes.unload()
         if self.sealed and self.txn_index is not None and not self.txn_index.torn:
             # A torn index keeps its entries: the file may have more of them than the log has
             # markers.
             self.txn_index.entries = None
         self._handles.close(self)
-
-    # Whether the index files agree with the log: they may be of a log that was cut since, or lack
-    # entries that were not written in time
-
-    def is_true(self, index: SegmentIndex, entry: int) -> bool:
-        """Return whether the batch at an entry's position is the one it names. Raises `OSError`."""
-        return entry < 0 or is_true(self.open().file, self.base_offset, index, entry)
-
-    def _resume(self, index: SegmentIndex) -> bool:
-        """Continue the counts where the last entries end; return whether these are of this log.
-
-        If not, the indexes have to be rebuilt. The last time entry has the greatest timestamp only
-        of the batches up to its own, so the scan begins there.
-        """
-        self.max_timestamp = self.max_timestamp_offset = -1
-        self.bytes_since_entry = 0
-        # Both last entries are compared with the log: each file may have lost its end
-        # independently.
-        last_entry = index.positions[-1] if index.positions else 0
-        floor = index.floor(index.time_offsets[-1]) if index.times else -1
-        if not self.is_true(index, floor) or not self.is_true(index, len(index.offsets) - 1):
-            return False
-        file = self.open().file
-        time_found, self.max_timestamp, self.max_timestamp_offset = scan_times(
-            file, index, self.base_offset
-        )
-        # The batch of the last entry is noted again, although it has its entry: `bytes_since_entry`
-        # has to count its bytes as the appends did.
-        for position, header in scan_headers(file, last_entry, self.size):
-            if header.last_offset == self.max_timestamp_offset:
-                time_found = time_found or header.newest_timestamp == self.max_timestamp
-            self.note_header(position, header)
-        return time_found
 
     # Ending
 
@@ -906,7 +565,7 @@ class Segment:
         The position is in bytes. Raises `OSError`.
         """
         self.shorten(position)
-        self.write_index()
+        self.indexes.write()
 
     def shorten(self, position: int) -> None:
         """Cut the file at `position`, durably.
@@ -948,7 +607,7 @@ class Segment:
             self.first_timestamp = self.roll_after = -1
         self.adopt(found)
         if not self.index.trusted:
-            self._files.cut(self.index)
+            self.indexes.cut_files()
         self.next_offset = found.next_offset
 
     def forget_from(self, end: int) -> None:
@@ -956,20 +615,29 @@ class Segment:
 
         The file stays as it is. Raises `CorruptLog` and `OSError`.
         """
-        position, index = self.position_of(end), self.index
+        self.size, self.next_offset = self.position_of(end), end
         self.torn = self.sealed = False
-        self.size, self.next_offset = position, end
-        index.truncate(end - self.base_offset)
-        if not self._resume(index):
-            self.rebuild_index("it disagrees with the log")
+        self.next_offset = self.indexes.truncate(self._batches)
+
+    def seal(self) -> None:
+        """End the segment: add the entry of the greatest timestamp, and write all entries.
+
+        Raises `CorruptLog` and `OSError`.
+        """
+        # The greatest timestamp is complete only with the whole index loaded.
+        _ = self.index
+        self.indexes.complete()
+        self.sealed = True
+        self._handles.make_room(self)
 
     def finish(self) -> None:
         """Write the entries that the index files lack, before the log is closed.
 
         Raises `CorruptLog` and `OSError`.
         """
-        if self.loaded_index is not None:
+        if self.indexes.loaded is not None:
             # The entries of the active segment are completed, too: the next start trusts the last
             # one and scans only the bytes behind it.
             # Not `seal`: several threads finish logs at once, and all logs share the handles.
-            self._complete(self.loaded_index)
+            self.indexes.complete()
+            self.sealed = True

@@ -22,9 +22,8 @@ from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.reading.seeking import IndexJob
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
-from lakelog.storage.segments.detached import DetachedSegment
 from lakelog.storage.segments.handles import LogSlice
-from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.index_keeper import IndexKeeper
 from storage_kit import NOW, Store, append, make_batch
 
 BYTES = 900_000
@@ -182,14 +181,14 @@ def test_an_evicted_range_is_waited_for_again(log: Log, disk: ColdDisk) -> None:
 def rebuilt_here(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Segments whose batches are walked outside of a job, which the loop would do."""
     found: list[Path] = []
-    rebuild = Segment.begin_rebuild
+    rebuild = IndexKeeper.begin_rebuild
 
-    def begin_rebuild(segment: Segment) -> None:
-        if not isinstance(segment, DetachedSegment):
-            found.append(segment.path(INDEX))
-        rebuild(segment)
+    def begin_rebuild(keeper: IndexKeeper) -> None:
+        if type(keeper._files) is IndexFiles:  # a job does not write files
+            found.append(keeper._files.path(INDEX))
+        rebuild(keeper)
 
-    monkeypatch.setattr(Segment, "begin_rebuild", begin_rebuild)
+    monkeypatch.setattr(IndexKeeper, "begin_rebuild", begin_rebuild)
     return found
 
 
@@ -231,7 +230,7 @@ def test_an_index_that_a_check_finds_wrong_is_rebuilt_by_a_job(
     job = begin_check(_unchecked(log, segment.base_offset), log.leader_epochs)
     job.run()
     job.finish()
-    assert segment.index_is_wrong
+    assert segment.indexes.is_wrong
     rebuild = job_of(log, segment.base_offset)
     rebuild.run()
     for number in range(40):
@@ -239,11 +238,15 @@ def test_an_index_that_a_check_finds_wrong_is_rebuilt_by_a_job(
     rebuild.finish()
     assert segment.index.trusted
     found = list(segment.index.offsets), list(segment.index.positions)
-    times = list(segment.index.times), segment.max_timestamp_offset, segment.bytes_since_entry
+    times = (
+        list(segment.index.times),
+        segment.indexes.max_timestamp_offset,
+        segment.indexes.bytes_since_entry,
+    )
     assert rebuilt_here == []
     segment.rebuild_index("asked for")
     assert (list(segment.index.offsets), list(segment.index.positions)) == found
-    last = segment.max_timestamp_offset, segment.bytes_since_entry
+    last = segment.indexes.max_timestamp_offset, segment.indexes.bytes_since_entry
     assert (list(segment.index.times), *last) == times
     for offset in range(end, log.log_end_offset, 5):
         prepared(log, disk, offset).release()
@@ -354,7 +357,7 @@ def test_an_index_that_is_rebuilt_while_its_segment_grows_is_written_as_it_is(
     for number in range(400, 410):
         append(log, make_batch(5, timestamp=NOW + number))
     job.finish()
-    segment.write_index()
+    segment.indexes.write()
     written = IndexFiles(disk, log.folder, segment.base_offset).read()
     assert list(written.offsets) == list(segment.index.offsets)
     assert list(written.times) == list(segment.index.times)

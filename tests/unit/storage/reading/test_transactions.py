@@ -470,7 +470,7 @@ def test_a_marker_goes_with_its_entry_where_a_full_segment_is_found_after_a_stop
     append_marker(log, 1, 0, commit=False)
     for number in range(3):
         append_in_transaction(log, (2, 0, number))
-    assert (log.segments.active.full, len(log.segments)) == (True, 1)
+    assert (log.segments.active.indexes.full, len(log.segments)) == (True, 1)
     log = store.restart()
     append_marker(log, 2, 0, commit=False)
     assert [segment.base_offset for segment in log.segments] == [0, 5]

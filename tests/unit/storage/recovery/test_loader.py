@@ -235,7 +235,7 @@ def test_segments_after_a_segment_that_was_never_durable_are_set_aside() -> None
     log = store.create()
     fill(log)
     first, second, *later = log.segments
-    second.write_index()
+    second.indexes.write()
     store.disk.remove(second.path(".log"))
     log = store.killed()
     assert log.log_end_offset == second.base_offset

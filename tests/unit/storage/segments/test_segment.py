@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import HEADER_SIZE, iter_batches, patch_offset_and_epoch, read_header
+from lakelog.records.batch import HEADER_SIZE, iter_batches, read_header
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.compaction.rewrite import emptied
-from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
@@ -20,7 +19,6 @@ from lakelog.storage.segments.handles import HandleCache
 from lakelog.storage.segments.segment import Segment
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
-    DATA,
     NOW,
     Store,
     append,
@@ -69,7 +67,7 @@ def test_an_offset_is_found_in_spite_of_a_wrong_entry(offset: int, position: int
     misleading(store, log, offset=offset, position=position)
     for asked in (*range(18, 24), *range(36)):
         assert log.segments[0].position_of(asked) == asked // 3 * SIZE
-    assert log.segments[0].has_trusted_index
+    assert log.segments[0].indexes.is_trusted
     assert len(read_batches(log)) == 13
 
 
@@ -77,7 +75,7 @@ def test_a_true_entry_is_enough_to_find_an_offset() -> None:
     log = written(memory_store(DENSE))
     assert log.segments[0].position_of(20) == 6 * SIZE
     assert log.segments[0].entry_before(6 * SIZE + 1) == 6 * SIZE
-    assert not log.segments[0].has_trusted_index, "nothing is to be rebuilt"
+    assert not log.segments[0].indexes.is_trusted, "nothing is to be rebuilt"
 
 
 @pytest.mark.parametrize("position", [7, -7])
@@ -142,40 +140,9 @@ def test_the_greatest_time_of_a_cut_log_is_a_records_in_spite_of_a_wrong_entry()
     file.write_at(place, struct.pack(">qi", time + 5, offset))
     file.close()
     log.truncate_to(18)
-    assert (segment.max_timestamp, segment.max_timestamp_offset) == (NOW + 52, 17)
+    assert (segment.max_timestamp, segment.indexes.max_timestamp_offset) == (NOW + 52, 17)
     found = record_at(log, NOW + 53)
     assert found is None
-
-
-def test_a_start_rebuilds_an_index_whose_last_entry_names_another_batch() -> None:
-    """Offset 0 as well, which the first batch alone can have."""
-    for offset in (0, 5):
-        store = memory_store(DENSE)
-        log = store.create()
-        for _ in range(12):
-            append(log, make_batch(1))
-        store.directory.close()
-        file = store.disk.open(log.segments.active.path(INDEX))
-        file.write_at(file.size() - ENTRY_SIZE, struct.pack(">i", offset))
-        file.close()
-        store.start()
-        assert store.log.log_end_offset == 12
-        assert store.log.segments.active.has_trusted_index
-
-
-def test_no_index_is_made_for_a_sealed_segment_that_does_not_reach_the_next() -> None:
-    store = memory_store(DENSE)
-    log = written(store)
-    segment = log.segments[0]
-    assert segment.position_of(0) == 0
-    file = store.disk.open(segment.path(LOG))
-    file.truncate(11 * SIZE)
-    file.close()
-    segment.size = 11 * SIZE
-    with pytest.raises(CorruptLog, match="ends at offset 33, the next segment begins at 36"):
-        segment.rebuild_index("it disagrees with the log")
-    assert segment.next_offset == 36
-    assert segment.loaded_index is None
 
 
 def test_the_indexes_of_a_sealed_segment_take_the_bytes_of_their_files() -> None:
@@ -214,33 +181,6 @@ def test_a_read_has_as_many_batches_as_fit_wherever_it_begins() -> None:
     for first in range(9):
         found = segment.whole_batches(first * SIZE, segment.size, 3 * SIZE + 10, None)
         assert found == 3 * SIZE
-
-
-def test_an_offset_must_fit_an_index_entry_relative_to_the_base_offset() -> None:
-    store = memory_store()
-    base, last = 1 << 40, (1 << 31) - 1
-    segment = Segment(store.create().segments.handles, DATA, base, LogConfig(), created_ms=NOW)
-    segment.create()
-    batch = make_batch(1)
-    patch_offset_and_epoch(batch, 0, base + last, 0)
-    segment.note_header(0, read_header(batch))
-    assert segment.next_offset == base + last + 1
-    patch_offset_and_epoch(batch, 0, base + last + 1, 0)
-    with pytest.raises(CorruptLog, match=f"offset {base + last + 1} is impossible"):
-        segment.note_header(len(batch), read_header(batch))
-
-
-def test_the_greatest_timestamp_comes_from_loaded_indexes() -> None:
-    store = memory_store(DENSE)
-    log = store.create()
-    for number in range(12):
-        append(log, make_batch(3, timestamp=NOW - 10 * number))
-    log.roll(NOW)
-    segment = store.restart().segments[0]
-    assert not segment.knows_greatest(), "the newest record came first"
-    assert segment.index.times
-    assert segment.knows_greatest()
-    assert segment.max_timestamp == NOW + 2
 
 
 def test_a_search_starts_at_the_last_entry_at_or_before_its_offset() -> None:
