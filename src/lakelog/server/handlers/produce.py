@@ -39,7 +39,6 @@ from lakelog.server.served_api import ServedApi
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.producers.verification import Verification
 from lakelog.storage.validation.batches import SlowBatchError
 
 
@@ -122,104 +121,20 @@ def _produce(
 
     check: the verification of a transactional request; None for any other.
     """
-    now_ms, version = broker.clock.wall_ms(), context.version
-    sampling, sampled = context.connection.sampling, False
+    appends = _Appends(broker, context, request, check)
     responses = []
-    waiting: list[tuple[Appended, PartitionProduceResponse]] = []
-    slow: list[_Slow] = []
-    behind: set[tuple[str | bytes, int]] = set()  # partitions where an earlier batch waits
-    failed = False
     for topic in request.topic_data:
-        name = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name
-        results = []
-        for entry in topic.partition_data:
-            try:
-                if error_of_all is not None:
-                    raise error_of_all
-                partition, verification = (
-                    (broker.partitions.leader(name, entry.index), None)
-                    if check is None
-                    else check.target(name, entry.index)
-                )
-                check_entry(partition, entry.records, version, check)
-                sampled = sampling.left <= 0
-                # Even a fast batch waits behind a slow one of its partition: the order of batches
-                # in a request is their order in the log.
-                if behind and (name, entry.index) in behind:
-                    raise SlowBatchError(sampled=sampled)
-                result = partition.append(
-                    entry.records,
-                    now_ms,
-                    acks_all=request.acks == ACKS_ALL,
-                    verification=verification,
-                    sampled=sampled,
-                )
-                sampling.note(entry.records, sampled=sampled)
-                results.append(
-                    PartitionProduceResponse(
-                        index=entry.index,
-                        base_offset=result.base_offset,
-                        log_append_time_ms=result.append_time_ms,
-                        log_start_offset=result.log_start_offset,
-                    )
-                )
-                if partition.watermark.offset > result.last_offset or not (
-                    appended := _to_await(partition, result, request.acks)
-                ):
-                    broker.purgatory.check_soon(partition.key)
-                else:
-                    waiting.append((appended, results[-1]))
-            except (NotReady, SlowBatchError) as error:
-                sampling.note(entry.records or b"", sampled=sampled)
-                results.append(PartitionProduceResponse(index=entry.index))
-                behind.add((name, entry.index))
-                slow.append(_Slow(name, entry, results[-1], sampled, _needed(partition, error)))
-            except KafkaError as error:
-                results.append(_reject(broker, entry.index, error))
-                failed = context.was_rejected = True
+        name = topic.topic_id if context.version >= TOPIC_IDS_SINCE else topic.name
+        if error_of_all is None:
+            results = [appends.append(name, entry) for entry in topic.partition_data]
+        else:
+            results = [appends.reject(entry, error_of_all) for entry in topic.partition_data]
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
             )
         )
-    response = ProduceResponse(responses=responses)
-    if slow:
-        _keep(context, slow)
-        return _append_slowly(broker, context, request, check, response, slow, waiting, failed)
-    if request.acks and not (waiting or failed):
-        return response
-    return _answer(broker, context, request, response, waiting, failed)
-
-
-def _reject(broker: Broker, index: int, error: KafkaError) -> PartitionProduceResponse:
-    broker.requests.errors["Produce", error.code] += 1
-    return rejected_result(index, error)
-
-
-def _to_await(partition: Partition, result: AppendResult, acks: int) -> Appended | None:
-    """Return the wait for an uncommitted batch; None if the leader's finished write suffices."""
-    by_leader = acks != ACKS_ALL
-    appended = Appended(partition, result.last_offset + 1, partition.leader_epoch, by_leader)
-    return None if by_leader and appended.is_settled else appended
-
-
-def _answer(
-    broker: Broker,
-    context: Context,
-    request: ProduceRequest,
-    response: ProduceResponse,
-    waiting: list[tuple[Appended, PartitionProduceResponse]],
-    failed: bool,
-) -> ProduceResponse | Deferred | None:
-    if request.acks == 0:
-        _check_unanswered(response.responses)
-        return None
-    if failed:
-        _name_leaders(broker, context, response)
-    if not waiting:
-        return response
-    _acknowledge_later(broker, context, request.timeout_ms, response, waiting)
-    return DEFERRED
+    return appends.answer(ProduceResponse(responses=responses))
 
 
 class _Slow(NamedTuple):
@@ -236,140 +151,217 @@ class _Slow(NamedTuple):
     """The job to run before the append, if any."""
 
 
-def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededCheck | None:
-    return (partition, error.job) if isinstance(error, NotReady) else None
+class _Appends:
+    """The appends of one request: done, rejected, to be done, or to be acknowledged."""
 
+    __slots__ = (
+        "_behind",
+        "_broker",
+        "_check",
+        "_context",
+        "_failed",
+        "_now_ms",
+        "_request",
+        "_slow",
+        "_waiting",
+    )
 
-def _keep(context: Context, slow: list[_Slow]) -> None:
-    """Copy the batches out of the receive buffer, which is reused once the handler returns."""
-    # Later requests of the connection wait, or their batches would overtake these.
-    context.pipelined = False
-    for one in slow:
-        one.entry.records = bytearray(one.entry.records or b"")
+    def __init__(
+        self, broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck | None
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._check = check
+        self._now_ms = broker.clock.wall_ms()
+        self._waiting: list[tuple[Appended, PartitionProduceResponse]] = []
+        self._slow: list[_Slow] = []
+        self._behind: set[tuple[str | bytes, int]] = set()
+        """Partitions where an earlier batch waits."""
+        self._failed = False
 
-
-async def _append_slowly(
-    broker: Broker,
-    context: Context,
-    request: ProduceRequest,
-    check: ProduceCheck | None,
-    response: ProduceResponse,
-    slow: list[_Slow],
-    waiting: list[tuple[Appended, PartitionProduceResponse]],
-    failed: bool,
-) -> ProduceResponse | Deferred | None:
-    """Append the slow batches one after the other, and complete their results in `response`."""
-    size = _records_bytes(one.entry for one in slow)
-    with broker.request_memory.holding(context, size):
-        needed = [one.needed for one in slow if one.needed is not None]
-        if needed:
-            await broker.checks.run_and_wait(needed)  # after a failed job the append fails
-        for topic, entry, result, sampled, _ in slow:
-            try:
-                verification = None if check is None else check.verification(topic, entry.index)
-                partition, appended = await _append_one(
-                    broker,
-                    topic,
-                    entry,
-                    verification,
-                    acks_all=request.acks == ACKS_ALL,
-                    sampled=sampled,
-                )
-            except KafkaError as error:
-                if sampled:
-                    context.connection.sampling.repeat()
-                why = _reject(broker, entry.index, error)
-                result.error_code, result.error_message = why.error_code, why.error_message
-                result.base_offset, result.record_errors = why.base_offset, why.record_errors
-                result.current_leader = why.current_leader
-                failed = True
-                continue
-            result.base_offset = appended.base_offset
-            result.log_append_time_ms = appended.append_time_ms
-            result.log_start_offset = appended.log_start_offset
-            if partition.watermark.offset > appended.last_offset:
-                broker.purgatory.check(partition.key)
-            elif (awaited := _to_await(partition, appended, request.acks)) is not None:
-                waiting.append((awaited, result))
-    return _answer(broker, context, request, response, waiting, failed)
-
-
-async def _append_one(
-    broker: Broker,
-    topic: str | bytes,
-    entry: PartitionProduceData,
-    verification: Verification | None,
-    *,
-    acks_all: bool,
-    sampled: bool,
-) -> tuple[Partition, AppendResult]:
-    """Append a batch after its checks, repeating them if the topic's settings changed."""
-    batch, verifies = entry.records, sampled
-    while True:
-        partition = broker.partitions.leader(topic, entry.index)
-        now_ms = broker.clock.wall_ms()
+    def append(self, topic: str | bytes, entry: PartitionProduceData) -> PartitionProduceResponse:
+        """Append a batch, if possible at once; return its result, which may be completed later."""
+        broker, sampling, sampled = self._broker, self._context.connection.sampling, False
         try:
-            appended = partition.append(
-                batch, now_ms, acks_all=acks_all, verification=verification, sampled=verifies
+            partition, verification = (
+                (broker.partitions.leader(topic, entry.index), None)
+                if self._check is None
+                else self._check.target(topic, entry.index)
             )
-            return partition, appended
-        except NotReady as first:
-            job = first.job
-        except SlowBatchError as error:
-            sampled, job = sampled or error.sampled, None
-        if job is not None:
-            await broker.checks.run_one(partition, job)
-            continue
-        config = partition.log.config
-        # From the received records each time, not from `batch`: with other settings the last walk
-        # may have compressed them differently.
-        batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
-        verifies = False
+            check_entry(partition, entry.records, self._context.version, self._check)
+            sampled = sampling.left <= 0
+            # Even a fast batch waits behind a slow one of its partition: the order of batches in a
+            # request is their order in the log.
+            if self._behind and (topic, entry.index) in self._behind:
+                raise SlowBatchError(sampled=sampled)
+            appended = partition.append(
+                entry.records,
+                self._now_ms,
+                acks_all=self._request.acks == ACKS_ALL,
+                verification=verification,
+                sampled=sampled,
+            )
+            sampling.note(entry.records, sampled=sampled)
+        except (NotReady, SlowBatchError) as error:
+            sampling.note(entry.records or b"", sampled=sampled)
+            result = PartitionProduceResponse(index=entry.index)
+            self._behind.add((topic, entry.index))
+            needed = (partition, error.job) if isinstance(error, NotReady) else None
+            self._slow.append(_Slow(topic, entry, result, sampled, needed))
+            return result
+        except KafkaError as error:
+            return self.reject(entry, error)
+        result = PartitionProduceResponse(index=entry.index)
+        if self._complete(result, partition, appended):
+            broker.purgatory.check_soon(partition.key)
+        return result
 
+    def reject(self, entry: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+        """Count the error of a batch, and return its result."""
+        self._failed = self._context.was_rejected = True
+        self._broker.requests.errors["Produce", error.code] += 1
+        return rejected_result(entry.index, error)
 
-def _acknowledge_later(
-    broker: Broker,
-    context: Context,
-    timeout_ms: int,
-    response: ProduceResponse,
-    waiting: list[tuple[Appended, PartitionProduceResponse]],
-) -> None:
-    """Reply when all appends are committed, or at the deadline with errors for the others."""
+    def answer(
+        self, response: ProduceResponse
+    ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
+        """Return the answer, or a coroutine that completes the slow appends first."""
+        if self._slow:
+            self._keep_slow()
+            return self._append_slowly(response)
+        return self._answer(response)
 
-    def settle() -> None:
-        for appended, result in waiting:
+    def _complete(
+        self, result: PartitionProduceResponse, partition: Partition, appended: AppendResult
+    ) -> bool:
+        """Fill in the result of an append; return whether it needs no acknowledgement any more."""
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if partition.watermark.offset > appended.last_offset:
+            return True
+        # Without `acks=all` the leader's finished write suffices.
+        by_leader = self._request.acks != ACKS_ALL
+        wait = Appended(partition, appended.last_offset + 1, partition.leader_epoch, by_leader)
+        if by_leader and wait.is_settled:
+            return True
+        self._waiting.append((wait, result))
+        return False
+
+    def _keep_slow(self) -> None:
+        """Copy the batches out of the receive buffer, which is reused once the handler returns."""
+        # Later requests of the connection wait, or their batches would overtake these.
+        self._context.pipelined = False
+        for one in self._slow:
+            one.entry.records = bytearray(one.entry.records or b"")
+
+    async def _append_slowly(self, response: ProduceResponse) -> ProduceResponse | Deferred | None:
+        """Append the slow batches one after the other, and complete their results."""
+        broker, slow = self._broker, self._slow
+        size = _records_bytes(one.entry for one in slow)
+        with broker.request_memory.holding(self._context, size):
+            needed = [one.needed for one in slow if one.needed is not None]
+            if needed:
+                await broker.checks.run_and_wait(needed)  # after a failed job the append fails
+            for one in slow:
+                try:
+                    partition, appended = await self._append_one(one)
+                except KafkaError as error:
+                    if one.sampled:
+                        self._context.connection.sampling.repeat()
+                    _copy_error(self.reject(one.entry, error), one.result)
+                else:
+                    if self._complete(one.result, partition, appended):
+                        broker.purgatory.check(partition.key)
+        return self._answer(response)
+
+    async def _append_one(self, one: _Slow) -> tuple[Partition, AppendResult]:
+        """Append a batch after its checks, repeating them if the topic's settings changed."""
+        broker, topic, entry = self._broker, one.topic, one.entry
+        check = self._check
+        verification = None if check is None else check.verification(topic, entry.index)
+        batch, sampled = entry.records, one.sampled
+        verifies = sampled
+        while True:
+            partition = broker.partitions.leader(topic, entry.index)
+            now_ms = broker.clock.wall_ms()
             try:
-                appended.check()
-            except KafkaError as error:
-                result.error_code = error.code
-                result.error_message = error.message or None
-                result.current_leader = current_leader(error)
-                _name_leaders(broker, context, response)
-        context.reply(response)
+                appended = partition.append(
+                    batch,
+                    now_ms,
+                    acks_all=self._request.acks == ACKS_ALL,
+                    verification=verification,
+                    sampled=verifies,
+                )
+                return partition, appended
+            except NotReady as first:
+                job = first.job
+            except SlowBatchError as error:
+                sampled, job = sampled or error.sampled, None
+            if job is not None:
+                await broker.checks.run_one(partition, job)
+                continue
+            config = partition.log.config
+            # From the received records each time, not from `batch`: with other settings the last
+            # walk may have compressed them differently.
+            batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
+            verifies = False
 
-    def fail(error: Exception) -> None:
-        context.connection.fail(context.api.name, error)
-        if context.parts is None:
-            context.complete([])
+    # The answer
 
-    appends = [appended for appended, _ in waiting]
-    for appended in appends:
-        if appended.partition.role.followers:  # they wait for these records
-            broker.purgatory.check_soon(appended.partition.key)
-    deadline = broker.clock.monotonic() + max(timeout_ms, 0) / 1000
-    parked = Acknowledgement(appends, settle, fail).park(broker.purgatory, deadline)
-    context.on_abandon = lambda: broker.purgatory.cancel(parked)
+    def _answer(self, response: ProduceResponse) -> ProduceResponse | Deferred | None:
+        if self._request.acks == 0:
+            _check_unanswered(response.responses)
+            return None
+        if self._failed:
+            self._name_leaders(response)
+        if not self._waiting:
+            return response
+        self._acknowledge_later(response)
+        return DEFERRED
 
+    def _acknowledge_later(self, response: ProduceResponse) -> None:
+        """Reply when all appends are committed, or at the deadline with errors for the others."""
+        broker, context = self._broker, self._context
 
-def _name_leaders(broker: Broker, context: Context, response: ProduceResponse) -> None:
-    response.node_endpoints = broker.endpoints_of(
-        context.connection,
-        (
+        def settle() -> None:
+            for appended, result in self._waiting:
+                try:
+                    appended.check()
+                except KafkaError as error:
+                    result.error_code = error.code
+                    result.error_message = error.message or None
+                    result.current_leader = current_leader(error)
+                    self._name_leaders(response)
+            context.reply(response)
+
+        def fail(error: Exception) -> None:
+            context.connection.fail(context.api.name, error)
+            if context.parts is None:
+                context.complete([])
+
+        appends = [appended for appended, _ in self._waiting]
+        for appended in appends:
+            if appended.partition.role.followers:  # they wait for these records
+                broker.purgatory.check_soon(appended.partition.key)
+        deadline = broker.clock.monotonic() + max(self._request.timeout_ms, 0) / 1000
+        parked = Acknowledgement(appends, settle, fail).park(broker.purgatory, deadline)
+        context.on_abandon = lambda: broker.purgatory.cancel(parked)
+
+    def _name_leaders(self, response: ProduceResponse) -> None:
+        leaders = (
             result.current_leader
             for topic in response.responses
             for result in topic.partition_responses
-        ),
-    )
+        )
+        response.node_endpoints = self._broker.endpoints_of(self._context.connection, leaders)
+
+
+def _copy_error(rejected: PartitionProduceResponse, result: PartitionProduceResponse) -> None:
+    result.error_code, result.error_message = rejected.error_code, rejected.error_message
+    result.base_offset, result.record_errors = rejected.base_offset, rejected.record_errors
+    result.current_leader = rejected.current_leader
 
 
 def _request_error(request: ProduceRequest) -> KafkaError | None:

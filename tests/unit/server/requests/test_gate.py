@@ -214,8 +214,10 @@ WAYS = {
         "repeats.produce.ProduceRepeat._append_one",
     ),
     "produce, known, rejected": Way(_corrupt, "repeats.produce.ProduceRepeat._reject"),
-    "produce, by a flush": Way(_by_flush, "handlers.produce._acknowledge_later.<locals>.settle"),
-    "produce, slow": Way(_slow, "handlers.produce._append_slowly"),
+    "produce, by a flush": Way(
+        _by_flush, "handlers.produce._Appends._acknowledge_later.<locals>.settle"
+    ),
+    "produce, slow": Way(_slow, "handlers.produce._Appends._append_slowly"),
     "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
     "fetch, decoded": Way(lambda setup: setup.fetch(), "handlers.fetch.handle"),
     "fetch, known": Way(_fetch_known, "repeats.fetch.FetchRepeat._read"),
@@ -238,7 +240,7 @@ _ANSWERING = {"send", "send_slice", "queue_slice", "complete", "reply"}
 _ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "repeats")
 _DECODING = "requests.dispatch.Dispatcher._on_other_request"
 _FAILING = {
-    "handlers.produce._acknowledge_later.<locals>.fail",
+    "handlers.produce._Appends._acknowledge_later.<locals>.fail",
     "fetches.pending.PendingFetch.fail",
 }
 """They close the connection."""
