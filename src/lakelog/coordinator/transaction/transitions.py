@@ -126,6 +126,18 @@ def initialised(
         last_update_ms=now_ms,
         previous_producer_id=current.producer_id,
     )
+    return _with_next_epoch(fresh, current, expected, new_producer_id, may_be_old=may_be_old)
+
+
+def _with_next_epoch(
+    fresh: Transaction,
+    current: Transaction,
+    expected: Producer | None,
+    new_producer_id: int,
+    *,
+    may_be_old: bool,
+) -> Transaction:
+    """Return `fresh` with the identity that the client gets, given the `current` one."""
     if needs_producer_id(current, expected, may_be_old=may_be_old):
         # `last_epoch` recognises a repetition, and only a client that names its epoch can repeat. A
         # client without one has just started: each of its requests must fence the former producer,

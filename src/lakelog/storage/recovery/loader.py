@@ -143,20 +143,34 @@ class LogLoader:
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:
             self._disk.sync_dir(folder)  # or a power failure restores these files
+        log = self._log(request, names, segments)
+        if not request.clean and request.known.aborted is None:
+            # Without checksums a power failure may have changed any transaction index unnoticed.
+            scanned = segments
+        self._restore_producers(log, scanned)
+        if request.config.durability == FSYNC:
+            _make_durable(log)
+        if SYNC_FAILED in names:
+            # Only now: a start that is interrupted before must distrust the page cache again.
+            remove_if_exists(self._disk, folder / SYNC_FAILED)
+        return log, recovery
+
+    def _log(self, request: LoadRequest, names: list[str], segments: list[Segment]) -> Log:
+        """Return the log of these segments; its producers are not known yet."""
         # The checkpoint may be older than the last retention. Segments are removed only after the
         # start has moved, so their absence shows the newer start.
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,
-            folder,
+            request.folder,
             [offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT)],
         )
-        log = Log(
+        return Log(
             request.topic,
             request.partition,
             request.topic_id,
             request.config,
-            SegmentList(folder, self._handles, segments),
+            SegmentList(request.folder, self._handles, segments),
             self._producers.new_table(),
             snapshots,
             self._epochs(request, segments, start),
@@ -164,24 +178,21 @@ class LogLoader:
             log_start_offset=start,
             recovery_point=min(request.recovery_point, segments[-1].next_offset),
         )
+
+    def _restore_producers(self, log: Log, scanned: list[Segment]) -> None:
+        """Restore the state of the producers from the last valid snapshot and the records after it.
+
+        The transaction indexes of the `scanned` segments are rebuilt.
+        """
         # Snapshots of records that recovery cut off would give the next producers a wrong state.
-        snapshots.remove_beyond(log.log_end_offset)
-        if not request.clean and request.known.aborted is None:
-            # Without checksums a power failure may have changed any transaction index unnoticed.
-            scanned = segments
-        log.rebuild_producers([segment for segment in scanned if segment in segments])
+        log.snapshots.remove_beyond(log.log_end_offset)
+        log.rebuild_producers([segment for segment in scanned if segment in log.segments])
         log.producers.remove_expired(self._now_ms)
-        snapshots.prune({segment.base_offset for segment in segments})
+        log.snapshots.prune({segment.base_offset for segment in log.segments})
         # A marker may have to be written before clients are served, and must not wait for indexes
         # then.
         if log.producers.first_unstable_offset >= 0:
             _open_for_markers(log)
-        if request.config.durability == FSYNC:
-            _make_durable(log)
-        if SYNC_FAILED in names:
-            # Only now: a start that is interrupted before must distrust the page cache again.
-            remove_if_exists(self._disk, folder / SYNC_FAILED)
-        return log, recovery
 
     def _names(self, folder: Path) -> list[str]:
         """Return the names in the folder, after completing swaps and removing leftovers.
