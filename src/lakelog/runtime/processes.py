@@ -38,10 +38,19 @@ class ChildProcess:
         return line[:-1] if line.endswith(b"\n") else b""
 
     async def end(self) -> int:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        send_signal(self._process, signal.SIGKILL)
         self._input.close()
         return await self._process.wait()
+
+
+def send_signal(process: Process, number: signal.Signals) -> None:
+    """Send a signal to a process that was started by asyncio; nothing if it has ended."""
+    if process.returncode is not None:
+        return
+    # Not `process.send_signal`: it polls the process first. If it has just ended, that takes its
+    # status away from the watcher of the loop, which then reports 255 (CPython's gh-87744).
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 class PythonProcesses:

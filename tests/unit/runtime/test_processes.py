@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lakelog.runtime.processes import PythonProcesses
+from lakelog.runtime.processes import PythonProcesses, send_signal
 
 HELPER = """
 import os, sys
@@ -47,6 +48,25 @@ def test_the_end_of_a_helper_that_ended_by_itself_is_its_status() -> None:
         child = await PythonProcesses().start("no_such_module_of_helpers")
         assert await child.receive() == b""
         assert await child.end() == 1
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_status_of_a_process_that_has_just_ended_is_left_to_its_watcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll would take it, and the watcher would report 255."""
+
+    def poll(process: object) -> int:
+        raise AssertionError("polled")
+
+    async def scenario() -> None:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=-1)
+        with monkeypatch.context() as patched:
+            patched.setattr(subprocess.Popen, "poll", poll)
+            send_signal(process, signal.SIGTERM)
+        assert await process.wait() == -signal.SIGTERM
+        send_signal(process, signal.SIGKILL)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 

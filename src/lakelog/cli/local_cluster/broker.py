@@ -9,6 +9,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from lakelog.runtime.processes import send_signal
+
 # -P: modules in the working directory do not take the place of others.
 _PROGRAM = ("-P", "-m", "lakelog.cli.attached_broker")
 _CHUNK_BYTES = 1 << 16
@@ -60,11 +62,11 @@ class BrokerRun:
 
     def stop(self) -> None:
         """Let the broker stop in order; nothing if it has ended."""
-        self._signal(signal.SIGTERM)
+        send_signal(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
         """End the process at once; nothing if it has ended."""
-        self._signal(signal.SIGKILL)
+        send_signal(self._process, signal.SIGKILL)
 
     async def wait(self) -> int:
         """Return the exit status after the end of the process and of its log."""
@@ -74,10 +76,6 @@ class BrokerRun:
         assert self._process.stdin is not None
         self._process.stdin.close()
         return status
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:
-            self._process.send_signal(number)
 
     async def _read_readiness(self, on_ready: Callable[[], None]) -> None:
         """Read the line with which the program reports that it is ready, and anything after it."""
