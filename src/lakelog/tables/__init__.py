@@ -7,6 +7,7 @@ up:
 - `topic`: the contents of a topic, and ranges of its offsets as rows.
 - `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
 - `archive`: the progress of a topic in a table, and the batches that advance it.
+- `joined`: one read over a topic's table and its log.
 
 Read `archive/__init__.py` first. This package starts no process and runs no job by itself.
 """

@@ -23,6 +23,7 @@ from lakelog.spark.archive.stream import FORMAT, ArchiveSource
 from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
 from lakelog.tables.archive.progress import Extent, read_progress
+from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.skipped import skipped_between
 from lakelog.tables.archive.state import SyncProgress, state_of
@@ -54,6 +55,7 @@ class Run:
     every_s: float | None
     reconciler: Reconciler
     availability: Availability
+    publication: Publication
     progress: Callable[[SyncProgress], None]
     stop: threading.Event
     rows_moved: int = 0
@@ -113,7 +115,10 @@ class Run:
         with TopicClient(self._job.bootstrap, client_id="lakelog-archive") as client:
             self.rows_moved += self.reconciler.run(client)
         self.reconciler = replace(self.reconciler, progress_from=None)
-        self._note_skipped(state_of(self._job).snapshot_id)
+        state = state_of(self._job)
+        self._note_skipped(state.snapshot_id)
+        # Also the commits of a killed predecessor that did not publish them.
+        self.publication.publish(state.ends)
 
     def _query(self) -> bool:
         """Run the query until it ends or `stop` is set; return whether it ended."""
@@ -152,6 +157,7 @@ class Run:
             self._note_skipped(state.snapshot_id)
             # A commit shows that the cause of earlier failures is gone.
             self._failures, self._last_reason = 0, ""
+            self.publication.publish(state.ends)
             self.progress(state)
 
     def _note_skipped(self, newest: int | None) -> None:

@@ -14,10 +14,11 @@ from lakelog.spark.session import local_session, require_java
 from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.opening import NAMESPACE, open_job
+from lakelog.tables.archive.opening import open_job
+from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.state import SyncProgress, state_of
-from lakelog.tables.iceberg.warehouse import open_warehouse
+from lakelog.tables.iceberg.warehouse import NAMESPACE, open_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +116,8 @@ def sync_topic(
         null_timestamps=null_timestamps,
     )
     before = state_of(job)
+    publication = Publication(bootstrap, topic, job.identifier[1], place, notify)
+    publication.claim()
     checkpoints = Path(checkpoint or place.folder / "checkpoints" / job.topic_id)
     log = place.folder / "spark.log"
     name = f"lakelog archive of {topic}"
@@ -124,6 +127,7 @@ def sync_topic(
         every_s=every_s if follow else None,
         reconciler=Reconciler(job, progress_from, notify),
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
+        publication=publication,
         progress=progress or _ignore,
         stop=stop or threading.Event(),
     )

@@ -66,6 +66,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     read_committed: bool = True
     null_timestamps: bool = False
+    reads_tables: bool = True
     columns: tuple[str, ...] = ()
     client_id: str = "lakelog-spark"
 
@@ -89,6 +90,7 @@ NAMES = (
     "includeHeaders",
     "failOnDataLoss",
     "impossibleTimestamps",
+    "archive",
     "columns",
 )
 
@@ -114,6 +116,7 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         read_committed=_read_committed(given),
         null_timestamps=_null_timestamps(given),
+        reads_tables=_reads_tables(given),
         columns=_names(given.text("columns")),
         client_id=given.text("kafka.client.id", "lakelog-spark"),
     )
@@ -179,6 +182,14 @@ def _null_timestamps(given: OptionReader) -> bool:
     if value not in ("fail", "null"):
         raise OptionError(f"option {name!r} must be fail or null, not {value!r}")
     return value == "null"
+
+
+def _reads_tables(given: OptionReader) -> bool:
+    """Return whether archived offsets come from the topics' tables."""
+    value = given.text("archive", "auto").lower()
+    if value not in ("auto", "none"):
+        raise OptionError(f"option 'archive' must be auto or none, not {value!r}")
+    return value == "auto"
 
 
 def _position(given: OptionReader, which: str, default: Boundary) -> Position:

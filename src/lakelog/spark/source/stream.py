@@ -22,8 +22,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from lakelog.base.events import event
-from lakelog.spark.source.batch import RangePartition, open_client, plan, read_range
+from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.continuation import Continuation, continue_from
+from lakelog.spark.source.joined import open_planner, read_planned
 from lakelog.spark.source.options import Boundary, SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
@@ -61,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @cached_property
     def _client(self) -> TopicClient:
-        return open_client(self._options)
+        return open_planner(self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return resolve(
@@ -93,10 +94,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
         continuation = self._retrying(lambda: self._continue(begin, target))
-        return plan(continuation.start, continuation.end, self._options)
+        return plan(self._client, continuation.start, continuation.end, self._options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, self._schema, partition.value)
+        return read_planned(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the checkpoint holds the progress."""

@@ -9,10 +9,9 @@ from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
-from lakelog.tables.iceberg.warehouse import Warehouse
+from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.topic.client import TopicClient
 
-NAMESPACE = "lakelog"
 _TASKS = 2
 
 

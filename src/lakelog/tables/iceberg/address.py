@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -25,6 +27,19 @@ class TableAddress:
     catalog: Mapping[str, str]
     identifier: tuple[str, str]
     uuid: str = ""
+
+    def exists(self) -> bool:
+        """Return whether there is a table of this name.
+
+        Raises `OSError` and the errors of the catalog. A missing catalog has no tables.
+        """
+        from lakelog.tables.iceberg.catalog import open_catalog
+
+        path = urlsplit(self.catalog.get("uri", "")).path.removeprefix("/")
+        # Opening a SQLite catalog creates its file, which a reader must not do.
+        if self.catalog.get("uri", "").startswith("sqlite:") and not Path(path).exists():
+            return False
+        return bool(open_catalog(self.catalog).table_exists(self.identifier))
 
     def load(self) -> Table:
         """Return the table's present version. Raises `TableReplacedError`."""

@@ -33,6 +33,19 @@ def data_file(location: str, catalog: Mapping[str, str]) -> DataFile:
     return RemoteFile(location, catalog) if is_remote(location) else LocalFile(location)
 
 
+def open_input(location: str, catalog: Mapping[str, str]) -> Any:
+    """Open a data file for reading; return a file object with random access.
+
+    catalog: PyIceberg's properties, for remote files. Raises `FileNotFoundError`, `OSError`, and
+    `ValueError` for an unknown scheme.
+    """
+    if not is_remote(location):
+        return Path(unquote(urlsplit(location).path)).open("rb")
+    from lakelog.tables.iceberg.catalog import open_file_io
+
+    return open_file_io(catalog, location).new_input(location).open()
+
+
 class LocalFile:
     """A file on this host; its folder is created, and synced after the file."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 REMOTE_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "hdfs")
+NAMESPACE = "lakelog"
+"""The namespace of all tables of archives."""
 CATALOG_NAME = "lakelog"
 """The catalog's name in PyIceberg.
 
@@ -56,15 +58,25 @@ def open_warehouse(location: str, folder: str | None = None) -> Warehouse:
     folder: the local folder for the catalog; required if the tables are remote. Raises `ValueError`
     if it is missing then, if the folder cannot be written to, and for an unsupported scheme.
     """
+    place = warehouse_at(location, folder)
+    if not is_remote(location):
+        _writable(Path(unquote(urlsplit(place.location).path)))
+    _writable(place.folder)
+    return place
+
+
+def warehouse_at(location: str, folder: str | None = None) -> Warehouse:
+    """Return an existing warehouse, without any access to it. Arguments as in `open_warehouse`.
+
+    Raises `ValueError` for an unsupported scheme, or if a remote warehouse has no folder.
+    """
     if is_remote(location):
         if folder is None:
             raise ValueError(f"the catalog of {location} needs a local folder")
-        return Warehouse(location.rstrip("/"), _writable(Path(folder).absolute()))
+        return Warehouse(location.rstrip("/"), Path(folder).absolute())
     parts = urlsplit(location)
     tables = Path(unquote(parts.path) if parts.scheme else location).absolute()
-    _writable(tables)
-    catalog = tables if folder is None else _writable(Path(folder).absolute())
-    return Warehouse(tables.as_uri(), catalog)
+    return Warehouse(tables.as_uri(), tables if folder is None else Path(folder).absolute())
 
 
 def _writable(folder: Path) -> Path:

@@ -5,15 +5,17 @@ This module translates the client's errors into `errors.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from lakelog.base.closeable import Closeable
+from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
 from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import (
+    ClientError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
@@ -33,6 +35,7 @@ from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
 
 _SAMPLE_BYTES = 64 << 10
+_NO_CONFIGS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ class TopicClient(Closeable):
 
     def close(self) -> None:
         self._reader.close()
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether records of aborted and of open transactions are skipped."""
+        return self._reader.read_committed
 
     def topics(self) -> dict[str, TopicMeta]:
         """Return all topics by name, without internal ones.
@@ -105,6 +113,28 @@ class TopicClient(Closeable):
         for name in wanted:
             if name not in found:
                 raise TopicMissingError(self.missing_text(name))
+        return found
+
+    def configs(
+        self, names: Iterable[str], keys: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
+        """Return the values of some keys of each existing topic, without unknown keys.
+
+        A cluster that denies the request has no such keys for this client.
+        """
+        # Only planners ask for them; see `test_imports.py` for workers.
+        from lakelog.client.admin.configs import Configs, ResourceType
+
+        configs = Configs(self._cluster)
+        found: dict[str, dict[str, str | None]] = {}
+        for name in names:
+            try:
+                entries = configs.describe(ResourceType.TOPIC, name, keys=keys)
+            except ClientError as error:
+                if error.code not in _NO_CONFIGS:
+                    raise
+                continue
+            found[name] = {key: entry.value for key, entry in entries.items()}
         return found
 
     def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:

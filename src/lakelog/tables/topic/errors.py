@@ -31,5 +31,9 @@ class LogDivergedError(DataLossError):
     """The log lost archived records, and may hold other records at their offsets."""
 
 
+class ArchiveUnreadableError(Exception):
+    """The table of a topic, which a query needs for archived offsets, cannot be read."""
+
+
 class BadRecordError(Exception):
     """A record that cannot become a row; the text has its partition and offset."""

@@ -3,9 +3,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -16,6 +17,7 @@ from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.skipped import Skipped
 from lakelog.tables.iceberg.address import TableAddress
@@ -74,9 +76,15 @@ def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
         every_s=1.0,
         reconciler=Reconciler(job, None, lines.append),
         availability=Availability("b:1", "orders", None, lines.append),
+        publication=cast("Publication", Unpublished()),
         progress=lambda state: lines.append(f"{state.rows} rows"),
         stop=stop,
     )
+
+
+class Unpublished:
+    def publish(self, ends: Mapping[int, int]) -> None:
+        """No broker would get these offsets."""
 
 
 def _no_session() -> NoReturn:

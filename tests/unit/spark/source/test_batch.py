@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from lakelog.spark.source import batch
-from lakelog.spark.source.batch import plan, read_range
+from lakelog.spark.source.batch import RangePartition, plan
+from lakelog.spark.source.joined import read_planned
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
+from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.topic.ranges import OffsetRange
@@ -21,29 +25,35 @@ def options(**given: str) -> SourceOptions:
     return parse_source_options({**OPTIONS, **given}, streaming=False)
 
 
+def ranges(found: list[RangePartition]) -> list[OffsetRange | None]:
+    return [None if task.value is None else task.value.offsets for task in found]
+
+
+def planned(start: StreamOffset, **given: str) -> list[RangePartition]:
+    return plan(cast("TopicClient", Log(t=[10, 5])), start, END, options(**given))
+
+
 def tasks(log: Log, monkeypatch: pytest.MonkeyPatch, **given: str) -> list[OffsetRange | None]:
     """Return the ranges of a query's tasks."""
-    monkeypatch.setattr(batch, "open_client", lambda _: log)
+    monkeypatch.setattr(batch, "open_planner", lambda _: log)
     values = {**OPTIONS, **given}
-    return [task.value for task in batch_reader(values, schema_of(values)).partitions()]
+    return ranges(batch_reader(values, schema_of(values)).partitions())
 
 
 def test_each_range_has_the_identity_of_its_topic_and_log() -> None:
     start = StreamOffset({"t": {0: 4, 1: 5}})
-    assert [task.value for task in plan(start, END, options())] == [
-        OffsetRange("t", 0, 4, 10, topic_id="id", leader_epoch=3)
-    ]
+    assert ranges(planned(start)) == [OffsetRange("t", 0, 4, 10, topic_id="id", leader_epoch=3)]
 
 
 def test_a_plan_without_records_has_one_task_that_reads_nothing() -> None:
     """Spark cannot run a query without tasks."""
-    (task,) = plan(END, END, options())
+    (task,) = planned(END)
     assert task.value is None
-    assert list(read_range(options(), schema_of(OPTIONS), None)) == []
+    assert list(read_planned(options(), schema_of(OPTIONS), None)) == []
 
 
 def test_min_partitions_splits_ranges_without_gap_or_overlap() -> None:
-    found = [task.value for task in plan(StreamOffset(), END, options(minPartitions="6"))]
+    found = ranges(planned(StreamOffset(), minPartitions="6"))
     covered = [(e.partition, at) for e in found if e for at in range(e.start, e.end)]
     assert len(found) == 6
     assert covered == [(0, at) for at in range(10)] + [(1, at) for at in range(5)]

@@ -32,7 +32,7 @@ def log() -> Log:
 
 @pytest.fixture
 def open_reader(log: Log, monkeypatch: pytest.MonkeyPatch) -> Open:
-    monkeypatch.setattr(stream, "open_client", lambda _: log)
+    monkeypatch.setattr(stream, "open_planner", lambda _: log)
 
     def opened(**given: str) -> StreamReader:
         values = {**OPTIONS, **given}
@@ -121,7 +121,7 @@ def test_a_topic_deleted_meanwhile_is_asked_for_again_if_losses_are_accepted(
     monkeypatch: pytest.MonkeyPatch, failures: int, accepts_losses: bool, fails: bool
 ) -> None:
     log = _DeletedMeanwhile(t=[10])
-    monkeypatch.setattr(stream, "open_client", lambda _: log)
+    monkeypatch.setattr(stream, "open_planner", lambda _: log)
     values = {**OPTIONS, "failOnDataLoss": str(not accepts_losses)}
     reader = stream_reader(values, schema_of(values))
     start = reader.initialOffset()

@@ -1,4 +1,4 @@
-"""The topic keys of archives in Iceberg tables; Apache Kafka does not have them."""
+"""The topic keys of archives in Iceberg tables, which are unknown to Apache Kafka."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import re
 
 from lakelog.base.config.key import ConfigKey, ConfigType, ConfigValue, Validator
 
+_NAME = re.compile(r"[A-Za-z0-9._-]{0,249}", re.ASCII)
 _ARCHIVED = re.compile(r"[0-9]{1,10}:[0-9]{1,19}", re.ASCII)
+
+
+def _is_name(value: ConfigValue) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
 def _are_archived_offsets(value: ConfigValue) -> bool:
@@ -19,7 +24,27 @@ TABLE_KEYS = (
         ConfigType.BOOLEAN,
         "false",
         "Whether an Iceberg table archives the topic. Retention and compaction then keep records "
-        "that are not archived yet.",
+        'that are not archived yet, and `format("lakelog")` reads archived offsets from the table.',
+    ),
+    ConfigKey(
+        "table.name",
+        ConfigType.STRING,
+        "",
+        "Name of the topic's table in the namespace `lakelog`; empty: the topic's name.",
+        Validator(_is_name, "up to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"),
+    ),
+    ConfigKey(
+        "table.warehouse",
+        ConfigType.STRING,
+        "",
+        "Folder or URI of the topic's table. The archive job sets it.",
+    ),
+    ConfigKey(
+        "table.catalog",
+        ConfigType.STRING,
+        "",
+        "Local folder of the catalog of the topic's table; empty: the warehouse. The archive job "
+        "sets it.",
     ),
     ConfigKey(
         "table.archived.offsets",

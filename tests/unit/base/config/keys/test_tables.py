@@ -9,6 +9,7 @@ from lakelog.base.config.log_config import LogConfig, validate_topic_configs
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("table.name", "a/b"),
         ("table.archived.offsets", "0:1,1"),
         ("table.archived.offsets", "0:-1"),
         ("table.enable", "yes"),

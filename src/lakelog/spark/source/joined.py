@@ -1,0 +1,96 @@
+"""Ranges that are partly in the table of their topic: planned by the driver, read by tasks.
+
+The work is in `lakelog.tables.joined`; this module connects it with the options of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lakelog.spark.schema import arrow_schema
+from lakelog.spark.source.losses import report_loss
+from lakelog.spark.source.options import SourceOptions
+from lakelog.tables.joined.archives import check_log
+from lakelog.tables.joined.client import JoinedClient
+from lakelog.tables.joined.plan import PlannedRange, plan_ranges
+from lakelog.tables.joined.reading import JoinedReading
+from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import DataLossError
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.rows import ArrowRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_WAY_ON = (
+    "Set the option impossibleTimestamps=null to read such a timestamp as null, with its number in "
+    "the column rawTimestamp"
+)
+
+
+def open_client(options: SourceOptions) -> TopicClient:
+    """Return a client of a query's cluster, for records. Raises `AddressError`."""
+    return TopicClient(
+        options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
+    )
+
+
+def open_planner(options: SourceOptions) -> TopicClient:
+    """Return a client for planning: with tables, a topic begins where its table begins.
+
+    Raises `AddressError` for a malformed address.
+    """
+    kind = JoinedClient if options.reads_tables else TopicClient
+    return kind(
+        options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
+    )
+
+
+def planned(client: TopicClient, ranges: list[OffsetRange]) -> list[PlannedRange]:
+    """Return the ranges, cut where the tables of their topics end.
+
+    Each table is loaded once, in its newest version. Raises `ArchiveUnreadableError`,
+    `LogDivergedError` if a log lost archived records, and `OptionError` for uncommitted records.
+    """
+    if not isinstance(client, JoinedClient):
+        return [PlannedRange(each) for each in ranges]
+    archives = client.archives(ranges)
+    for topic, archive in archives.items():
+        touched = {
+            each.partition
+            for each in ranges
+            if each.topic == topic
+            and (extent := archive.extent(each.partition)) is not None
+            and each.start < extent.end < each.end
+        }
+        check_log(client, archive, touched)
+    return plan_ranges(ranges, archives)
+
+
+def read_planned(
+    options: SourceOptions, schema: StructType, wanted: PlannedRange | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the range.
+
+    Raises `DataLossError` if records are lost before or during the read and the query does not
+    accept that, `ArchiveUnreadableError`, `BadRecordError`, and `KafkaError`.
+    """
+    if wanted is None:
+        return
+    columns = arrow_schema(schema)
+    catalog = {} if wanted.address is None else wanted.address.catalog
+
+    def on_loss(_: OffsetRange, error: DataLossError) -> None:
+        report_loss(str(error), fail=options.fail_on_data_loss)
+
+    nulls = options.null_timestamps
+    reading = JoinedReading(
+        ArchivedRows(columns, catalog, null_timestamps=nulls, way_on=_WAY_ON),
+        ArrowRows(columns, null_timestamps=nulls, way_on=_WAY_ON),
+        lambda: open_client(options),
+        on_loss,
+    )
+    yield from reading.read(wanted)

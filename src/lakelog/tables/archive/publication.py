@@ -1,0 +1,109 @@
+"""Publishes the end of a table: to the brokers for retention, and as a consumer group for its lag.
+
+The topic key `table.archived.offsets` is the floor of retention (`replica/archive_floor.py`). It is
+always at or below the table's end, because it is written after a commit. The group has the same
+offsets and only shows the lag. A failure is logged: the next commit publishes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
+from lakelog.client.admin.api import Admin
+from lakelog.client.admin.configs import ResourceType
+from lakelog.tables.archive.place import KEYS, ends_text
+from lakelog.tables.iceberg.warehouse import Warehouse
+
+_log = logging.getLogger("lakelog.tables")
+_TIMEOUT_S = 10.0
+
+
+def group_of(table: str) -> str:
+    """Return the name of the group that shows the lag of a table."""
+    return f"lakelog-table-{table}"
+
+
+@dataclass(slots=True)
+class Publication:
+    """The publication of one job.
+
+    place: the warehouse of the job's table. notice: called with lines for the user.
+    """
+
+    bootstrap: str
+    topic: str
+    table: str
+    place: Warehouse
+    notice: Callable[[str], None]
+    _is_enabled: bool = False
+    _last: dict[int, int] = field(default_factory=dict)
+
+    def claim(self) -> None:
+        """Make this the topic's table if `table.enable` is set and the topic has none.
+
+        A job into another table than the topic's publishes nothing: records that only this table
+        has must not be deleted. Raises `KafkaError`.
+        """
+        with self._admin() as admin:
+            found = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
+            values = {key: entry.value or "" for key, entry in found.items()}
+            if values.get("table.enable") != "true":
+                return
+            own = self.own_keys()
+            given = {key: values.get(key, "") for key in own}
+            if not given["table.warehouse"]:
+                admin.configs.alter(ResourceType.TOPIC, self.topic, own)
+            elif not self._is_same(given):
+                self.notice(
+                    f"{self.topic}: this run archives into {self.table} of {self.place.location}, "
+                    f"but the topic's table is {given['table.name'] or self.topic} of "
+                    f"{given['table.warehouse']}; retention and queries use that one"
+                )
+                return
+        self._is_enabled = True
+
+    def own_keys(self) -> dict[str, str]:
+        """Return the topic keys that name this table."""
+        folder = str(self.place.folder)
+        is_default = self.place.location == self.place.folder.as_uri()
+        return {
+            "table.name": "" if self.table == self.topic else self.table,
+            "table.warehouse": folder if is_default else self.place.location,
+            "table.catalog": "" if is_default else folder,
+        }
+
+    def publish(self, ends: Mapping[int, int]) -> None:
+        """Publish the first offset of each partition that is not archived."""
+        if dict(ends) == self._last:
+            return
+        try:
+            with self._admin() as admin:
+                if self._is_enabled:
+                    value = {"table.archived.offsets": ends_text(ends)}
+                    admin.configs.alter(ResourceType.TOPIC, self.topic, value)
+                offsets = {(self.topic, partition): end for partition, end in ends.items()}
+                admin.groups.commit(group_of(self.table), offsets)
+        except KafkaError as error:
+            _log.warning(
+                "the end of the table of %r is not published, so retention waits: %s",
+                self.topic,
+                error,
+                extra=event("archive_end_unpublished", topic=self.topic),
+            )
+            return
+        self._last = dict(ends)
+
+    def _is_same(self, given: Mapping[str, str]) -> bool:
+        own = self.own_keys()
+        names = {given["table.name"] or self.topic, own["table.name"] or self.topic}
+        places = {
+            (each["table.warehouse"].rstrip("/"), each["table.catalog"]) for each in (given, own)
+        }
+        return len(names) == 1 and len(places) == 1
+
+    def _admin(self) -> Admin:
+        return Admin(self.bootstrap, client_id="lakelog-archive", timeout_s=_TIMEOUT_S)

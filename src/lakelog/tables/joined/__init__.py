@@ -1,0 +1,10 @@
+"""One read over table and log: archived offsets from the table's files, the others from the broker.
+
+A plan loads the table's metadata once. It has both the snapshot, whose files are read, and the ends
+of the archive, so the boundary is exact. Plans hold offsets: a reader whose files were compacted or
+whose log was trimmed meanwhile plans the remaining offsets again, on the newest snapshot.
+
+Read `plan.py` first (where a range is cut), then `archives.py` (the table of a topic), `files.py`
+(which files), `rows.py` (files into rows) and `reading.py` (reading on when files or
+records have gone). Nothing here writes to a table.
+"""

@@ -1,0 +1,74 @@
+"""A client for planning, to which a topic begins where its table begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lakelog.client.offsets import EARLIEST, OffsetAt
+from lakelog.tables.joined.archives import TopicArchive, open_archives
+from lakelog.tables.joined.times import first_at
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import OptionError
+from lakelog.tables.topic.offsets import TopicPartition
+from lakelog.tables.topic.ranges import OffsetRange
+
+_UNKNOWN_EPOCH = -1
+
+
+class JoinedClient(TopicClient):
+    """`TopicClient` whose `places` include archived offsets. Arguments as there."""
+
+    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        """Return the first offset at or after each time, in the table or in the log.
+
+        Raises as `TopicClient.places`, and `ArchiveUnreadableError`.
+        """
+        found = super().places(wanted)
+        early = {key: time for key, time in wanted.items() if time >= 0 or time == EARLIEST}
+        if not early:
+            return found
+        archives = open_archives(self, {topic for topic, _ in early})
+        if not archives:
+            return found
+        keys = [key for key in early if key[0] in archives]
+        starts = super().places(dict.fromkeys(keys, EARLIEST))
+        for key in keys:
+            before = _first(archives[key[0]], key, early[key], starts[key].offset)
+            if before is not None:
+                found[key] = OffsetAt(before, -1, _UNKNOWN_EPOCH)
+        return found
+
+    def archives(self, ranges: Iterable[OffsetRange]) -> dict[str, TopicArchive]:
+        """Return the newest version of the tables of the ranges' topics.
+
+        A query that reads uncommitted records gets none, because the table has committed ones only.
+        Raises `OptionError` if it needs the table, because the log begins later, and
+        `ArchiveUnreadableError`.
+        """
+        parts = list(ranges)
+        found = open_archives(self, {each.topic for each in parts})
+        if self.is_read_committed or not found:
+            return found
+        old = [each for each in parts if each.topic in found]
+        starts = super().places(dict.fromkeys(((e.topic, e.partition) for e in old), EARLIEST))
+        for each in old:
+            extent = found[each.topic].extent(each.partition)
+            start = starts[each.topic, each.partition].offset
+            if extent is not None and each.start < min(start, extent.end):
+                raise OptionError(
+                    f"{each}: the log begins at offset {start}; the records before are in the "
+                    "topic's table, which has committed records only. Remove the option "
+                    "kafka.isolation.level=read_uncommitted, or begin at the start of the log"
+                )
+        return {}
+
+
+def _first(archive: TopicArchive, key: TopicPartition, time: int, log_start: int) -> int | None:
+    """Return the first archived offset at or after a time, if it is before the start of the log."""
+    extent = archive.extent(key[1])
+    if extent is None or extent.start >= log_start:
+        return None
+    if time == EARLIEST:
+        return extent.start
+    wanted = OffsetRange(*key, extent.start, min(extent.end, log_start), archive.topic_id)
+    return first_at(archive, wanted, time)

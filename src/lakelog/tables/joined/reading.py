@@ -1,0 +1,121 @@
+"""Reads a planned range while archive, retention, compaction and expiry go on.
+
+A data file may be removed after compaction has replaced it, and records may be removed from the log
+after they were archived. In both cases the rows are in a newer snapshot, so the rest of the range
+is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.joined.archives import TopicArchive, covered, reload
+from lakelog.tables.joined.files import ArchivedFile, files_of
+from lakelog.tables.joined.plan import PlannedRange
+from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import (
+    ArchiveUnreadableError,
+    DataLossError,
+    RecordsRemovedError,
+)
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.reading import OnLoss, Reading
+from lakelog.tables.topic.rows import ArrowRows
+
+_ATTEMPTS_MAX = 8
+
+
+@dataclass(slots=True)
+class JoinedReading:
+    """Reads one planned range, from the table, the log, or both.
+
+    open_client: opens a client of the cluster, for records. on_loss: decides about offsets that
+    neither the log nor the table has.
+    """
+
+    archived: ArchivedRows
+    rows: ArrowRows
+    open_client: Callable[[], TopicClient]
+    on_loss: OnLoss
+    _trimmed: list[tuple[OffsetRange, DataLossError]] = field(default_factory=list)
+
+    def read(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the range in the order of their offsets.
+
+        Raises `ArchiveUnreadableError`, `DataLossError` as `on_loss` decides, `BadRecordError` and
+        `KafkaError`.
+        """
+        if wanted.archived:
+            assert wanted.address is not None
+            yield from self._from_table(wanted.offsets, wanted.address, wanted.files)
+        else:
+            yield from self._from_log(wanted)
+
+    def _from_table(
+        self,
+        left: OffsetRange,
+        address: TableAddress,
+        files: tuple[ArchivedFile, ...] | list[ArchivedFile],
+    ) -> Iterator[pa.RecordBatch]:
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                for batch in self.archived.read(left, files):
+                    # The first column has the offsets, in order; see `ArchivedRows.read`.
+                    position = batch.column(0)[-1].as_py() + 1
+                    yield batch.select(range(1, batch.num_columns))
+                    left = replace(left, start=position)
+                return
+            except FileNotFoundError as error:
+                missing = error
+            # Compaction replaced the file, and it was removed after its grace period.
+            files = files_of(self._newest(left, address), [left])
+        raise ArchiveUnreadableError(
+            f"{left}: a file of the table {'.'.join(address.identifier)} is missing, also in its "
+            f"newest snapshot: {missing}"
+        )
+
+    def _newest(self, left: OffsetRange, address: TableAddress) -> TopicArchive:
+        archive = reload(left.topic, left.topic_id, address)
+        if not covered(archive, (left.topic, left.partition), left.start, left.end):
+            raise ArchiveUnreadableError(
+                f"{left}: the table {'.'.join(address.identifier)} was replaced or rolled back "
+                "while the query read it"
+            )
+        return archive
+
+    def _from_log(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
+        with self.open_client() as client:
+            reading = Reading(client, wanted.offsets, self._note_loss)
+            while True:
+                has_more = reading.find_remaining()
+                for lost, error in self._drain():
+                    yield from self._trimmed_rows(lost, error, wanted.address)
+                if not has_more:
+                    return
+                yield from self.rows.convert(reading.remaining, reading.batches())
+
+    def _note_loss(self, lost: OffsetRange, error: DataLossError) -> None:
+        if isinstance(error, RecordsRemovedError):
+            self._trimmed.append((lost, error))
+        else:
+            self.on_loss(lost, error)
+
+    def _drain(self) -> list[tuple[OffsetRange, DataLossError]]:
+        found, self._trimmed = self._trimmed, []
+        return found
+
+    def _trimmed_rows(
+        self, lost: OffsetRange, error: DataLossError, address: TableAddress | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield records that left the log after the plan, if they were archived before."""
+        if address is not None:
+            archive = reload(lost.topic, lost.topic_id, address)
+            if covered(archive, (lost.topic, lost.partition), lost.start, lost.end):
+                yield from self._from_table(lost, address, files_of(archive, [lost]))
+                return
+        self.on_loss(lost, error)

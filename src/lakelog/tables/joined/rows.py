@@ -1,0 +1,206 @@
+"""Rows of data files as Arrow record batches of one schema, in the order of their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakelog.tables.iceberg.data_file import open_input
+from lakelog.tables.joined.files import (
+    ALL_NUMBERS,
+    OFFSET_ID,
+    PARTITION_ID,
+    ArchivedFile,
+    groups_by_offsets,
+)
+from lakelog.tables.topic.errors import BadRecordError
+from lakelog.tables.topic.ranges import OffsetRange
+
+_BATCH_ROWS = 1 << 16
+_FIELD_ID = b"PARQUET:field_id"
+_IDS = {
+    "topic": 1,
+    "partition": PARTITION_ID,
+    "offset": OFFSET_ID,
+    "timestamp": 4,
+    "timestampType": 5,
+    "key": 6,
+    "value": 7,
+    "headers": 8,
+}
+"""The ids of the columns. `rawTimestamp` has another id in each table and is found by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A row group of an open file.
+
+    names: of its columns in the file. position: of its first row in the file. deleted: positions of
+    rows that delete files name.
+    """
+
+    parquet: pq.ParquetFile
+    number: int
+    names: Mapping[str, str]
+    offsets: tuple[int, int]
+    position: int
+    deleted: pa.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRows:
+    """Reads rows of data files.
+
+    schema: the columns of the result. catalog: PyIceberg's properties, for remote files.
+    null_timestamps: whether a null timestamp is allowed. way_on: the end of the error otherwise.
+    """
+
+    schema: pa.Schema
+    catalog: Mapping[str, str]
+    null_timestamps: bool
+    way_on: str
+
+    def read(self, wanted: OffsetRange, files: Sequence[ArchivedFile]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range in the order of their offsets, with the column `offset`.
+
+        The column comes first, for the caller, which removes it. Row groups whose offsets overlap
+        are sorted in memory together: of a partitioned table about as much as one commit of the
+        archive, of files that another program rewrote unsorted one of these files. Raises
+        `FileNotFoundError` if a file was removed, and `BadRecordError`.
+        """
+        for group in groups_by_offsets([each for each in files if each.may_hold(wanted)]):
+            with ExitStack() as opened:
+                pieces = [piece for file in group for piece in self._pieces(wanted, file, opened)]
+                for overlapping in _groups(pieces):
+                    yield from self._sorted(wanted, overlapping)
+
+    def _pieces(self, wanted: OffsetRange, file: ArchivedFile, opened: ExitStack) -> list[_Piece]:
+        """Return the row groups of a file that may have rows of the range."""
+        source = opened.enter_context(open_input(file.path, self.catalog))
+        parquet = opened.enter_context(pq.ParquetFile(source))
+        names = _names(parquet.schema_arrow)
+        deleted = self._deleted(file)
+        found, position = [], 0
+        for number in range(parquet.num_row_groups):
+            partitions = _bounds(parquet, number, names["partition"])
+            offsets = _bounds(parquet, number, names["offset"])
+            if (
+                partitions[0] <= wanted.partition <= partitions[1]
+                and offsets[0] < wanted.end
+                and offsets[1] >= wanted.start
+            ):
+                found.append(_Piece(parquet, number, names, offsets, position, deleted))
+            position += parquet.metadata.row_group(number).num_rows
+        return found
+
+    def _sorted(self, wanted: OffsetRange, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
+        batches = [batch for piece in pieces for batch in self._rows(wanted, piece)]
+        if not batches:
+            return
+        table = pa.Table.from_batches(batches)
+        offsets = table.column(0).combine_chunks()
+        if not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
+            table = table.take(pc.sort_indices(offsets)).combine_chunks()
+        yield from table.to_batches(_BATCH_ROWS)
+
+    def _rows(self, wanted: OffsetRange, piece: _Piece) -> Iterator[pa.RecordBatch]:
+        names, position = piece.names, piece.position
+        asked = {"partition", "offset", *self.schema.names} & names.keys()
+        columns = [names[each] for each in asked]
+        groups = [piece.number]
+        for batch in piece.parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
+            offsets = batch.column(names["offset"])
+            mask = pc.and_(
+                pc.equal(batch.column(names["partition"]), wanted.partition),
+                pc.and_(pc.greater_equal(offsets, wanted.start), pc.less(offsets, wanted.end)),
+            )
+            if piece.deleted is not None:
+                positions = pa.array(range(position, position + batch.num_rows), pa.int64())
+                mask = pc.and_(mask, pc.invert(pc.is_in(positions, value_set=piece.deleted)))
+            position += batch.num_rows
+            kept = batch.filter(mask)
+            if kept.num_rows:
+                yield self._complete(wanted, kept, names)
+
+    def _complete(
+        self, wanted: OffsetRange, batch: pa.RecordBatch, names: Mapping[str, str]
+    ) -> pa.RecordBatch:
+        def column(field: pa.Field) -> pa.Array:
+            if field.name == "topic":
+                return pa.repeat(pa.scalar(wanted.topic, field.type), batch.num_rows)
+            if field.name not in names:
+                return pa.nulls(batch.num_rows, field.type)
+            return batch.column(names[field.name]).cast(field.type)
+
+        offsets = batch.column(names["offset"]).cast(pa.int64())
+        arrays = [column(field) for field in self.schema]
+        if "timestamp" in self.schema.names and not self.null_timestamps:
+            times = arrays[self.schema.names.index("timestamp")]
+            if times.null_count:
+                at = offsets.filter(pc.is_null(times))[0].as_py()
+                raise BadRecordError(
+                    f"{wanted.topic}-{wanted.partition}@{at}: the timestamp is not within the "
+                    f"years 1 to 9999. {self.way_on}"
+                )
+        schema = self.schema.insert(0, pa.field(POSITION, pa.int64(), nullable=False))
+        return pa.RecordBatch.from_arrays([offsets, *arrays], schema=schema)
+
+    def _deleted(self, file: ArchivedFile) -> pa.Array | None:
+        """Return the positions that delete files name for a data file (Iceberg spec, v2)."""
+        found: list[Any] = []
+        for path in file.deletes:
+            with open_input(path, self.catalog) as source:
+                rows = pq.read_table(source, columns=["file_path", "pos"])
+            found.append(rows.filter(pc.equal(rows.column(0), file.path)).column(1))
+        if not found:
+            return None
+        chunks = [chunk for column in found for chunk in column.chunks]
+        return pa.chunked_array(chunks, pa.int64()).combine_chunks()
+
+
+POSITION = "lakelog.position"
+"""The column with the offset, which comes first in the batches of `ArchivedRows.read`."""
+
+
+def _names(schema: pa.Schema) -> dict[str, str]:
+    """Return the names that the columns have in a file, found by id as Iceberg requires."""
+    by_id = {
+        int(field.metadata[_FIELD_ID]): field.name
+        for field in schema
+        if field.metadata and _FIELD_ID in field.metadata
+    }
+    names = {name: by_id.get(number, name) for name, number in _IDS.items()}
+    present = set(schema.names)
+    found = {name: there for name, there in names.items() if there in present}
+    return {**{name: name for name in schema.names if name == "rawTimestamp"}, **found}
+
+
+def _bounds(parquet: pq.ParquetFile, number: int, name: str) -> tuple[int, int]:
+    """Return the bounds of an integer column in a row group; all numbers without statistics."""
+    group = parquet.metadata.row_group(number)
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == name:
+            found = column.statistics
+            if found is not None and found.has_min_max:
+                return found.min, found.max
+    return ALL_NUMBERS
+
+
+def _groups(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Return the row groups in groups whose offsets overlap only within a group."""
+    groups: list[list[_Piece]] = []
+    reached = -1
+    for piece in sorted(pieces, key=lambda each: each.offsets):
+        if groups and piece.offsets[0] <= reached:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+        reached = max(reached, piece.offsets[1])
+    return groups

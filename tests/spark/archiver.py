@@ -1,0 +1,78 @@
+"""An archive job without Spark: its planner, its tasks and its commits, one batch at a time."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
+from lakelog.tables.archive.files import write_ranges
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.opening import open_job
+from lakelog.tables.archive.planner import BatchPlanner
+from lakelog.tables.archive.progress import Extent, merge_ranges
+from lakelog.tables.archive.publication import Publication
+from lakelog.tables.archive.reconcile import Reconciler
+from lakelog.tables.archive.state import state_of
+from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
+from lakelog.tables.topic.client import TopicClient
+
+
+@dataclass
+class Archiver:
+    """The archive of one topic into a folder."""
+
+    bootstrap: str
+    topic: str
+    folder: Path
+    job: ArchiveJob = field(init=False)
+    place: Warehouse = field(init=False)
+    batches: int = 0
+
+    def __post_init__(self) -> None:
+        self.place = open_warehouse(str(self.folder))
+        self.job = open_job(
+            self.bootstrap,
+            self.topic,
+            self.place,
+            self.topic,
+            batch_bytes=1 << 20,
+            skip_lost=False,
+            null_timestamps=False,
+        )
+        self.publication = Publication(self.bootstrap, self.topic, self.topic, self.place, print)
+        self.publication.claim()
+        with TopicClient(self.bootstrap, client_id="test") as client:
+            Reconciler(self.job, None, print).run(client)
+
+    def run(self, *, publish: bool = True) -> dict[int, int]:
+        """Archive up to the present end in one commit; return the table's ends."""
+        extents: dict[int, Extent] = dict(state_extents(self.job))
+        job = replace(self.job, extents=extents)
+        with TopicClient(self.bootstrap, client_id="test") as client:
+            planner = BatchPlanner(job, client)
+            begin = planner.table_end()
+            end = planner.batch_end(begin, None)
+            tasks = [] if end is begin else planner.tasks(begin, end)
+        paths = []
+        for ranges in tasks:
+            path = f"{job.location}/data/{uuid.uuid4().hex}.parquet"
+            args = (self.bootstrap, ranges, job.schema, path, job.catalog)
+            written = write_ranges(*args, skip_lost=False)
+            paths += [written.path] if written.path else []
+        if tasks:
+            merged = merge_ranges(each for ranges in tasks for each in ranges)
+            batch = Batch(job.topic_id, "test", self.batches, merged, tuple(paths))
+            assert commit_batch(job.address, batch) is Outcome.APPENDED
+            self.batches += 1
+        ends = dict(state_of(job).ends)
+        if publish:
+            self.publication.publish(ends)
+        return ends
+
+
+def state_extents(job: ArchiveJob) -> dict[int, Extent]:
+    from lakelog.tables.archive.progress import read_progress
+
+    return dict(read_progress(job.address.load().properties, job.topic_id).extents)

@@ -1,0 +1,159 @@
+"""Queries of topics with a table: archived offsets from its files, the others from the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_process import BrokerProcess, eventually
+from lakelog.client.admin import Admin, ResourceType
+from lakelog.client.offsets import EARLIEST
+from lakelog.tables.joined.plan import PlannedRange
+from lakelog.tables.topic.errors import ArchiveUnreadableError, OptionError
+from spark.archiver import Archiver
+from spark.queries import read, values
+from spark.sources import BatchQuery, StreamQuery
+from spark.topics import START_MS, MakeTopic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark]
+
+QUICK_RETENTION = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("one-read")
+    with BrokerProcess(folder / "data", settings=QUICK_RETENTION) as broker:
+        yield broker.bootstrap
+        broker.stop()
+
+
+def enable(bootstrap: str, topic: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"table.enable": "true"})
+
+
+def trim(bootstrap: str, topic: str, first: int, *, partitions: int = 3) -> None:
+    """Have retention delete everything that it may; wait until each log begins at `first`."""
+    keys = [(topic, partition) for partition in range(partitions)]
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"retention.ms": "1000"})
+
+        def is_trimmed() -> bool:
+            starts = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+            return all(place.offset == first for place in starts.values())
+
+        eventually(is_trimmed, what="retention")
+        admin.configs.alter(ResourceType.TOPIC, topic, {"retention.ms": "-1"})
+
+
+def named(numbers: range) -> list[str]:
+    return sorted(f"v{i}" for i in numbers)
+
+
+@pytest.fixture
+def archived(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> Archiver:
+    """A topic of 45 records: 30 are in the table only, 15 in the log only."""
+    topic = make_topic(30)
+    enable(bootstrap, topic)
+    archiver = Archiver(bootstrap, topic, tmp_path)
+    assert archiver.run() == {0: 10, 1: 10, 2: 10}
+    trim(bootstrap, topic, 10)
+    produce(bootstrap, topic, range(30, 45))
+    return archiver
+
+
+def planned(query: BatchQuery) -> list[PlannedRange]:
+    return [task.value for task in query.tasks if task.value is not None]
+
+
+def test_a_batch_reads_table_and_log_exactly_at_the_boundary(
+    bootstrap: str, archived: Archiver
+) -> None:
+    query = BatchQuery(bootstrap, archived.topic)
+    cut = sorted((each.offsets.start, each.offsets.end, each.archived) for each in planned(query))
+    assert cut == [(0, 10, True)] * 3 + [(10, 15, False)] * 3
+    assert sorted(query.run()) == named(range(45))
+    # The log has all the rest, so no offset is in both.
+    assert sorted(BatchQuery(bootstrap, archived.topic, archive="none").run()) == named(
+        range(30, 45)
+    )
+
+
+def test_a_stream_reads_from_the_first_record_ever(bootstrap: str, archived: Archiver) -> None:
+    stream = StreamQuery(bootstrap, archived.topic)
+    assert sorted(stream.run()) == named(range(45))
+    produce(bootstrap, archived.topic, range(45, 60))
+    archived.run()
+    produce(bootstrap, archived.topic, range(60, 63))
+    assert sorted(stream.run()) == named(range(45, 63))
+    assert stream.run() == []
+
+
+def test_offsets_and_times_select_files(bootstrap: str, archived: Archiver) -> None:
+    produce(bootstrap, archived.topic, range(45, 60))
+    archived.run()
+    topic = archived.topic
+    starts = ", ".join(f'"{partition}": 12' for partition in range(3))
+    query = BatchQuery(bootstrap, topic, startingOffsets=f'{{"{topic}": {{{starts}}}}}')
+    files = {file for each in planned(query) for file in each.files}
+    assert files and all(file.offsets[0] >= 10 for file in files), "the first commit is pruned"
+    assert sorted(query.run()) == named(range(36, 60))
+    late = BatchQuery(bootstrap, topic, startingTimestamp=str(START_MS + 7))
+    assert sorted(late.run()) == named(range(7, 60)), "records that only the table has have times"
+
+
+def test_records_that_leave_the_log_after_the_plan_come_from_the_table(
+    bootstrap: str, archived: Archiver
+) -> None:
+    query = BatchQuery(bootstrap, archived.topic)
+    archived.run()
+    trim(bootstrap, archived.topic, 15)
+    assert sorted(query.run()) == named(range(45))
+
+
+def test_a_file_that_was_replaced_after_the_plan_is_planned_again(
+    bootstrap: str, archived: Archiver
+) -> None:
+    query = BatchQuery(bootstrap, archived.topic)
+    table = archived.job.address.load()
+    old = [task.file.file_path for task in table.scan().plan_files()]
+    rows = table.scan().to_arrow()
+    with table.transaction() as transaction:
+        transaction.overwrite(rows)
+    for path in old:
+        Path(path.removeprefix("file://")).unlink()
+    assert sorted(query.run()) == named(range(45))
+
+
+def test_uncommitted_records_are_not_in_the_table(bootstrap: str, archived: Archiver) -> None:
+    uncommitted = {"kafka.isolation.level": "read_uncommitted"}
+    with pytest.raises(OptionError, match=r"\[0, 15\): the log begins at offset 10; .*committed"):
+        BatchQuery(bootstrap, archived.topic, **uncommitted)
+    found = BatchQuery(bootstrap, archived.topic, archive="none", **uncommitted).run()
+    assert sorted(found) == named(range(30, 45))
+
+
+def test_a_dropped_table_is_an_error(bootstrap: str, archived: Archiver) -> None:
+    from lakelog.tables.iceberg.catalog import open_catalog
+
+    open_catalog(archived.job.catalog).drop_table(archived.job.identifier)
+    with pytest.raises(ArchiveUnreadableError, match=r"was dropped\. Set the option archive=none"):
+        BatchQuery(bootstrap, archived.topic)
+
+
+def test_spark_reads_table_and_log_as_one(
+    spark: SparkSession, bootstrap: str, archived: Archiver
+) -> None:
+    frame = read(spark, bootstrap, subscribe=archived.topic, includeHeaders="true")
+    assert values(frame) == named(range(45))
+    (first,) = frame.where("partition = 0 and offset = 0").collect()
+    (last,) = frame.where("partition = 2 and offset = 14").collect()
+    assert (first.timestampType, first.key, bytes(first.headers[0].value)) == (0, None, b"0")
+    assert (last.timestampType, bytes(last.key), bytes(last.headers[0].value)) == (0, b"k44", b"44")

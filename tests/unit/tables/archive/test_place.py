@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import cast
+
+from lakelog.tables.archive.place import ends_text, find_places, parse_ends
+from lakelog.tables.topic.client import TopicClient
+
+
+class Configs:
+    """A stand-in for a client, with the keys of topics."""
+
+    def __init__(self, **topics: dict[str, str | None]) -> None:
+        self.topics = topics
+
+    def configs(
+        self, names: Iterable[str], keys: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
+        return {name: self.topics[name] for name in names if name in self.topics}
+
+
+def test_only_enabled_topics_with_a_warehouse_have_a_place() -> None:
+    client = Configs(
+        a={"table.enable": "true", "table.warehouse": "/w", "table.archived.offsets": "0:3"},
+        b={"table.enable": "false", "table.warehouse": "/w"},
+        c={"table.enable": "true", "table.warehouse": ""},
+        apache={},
+    )
+    found = find_places(cast("TopicClient", client), ["a", "b", "c", "apache", "missing"])
+    assert list(found) == ["a"]
+    assert (found["a"].name, found["a"].published) == ("a", {0: 3})
+    address = found["a"].address
+    assert address.identifier == ("lakelog", "a")
+    assert address.catalog["uri"] == "sqlite:////w/catalog.db"
+
+
+def test_published_ends_are_text_that_is_read_back() -> None:
+    assert ends_text({1: 5, 0: 12}) == "0:12,1:5"
+    assert parse_ends("0:12,1:5") == {0: 12, 1: 5}
+    assert parse_ends("") == {}

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lakelog.client.admin.api import Admin
+from lakelog.client.errors import UnreachableError
+from lakelog.tables.archive.publication import Publication
+from lakelog.tables.iceberg.warehouse import warehouse_at
+
+
+class Cluster:
+    """A stand-in for `Admin`, with the configuration of one topic and committed offsets."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = {f"table.{key.replace('_', '.')}": value for key, value in values.items()}
+        self.committed: list[tuple[str, dict[tuple[str, int], int]]] = []
+        self.is_away = False
+        self.configs = SimpleNamespace(describe=self._describe, alter=self._alter)
+        self.groups = SimpleNamespace(commit=self._commit)
+
+    def __enter__(self) -> Cluster:
+        if self.is_away:
+            raise UnreachableError("no broker")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def _describe(self, kind: object, name: str, *, keys: object) -> dict[str, Any]:
+        return {key: SimpleNamespace(value=value) for key, value in self.values.items()}
+
+    def _alter(self, kind: object, name: str, values: dict[str, str]) -> None:
+        self.values |= values
+
+    def _commit(self, group: str, offsets: dict[tuple[str, int], int]) -> None:
+        self.committed.append((group, offsets))
+
+
+def publication(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, folder: Path, notes: list[str]
+) -> Publication:
+    monkeypatch.setattr(Publication, "_admin", lambda _: cast("Admin", cluster))
+    place = warehouse_at(str(folder))
+    made = Publication("b:1", "orders", "orders", place, notes.append)
+    made.claim()
+    return made
+
+
+def test_an_enabled_topic_gets_the_place_and_the_end_of_its_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster(enable="true")
+    made = publication(cluster, monkeypatch, tmp_path, [])
+    for _ in range(2):
+        made.publish({0: 5, 1: 0})
+    assert cluster.values["table.warehouse"] == str(tmp_path)
+    assert cluster.values["table.archived.offsets"] == "0:5,1:0"
+    assert cluster.committed == [("lakelog-table-orders", {("orders", 0): 5, ("orders", 1): 0})]
+
+
+def test_another_table_than_the_topics_publishes_no_floor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    cluster = Cluster(enable="true", warehouse="/elsewhere")
+    publication(cluster, monkeypatch, tmp_path, notes).publish({0: 5})
+    assert "table.archived.offsets" not in cluster.values
+    assert cluster.values["table.warehouse"] == "/elsewhere"
+    assert "retention and queries use that one" in notes[0]
+
+
+def test_a_topic_without_a_table_gets_a_group_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster(enable="false")
+    publication(cluster, monkeypatch, tmp_path, []).publish({0: 5})
+    assert cluster.values == {"table.enable": "false"}
+    assert len(cluster.committed) == 1
+
+
+def test_a_failure_is_logged_and_published_with_the_next_commit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    cluster = Cluster(enable="true")
+    made = publication(cluster, monkeypatch, tmp_path, [])
+    cluster.is_away = True
+    made.publish({0: 5})
+    assert "is not published, so retention waits" in caplog.text
+    cluster.is_away = False
+    made.publish({0: 5})
+    assert cluster.values["table.archived.offsets"] == "0:5"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.joined.plan import PlannedRange, plan_ranges
+from lakelog.tables.joined.reading import JoinedReading
+from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.topic.errors import ArchiveUnreadableError, DataLossError
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.rows import ArrowRows
+from unit.tables.archive_table import write_batch
+from unit.tables.joined.kit import archive_of, offsets
+
+SCHEMA = pa.schema([("offset", pa.int64())])
+
+
+def reading() -> JoinedReading:
+    def no_loss(_: OffsetRange, error: DataLossError) -> NoReturn:
+        raise error
+
+    def no_client() -> NoReturn:
+        raise AssertionError("the table has all the offsets")
+
+    return JoinedReading(
+        ArchivedRows(SCHEMA, {}, null_timestamps=False, way_on=""),
+        ArrowRows(SCHEMA, null_timestamps=False, way_on=""),
+        no_client,
+        no_loss,
+    )
+
+
+def found(plan: list[PlannedRange]) -> list[int]:
+    return [
+        offset
+        for part in plan
+        for batch in reading().read(part)
+        for offset in batch.column("offset").to_pylist()
+    ]
+
+
+@pytest.fixture
+def plan(address: TableAddress) -> list[PlannedRange]:
+    for number in range(3):
+        commit_batch(address, write_batch(address, number * 10, number * 10 + 10, number))
+    return plan_ranges([offsets(0, 30)], {"orders": archive_of(address)})
+
+
+def replace_files(address: TableAddress) -> None:
+    """Compact the table and remove the files that were replaced."""
+    table = address.load()
+    rows = table.scan().to_arrow()
+    old = [task.file.file_path for task in table.scan().plan_files()]
+    with table.transaction() as transaction:
+        transaction.overwrite(rows)
+    for path in old:
+        Path(path.removeprefix("file://")).unlink()
+
+
+def test_archived_offsets_need_no_broker(plan: list[PlannedRange]) -> None:
+    assert found(plan) == list(range(30))
+
+
+def test_a_plan_survives_the_removal_of_its_files(
+    address: TableAddress, plan: list[PlannedRange]
+) -> None:
+    (part,) = plan
+    batches = reading().read(part)
+    first = next(batches).column("offset").to_pylist()
+    replace_files(address)
+    rest = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert first + rest == list(range(30))
+    assert found(plan) == list(range(30))
+
+
+def test_a_missing_file_of_the_newest_snapshot_is_an_error(
+    address: TableAddress, plan: list[PlannedRange]
+) -> None:
+    (task, *_) = address.load().scan().plan_files()
+    Path(task.file.file_path.removeprefix("file://")).unlink()
+    with pytest.raises(ArchiveUnreadableError, match="is missing, also in its newest snapshot"):
+        found(plan)
+
+
+def test_a_table_that_was_replaced_is_an_error(
+    address: TableAddress, plan: list[PlannedRange]
+) -> None:
+    for task in address.load().scan().plan_files():
+        Path(task.file.file_path.removeprefix("file://")).unlink()
+    open_catalog(address.catalog).drop_table(address.identifier)
+    with pytest.raises(ArchiveUnreadableError, match="was dropped"):
+        found(plan)

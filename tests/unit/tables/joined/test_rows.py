@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA
+from lakelog.tables.joined.files import ArchivedFile, files_of
+from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.topic.errors import BadRecordError
+from unit.tables.archive_table import write_batch
+from unit.tables.joined.kit import archive_of, offsets
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("headers", HEADERS),
+        ("rawTimestamp", pa.int64()),
+    ]
+)
+
+
+def reader(schema: pa.Schema = SCHEMA, *, null_timestamps: bool = False) -> ArchivedRows:
+    return ArchivedRows(schema, {}, null_timestamps=null_timestamps, way_on="Use an option")
+
+
+def written(
+    folder: Path, numbers: list[int], partition: int = 0, **columns: object
+) -> ArchivedFile:
+    """A file of rows with these offsets, in row groups of four rows."""
+    row = {"topic": "orders", "partition": partition, "timestamp": 1, "timestampType": 0}
+    rows = [{**row, "offset": number, "value": b"%d" % number, **columns} for number in numbers]
+    schema = ARROW_SCHEMA
+    if "timestamp" in columns:
+        index = schema.get_field_index("timestamp")
+        schema = schema.set(index, schema.field(index).with_nullable(True))
+    path = folder / f"{uuid.uuid4().hex}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=4)
+    bounds = (min(numbers), max(numbers))
+    return ArchivedFile(str(path), 1, (partition, partition), bounds, ())
+
+
+def values(found: object) -> list[bytes]:
+    return [value for batch in found for value in batch.column("value").to_pylist()]  # type: ignore[attr-defined]
+
+
+def test_rows_have_the_columns_of_the_query(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 10))
+    files = files_of(archive_of(address), [offsets(0, 10)])
+    (batch,) = reader().read(offsets(4, 6), files)
+    assert batch.schema.names[0] == "lakelog.position"
+    assert batch.column(0).to_pylist() == [4, 5]
+    assert batch.select(SCHEMA.names).schema.types == SCHEMA.types
+    assert batch.to_pylist()[0] == {
+        "lakelog.position": 4,
+        "value": b"v",
+        "topic": "orders",
+        "partition": 0,
+        "headers": [{"key": "h", "value": b"x"}],
+        "rawTimestamp": None,
+    }
+
+
+def test_rows_of_overlapping_files_are_in_order(tmp_path: Path) -> None:
+    files = [written(tmp_path, [0, 2, 4, 6, 8, 10]), written(tmp_path, [1, 3, 5, 7, 9])]
+    files += [written(tmp_path, [11, 12]), written(tmp_path, [3], partition=1)]
+    found = values(reader().read(offsets(2, 12), files))
+    assert found == [b"%d" % number for number in range(2, 12)]
+
+
+def test_a_file_that_another_program_wrote_unsorted_is_sorted(tmp_path: Path) -> None:
+    numbers = [8, 9, 0, 1, 5, 4, 3, 2, 7, 6]
+    found = values(reader().read(offsets(1, 9), [written(tmp_path, numbers)]))
+    assert found == [b"%d" % number for number in range(1, 9)]
+
+
+def test_deleted_rows_are_left_out(tmp_path: Path) -> None:
+    file = written(tmp_path, list(range(10)))
+    deletes = tmp_path / "deletes.parquet"
+    rows = {"file_path": [file.path, "another", file.path], "pos": [1, 2, 9]}
+    pq.write_table(pa.table(rows), deletes)
+    merged = ArchivedFile(file.path, 1, (0, 0), (0, 9), (str(deletes),))
+    found = values(reader().read(offsets(0, 10), [merged]))
+    assert found == [b"0", *(b"%d" % number for number in range(2, 9))]
+
+
+def test_columns_are_found_by_their_ids(tmp_path: Path) -> None:
+    file = written(tmp_path, [0, 1])
+    table = pq.read_table(file.path)
+    pq.write_table(
+        table.rename_columns([f"c{number}" for number in range(table.num_columns)]), file.path
+    )
+    assert values(reader().read(offsets(0, 2), [file])) == [b"0", b"1"]
+
+
+def test_a_null_timestamp_needs_the_option(tmp_path: Path) -> None:
+    file = written(tmp_path, [7], timestamp=None)
+    schema = pa.schema([("timestamp", pa.timestamp("us", "UTC"))])
+    with pytest.raises(BadRecordError, match=r"^orders-0@7: .*\. Use an option$"):
+        list(reader(schema).read(offsets(0, 10), [file]))
+    (batch,) = reader(schema, null_timestamps=True).read(offsets(0, 10), [file])
+    assert batch.column("timestamp").to_pylist() == [None]
