@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kafka_jars
+from lakelog.columns.encoding.encode import RowEncoder
 from lakelog.records.batch import (
     BatchHeader,
     check_crc,
@@ -159,3 +161,28 @@ def test_header_keys_that_are_not_utf_8_are_read_as_by_java(tmp_path: Path) -> N
     file = tmp_path / "keys"
     file.write_bytes(batch)
     assert run_oracle("read", str(file)) == file_text(file)
+
+
+def test_java_reads_the_batches_of_rows(tmp_path: Path) -> None:
+    """Of both encoders, whose bytes are equal; a key has the partition of Java's hash there."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    names = ("timestamp", "key", "value", "headers")
+    columns = dict(zip(names, zip(*ROWS, strict=True), strict=True))
+    pairs = [[{"key": key, "value": value} for key, value in row] for row in columns["headers"]]
+    table = pa.table({**columns, "headers": pa.array(pairs, kind)})
+    files, lines = [], []
+    for codec in Codec:
+        for compiled in (False, True):
+            encoder = RowEncoder(1, codec=codec, batch_bytes=100_000, compiled=compiled)
+            path = tmp_path / f"{codec.name}-{compiled}"
+            offset, parts = 0, []
+            for batch in encoder.encode(table.to_batches(), 0):
+                parts.append(bytes(batch.build(4711, 3, offset, offset, leader_epoch=9)))
+                offset += batch.count
+            assert offset == len(ROWS)
+            assert len(parts) > 1
+            path.write_bytes(b"".join(parts))
+            files.append(path)
+            lines += file_text(path)
+        assert files[-1].read_bytes() == files[-2].read_bytes()
+    assert run_oracle("read", *map(str, files)) == lines

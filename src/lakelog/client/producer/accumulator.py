@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError
-from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.batch import OpenBatch, PartitionQueue, ProducerBatch, Records
 from lakelog.client.producer.results import BatchResult
 from lakelog.client.producer.verdict import Verdict, judge, maybe_written
 from lakelog.client.retry import pause_s
@@ -62,20 +62,30 @@ class Accumulator:
             queue = self._queues[topic, partition] = PartitionQueue(topic, partition)
         return queue
 
-    def open(self, queue: PartitionQueue, now_s: float) -> ProducerBatch:
+    def open(self, queue: PartitionQueue, now_s: float) -> OpenBatch:
         """Return the open batch of a partition, or a new one. `close` it when it is full.
 
         `now_s` becomes the time from which linger and delivery timeout count.
         """
         batch = queue.open
         if batch is None:
-            batch = queue.open = ProducerBatch(
+            batch = queue.open = OpenBatch(
                 queue,
                 BatchBuilder(self._settings.codec),
                 now_s,
                 is_transactional=self._settings.is_transactional,
             )
             self._busy[queue] = None
+        return batch
+
+    def add(self, queue: PartitionQueue, records: Records, now_s: float) -> ProducerBatch:
+        """Add a whole batch after the open one, which is closed; return it. `now_s`: see `open`."""
+        self.close(queue)
+        is_transactional = self._settings.is_transactional
+        batch = ProducerBatch(queue, records, now_s, is_transactional=is_transactional)
+        queue.waiting.append(batch)
+        self._busy[queue] = None
+        self.buffered_bytes += batch.size
         return batch
 
     def drop_empty(self, queue: PartitionQueue) -> None:
@@ -265,7 +275,7 @@ class Accumulator:
 
     def _fail(self, batch: ProducerBatch, code: ErrorCode, reason: str) -> None:
         where = f"{batch.queue.topic}-{batch.queue.partition}"
-        count = batch.builder.count
+        count = batch.records.count
         records = "1 record" if count == 1 else f"{count} records"
         error: ClientError
         if batch.is_maybe_written:

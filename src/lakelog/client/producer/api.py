@@ -15,17 +15,20 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError, PartitionNotFoundError
 from lakelog.client.producer.accumulator import Accumulator, Settings
-from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.batch import OpenBatch, PartitionQueue
 from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
-from lakelog.client.producer.results import Delivery
+from lakelog.client.producer.results import BatchResult, Delivery, TableDelivery
 from lakelog.client.producer.sender import Sender, SenderSettings
+from lakelog.client.producer.tables import LARGER, TableWriter
 from lakelog.client.view import ClusterView
+from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.records.builder import HeaderItems
 from lakelog.records.compression import Codec
 from lakelog.runtime.api import Buffer
@@ -108,9 +111,16 @@ class Producer(Closeable):
         self._max_block_s = max_block_ms / 1000
         self._flushing = 0
         self._is_closed = self._is_refusing = False
+        codec = _codec(compression)
+        self._tables = TableWriter(
+            codec,
+            partitioner,
+            batch_bytes=self._batch_bytes,
+            record_bytes_max=self._max_record_bytes,
+        )
         self._accumulator = Accumulator(
             Settings(
-                codec=_codec(compression),
+                codec=codec,
                 linger_s=linger_ms / 1000,
                 delivery_timeout_s=delivery_timeout_ms / 1000,
                 max_in_flight=max_in_flight,
@@ -233,6 +243,34 @@ class Producer(Closeable):
                 if builder.size_estimate >= self._batch_bytes:
                     self._close_batch(state, queue)
 
+    def send_table(self, rows: Any, topic: str | None = None) -> TableDelivery:
+        """Buffer the rows of a table as records, and return before they are acknowledged.
+
+        rows: a `pyarrow.Table` or `RecordBatch`, or a DataFrame of pandas or polars. Its columns
+        are `value` and optionally `key`, `headers`, `timestamp`, `partition` and `topic`, see
+        `lakelog.columns.encoding.encode.RowEncoder`. topic: the topic of all rows, instead of a
+        column. The rows of a partition keep their order.
+
+        All rows are checked first. Raises `NotWrittenError` for a row that cannot be a record, and
+        `ColumnError` for a wrong column; no row is buffered then. Also raises the errors of `send`;
+        rows before the failure stay buffered. `MissingPackageError` names the extra to install.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        found: list[tuple[BatchResult, int]] = []
+        parts = [
+            (part, self._topics.get(part.topic) or self._learn_topic(part.topic))
+            for part in self._tables.split(rows, topic)
+        ]
+        for part, state in parts:
+            self._tables.check(part, len(state.queues))
+        for part, state in parts:
+
+            def add(batch: EncodedBatch, state: _Topic = state) -> None:
+                found.append((self._add(state, batch), batch.count))
+
+            self._tables.encode(part, len(state.queues), state.sticky, now_ms, add)
+        return TableDelivery(found)
+
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all buffered records and wait until the brokers have answered.
 
@@ -292,19 +330,26 @@ class Producer(Closeable):
 
     def _too_large(self, size: int) -> NotWrittenError:
         text = f"a record of {size} bytes exceeds max_request_bytes ({self._max_record_bytes})"
-        hint = (
-            "Raise max_request_bytes of the producer, and max.message.bytes of the topic with it."
-        )
-        return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text, hint=hint)
+        return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text, hint=LARGER)
 
     def _refuse(self) -> None:
         """Reject all further records. The caller holds the lock."""
         self._is_refusing = True
 
-    def _open(self, queue: PartitionQueue) -> ProducerBatch:
+    def _open(self, queue: PartitionQueue) -> OpenBatch:
         if self._sender.is_sleeping:
             self._sender.wake()
         return self._accumulator.open(queue, time.monotonic())
+
+    def _add(self, state: _Topic, batch: EncodedBatch) -> BatchResult:
+        with self._mutex:
+            if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
+                self._wait_for_space()
+            queue = state.queues[batch.partition]
+            added = self._accumulator.add(queue, batch, time.monotonic())
+            if self._sender.is_sleeping:
+                self._sender.wake()
+        return added.result
 
     def _close_batch(self, state: _Topic, queue: PartitionQueue) -> None:
         self._accumulator.close(queue)

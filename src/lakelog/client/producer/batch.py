@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 from lakelog.client.producer.results import BatchResult
 from lakelog.records.builder import BatchBuilder
+from lakelog.runtime.api import Buffer
 
 NO_SEQUENCE = -1
 SEQUENCE_END = 1 << 31
 EPOCH_MAX = 32767
+
+
+class Records(Protocol):
+    """The records of a closed batch; a `BatchBuilder`, or rows of a table that are encoded."""
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        ...
+
+    @property
+    def size_estimate(self) -> int:
+        """The size of the batch in bytes, or an upper bound."""
+        ...
+
+    def build(
+        self,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        base_sequence: int = ...,
+        *,
+        is_transactional: bool = ...,
+    ) -> Buffer:
+        """Return the batch with these numbers in its header."""
+        ...
 
 
 class ProducerBatch:
@@ -21,7 +48,6 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts",
-        "builder",
         "created_s",
         "encoded",
         "is_maybe_written",
@@ -31,9 +57,55 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "queue",
+        "records",
         "result",
         "sequence",
     )
+
+    def __init__(
+        self,
+        queue: PartitionQueue,
+        records: Records,
+        created_s: float,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.is_transactional = is_transactional
+        self.records = records
+        self.created_s = created_s
+        self.number = queue.next_number()
+        self.result = BatchResult(queue.topic, queue.partition)
+        self.attempts = 0
+        self.sequence = NO_SEQUENCE
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.encoded: Buffer | None = None
+        self.is_maybe_written = False
+        self.last_error = ""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes; of an open batch, before compression."""
+        return self.records.size_estimate
+
+    def encode(self) -> Buffer:
+        """Return the encoded batch. Encoding is the slow part of a producer and happens once."""
+        # A retry sends the same bytes: the broker detects duplicates by sequence (KIP-98).
+        if self.encoded is None:
+            self.encoded = self.records.build(
+                self.producer_id,
+                self.producer_epoch,
+                self.sequence,
+                is_transactional=self.is_transactional,
+            )
+        return self.encoded
+
+
+class OpenBatch(ProducerBatch):
+    """A batch that takes more records until it is closed."""
+
+    __slots__ = ("builder",)
 
     def __init__(
         self,
@@ -43,36 +115,8 @@ class ProducerBatch:
         *,
         is_transactional: bool = False,
     ) -> None:
-        self.queue = queue
-        self.is_transactional = is_transactional
+        super().__init__(queue, builder, created_s, is_transactional=is_transactional)
         self.builder = builder
-        self.created_s = created_s
-        self.number = queue.next_number()
-        self.result = BatchResult(queue.topic, queue.partition)
-        self.attempts = 0
-        self.sequence = NO_SEQUENCE
-        self.producer_id = -1
-        self.producer_epoch = -1
-        self.encoded: bytearray | None = None
-        self.is_maybe_written = False
-        self.last_error = ""
-
-    @property
-    def size(self) -> int:
-        """The size before compression, in bytes."""
-        return self.builder.size_estimate
-
-    def encode(self) -> bytearray:
-        """Return the encoded batch. Encoding is the slow part of a producer and happens once."""
-        # A retry sends the same bytes: the broker detects duplicates by sequence (KIP-98).
-        if self.encoded is None:
-            self.encoded = self.builder.build(
-                self.producer_id,
-                self.producer_epoch,
-                self.sequence,
-                is_transactional=self.is_transactional,
-            )
-        return self.encoded
 
 
 class PartitionQueue:
@@ -99,7 +143,7 @@ class PartitionQueue:
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        self.open: ProducerBatch | None = None
+        self.open: OpenBatch | None = None
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
         self.not_before_s = 0.0
@@ -159,7 +203,7 @@ class PartitionQueue:
             batch.sequence = self.next_sequence
             batch.producer_id = self.producer_id
             batch.producer_epoch = self.producer_epoch
-            self.next_sequence = (self.next_sequence + batch.builder.count) % SEQUENCE_END
+            self.next_sequence = (self.next_sequence + batch.records.count) % SEQUENCE_END
 
     def postpone(self, until_s: float, reason: str) -> None:
         """Send no batch before `until_s`. Batches that expire until then report the reason.

@@ -27,6 +27,10 @@ class Sticky:
         """Return the chosen partition; `count` is the number of partitions."""
         return self._current % count
 
+    def set(self, partition: int) -> None:
+        """Choose this partition."""
+        self._current = partition
+
     def move_on(self, partition: int, count: int) -> None:
         """Choose the next partition, because a batch of `partition` is full."""
         if self.current(count) == partition:

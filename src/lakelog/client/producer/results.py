@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import NamedTuple
 
 from lakelog.client.errors import ClientError
@@ -96,3 +97,57 @@ class Delivery:
         offset = batch.base_offset + self._delta if batch.base_offset >= 0 else -1
         time = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp
         return RecordMetadata(batch.topic, batch.partition, offset, time)
+
+
+class WrittenRows(NamedTuple):
+    """The place of one batch of rows: as many `records` from `offset` on.
+
+    offset: -1 if it is unknown, see `RecordMetadata`.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    records: int
+
+
+class TableDelivery:
+    """The future result of the rows of a table."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: list[tuple[BatchResult, int]]) -> None:
+        """batches: each with its number of records."""
+        self._batches = batches
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(count for _, count in self._batches)
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` returns or raises without waiting."""
+        return all(batch.done for batch, _ in self._batches)
+
+    def result(self, timeout_s: float | None = None) -> list[WrittenRows]:
+        """Wait for the brokers' responses; return the places of all rows, batch by batch.
+
+        Raises `NotWrittenError` or `OutcomeUnknownError` for the first batch that failed; the
+        others may be written. Raises `TimeoutError` after `timeout_s` seconds; the producer still
+        tries to send the rows then.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for batch, _ in self._batches:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            if not batch.done and not batch.wait(left):
+                raise TimeoutError(f"no response for all rows within {timeout_s} s")
+        errors = [batch.error for batch, _ in self._batches if batch.error is not None]
+        for batch, _ in self._batches:
+            batch.is_noticed = True
+        if errors:
+            raise errors[0]
+        return [
+            WrittenRows(batch.topic, batch.partition, batch.base_offset, count)
+            for batch, count in self._batches
+        ]

@@ -106,6 +106,14 @@ class TransactionalProducer(Producer):
         self._expect(State.OPEN)
         super().send_values(*arguments, **fields)
 
+    def send_table(self, *arguments: Any, **fields: Any) -> Any:
+        """Same as `Producer.send_table`, within a transaction only.
+
+        Raises as `send`.
+        """
+        self._expect(State.OPEN)
+        return super().send_table(*arguments, **fields)
+
     def send_offsets(
         self,
         group: str,

@@ -80,6 +80,14 @@ class SinkProducer(Producer):
         self._opened()
         super().send_values(*arguments, **fields)
 
+    def send_table(self, *arguments: Any, **fields: Any) -> Any:
+        """Same as `Producer.send_table`, while a task is open.
+
+        Raises as `send`.
+        """
+        self._opened()
+        return super().send_table(*arguments, **fields)
+
     def finish(self) -> Receipt:
         """Wait until all records are acknowledged; return the receipt of the open transaction.
 

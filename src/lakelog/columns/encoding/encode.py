@@ -65,6 +65,11 @@ class RowEncoder:
         self._sticky = sticky % partitions
         self._compiled = compiled
 
+    @property
+    def sticky(self) -> int:
+        """The partition at which the next rows without a key begin."""
+        return self._sticky
+
     def check(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Raise the errors that `encode` would raise for these rows."""
         for _ in checked_rows(batches, self._limits, 0):

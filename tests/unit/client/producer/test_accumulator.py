@@ -320,7 +320,7 @@ class OneBroker(RuleBasedStateMachine):
         for batch in self.results:
             assert batch.result.error is None
             if batch.result.done:
-                assert batch.result.base_offset + batch.builder.count <= len(self.log)
+                assert batch.result.base_offset + batch.records.count <= len(self.log)
 
     def teardown(self) -> None:
         for _ in range(50):
