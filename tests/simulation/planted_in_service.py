@@ -141,7 +141,7 @@ def _first_setting_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a restarted leader takes no records", Law.PROGRESS, "plain", faults=("kill",))
 def _takes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Partition) -> None:
+    def refuse(self: Partition, now_ms: int) -> None:
         if self.leader_epoch > 1:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 

@@ -85,9 +85,10 @@ class Partition:
         gate: SpaceGate | None = None,
         committed: int = 0,
         now_ms: int = 0,
+        wall_ms: int = 0,
     ) -> None:
         """
-        role: the first role of this broker; see `assume`, also for `now_ms`.
+        role: the first role of this broker; see `assume`, also for the times.
         flush_soon: called when a segment was closed, and for every append that only a flush
             commits. The owner flushes and then calls `note_flush`.
         settled: called when waiting records are committed, or will not be by this leader.
@@ -121,7 +122,7 @@ class Partition:
         """Expired segments that the last retention kept for the topic's table, in bytes."""
         self.fetched_bytes = 0
         """Bytes of records sent to consumers."""
-        self.assume(role, now_ms)
+        self.assume(role, now_ms, wall_ms)
 
     @property
     def last_stable_offset(self) -> int:
@@ -200,7 +201,7 @@ class Partition:
         """
         self.check_leader()
         if acks_all:
-            self.check_min_insync()
+            self.check_min_insync(now_ms)
         log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
@@ -325,7 +326,7 @@ class Partition:
         coordinator; `NotReady` as `append`.
         """
         self.check_leader()
-        self.check_min_insync()
+        self.check_min_insync(now_ms)
         before = self.written.all_bytes
         try:
             self._gate.check()
@@ -346,13 +347,15 @@ class Partition:
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
-    def assume(self, role: Role, now_ms: int) -> None:
+    def assume(self, role: Role, now_ms: int, wall_ms: int = 0) -> None:
         """Lead or follow from now on, in the leader epoch of `role`.
 
         The epoch of a leader begins at the log end offset (KIP-101). Operations of an earlier epoch
         fail: appends that wait to be committed, and verifications of transactions (KIP-890).
 
         now_ms: of the monotonic clock; followers count as caught up then.
+        wall_ms: milliseconds since the epoch. For a minute from then, the producers that a new
+            leader does not know have to begin at sequence 0.
         """
         assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
         # The same leader epoch may come again with another ISR. That ends nothing: the leader's
@@ -373,6 +376,10 @@ class Partition:
             # Followers join the ISR only once they have reached this offset: the high watermark of
             # a new leader may lag behind records that are committed already (KAFKA-7128).
             self.epoch_start = self.log.log_end_offset
+            # Requests to the last leader may have failed, and later ones may arrive here before
+            # these are repeated. The first leader has none before it.
+            if role.followers and role.leader_epoch > 0:
+                self.log.producers.await_beginnings(wall_ms)
         else:
             self.followers.keep(role.followers, now_ms)
         self._proposed = frozenset()
@@ -702,12 +709,16 @@ class Partition:
         ends = (max(each.end_offset, start) for each in known if each is not None)
         return end - min(ends, default=end)
 
-    def check_min_insync(self) -> None:
-        """Check `min.insync.replicas` for `acks=all`.
+    def check_min_insync(self, now_ms: int) -> None:
+        """Check `min.insync.replicas` for an append with `acks=all`.
+
+        now_ms: milliseconds since the epoch.
 
         Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
         """
         if len(self.role.isr) < self.log.config.min_insync_replicas:
+            # The producer's next batches may be on their way, and find enough replicas.
+            self.log.producers.await_beginnings(now_ms)
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:

@@ -218,7 +218,8 @@ class Log:
 
         Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
+        OUT_OF_ORDER_SEQUENCE_NUMBER, LEADER_NOT_AVAILABLE (see `await_beginnings`),
+        INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
         After an `OSError` the log is as before and the batch may be retried.
         """
         config, producers = self.config, self.producers
@@ -229,7 +230,7 @@ class Log:
             # A batch that continues its producer's last batch needs no rule of `admit`.
             if entry is None:
                 # Before anything is written: a retry must get the offsets of its first attempt.
-                duplicate = producers.admit(fields, origin, verification)
+                duplicate = producers.admit(fields, origin, verification, now_ms)
                 if duplicate is not None:
                     return self._repeated(duplicate)
                 header = BatchHeader(*fields)

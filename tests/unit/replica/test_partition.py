@@ -17,6 +17,7 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady, wait_for
+from lakelog.storage.producers.state import BEGINNINGS_MS
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
@@ -32,15 +33,19 @@ from storage_kit import (
 
 
 def open_partition(
-    disk: MemoryDisk | None = None, rolled: list[Partition] | None = None, **config: object
+    disk: MemoryDisk | None = None,
+    rolled: list[Partition] | None = None,
+    role: Role | None = None,
+    **config: object,
 ) -> Partition:
     disk = disk or MemoryDisk(ManualClock())
     directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
     directory.open(None, 1)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
-    partition = Partition(log, sole_leader(5), events.append)
-    partition.assume(sole_leader(5), 0)
+    role = role or sole_leader(5)
+    partition = Partition(log, role, events.append)
+    partition.assume(role, 0)
     return partition
 
 
@@ -251,6 +256,41 @@ def test_more_in_sync_replicas_than_there_are_refuse_acks_all() -> None:
     with pytest.raises(KafkaError) as error:
         partition.append_marker(7, 0, True, 0, NOW, transaction_version=0)
     assert code_of(error) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def begins_at(
+    partition: Partition, sequence: int, *, now_ms: int = NOW, acks_all: bool = False
+) -> ErrorCode:
+    """Append a batch of an unknown producer; return its error, or `NONE`."""
+    batch = make_batch(producer=(100 + sequence, 0, sequence))
+    try:
+        partition.append(batch, now_ms, acks_all=acks_all)
+    except KafkaError as refused:
+        return refused.code
+    return ErrorCode.NONE
+
+
+def test_unknown_producers_of_a_new_leader_begin_at_zero() -> None:
+    """A request to the last leader failed, and the next one must not overtake its repetition."""
+    first = Role(0, 1, True, (1, 2), (2,))
+    partition = open_partition(role=first)
+    assert begins_at(partition, 3) is ErrorCode.NONE
+    partition.assume(first._replace(leader_epoch=6, is_leader=False, leader_id=2), 0, NOW)
+    partition.assume(first._replace(leader_epoch=7), 0, NOW)
+    assert begins_at(partition, 4) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert begins_at(partition, 0) is ErrorCode.NONE
+    later = NOW + BEGINNINGS_MS
+    partition.assume(first._replace(leader_epoch=7, isr=(1,)), 0, later)
+    assert begins_at(partition, 5, now_ms=later) is ErrorCode.NONE  # nobody was elected
+
+
+def test_unknown_producers_begin_at_zero_after_a_rejection() -> None:
+    role = Role(0, 1, True, (1,), (2,))
+    partition = open_partition(role=role, min_insync_replicas=2)
+    assert begins_at(partition, 0, acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
+    partition.assume(role._replace(isr=(1, 2)), 0, NOW)
+    assert begins_at(partition, 1, acks_all=True) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert begins_at(partition, 0, acks_all=True) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.NONE])

@@ -16,6 +16,7 @@ from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.producers.state import BEGINNINGS_MS
 from lakelog.storage.reading.seeking import check_append
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
@@ -219,6 +220,21 @@ def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
     log = memory_store().create()
     append(log, producer_batch(500))
     append(log, producer_batch(501))
+
+
+def test_a_producer_that_is_not_known_begins_at_zero_while_beginnings_are_awaited() -> None:
+    log = memory_store().create()
+    append(log, producer_batch(7, pid=8))
+    log.producers.await_beginnings(NOW)
+    append(log, producer_batch(8, pid=8))
+    assert code_of(log, producer_batch(2)) == ErrorCode.LEADER_NOT_AVAILABLE
+    append(log, producer_batch(0, count=2))
+    append(log, producer_batch(2))
+    idle = producer_batch(500, pid=9)
+    with pytest.raises(KafkaError) as refused:
+        append(log, idle, now_ms=NOW + BEGINNINGS_MS - 1)
+    assert refused.value.code == ErrorCode.LEADER_NOT_AVAILABLE
+    append(log, idle, now_ms=NOW + BEGINNINGS_MS)
 
 
 def test_an_idle_producer_is_forgotten() -> None:
