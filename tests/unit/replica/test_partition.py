@@ -281,7 +281,7 @@ def test_unknown_producers_of_a_new_leader_begin_at_zero() -> None:
     assert begins_at(partition, 0) is ErrorCode.NONE
     later = NOW + BEGINNINGS_MS
     partition.assume(first._replace(leader_epoch=7, isr=(1,)), 0, later)
-    assert begins_at(partition, 5, now_ms=later) is ErrorCode.NONE  # nobody was elected
+    assert begins_at(partition, 5, now_ms=later) is ErrorCode.NONE  # no election
 
 
 def test_unknown_producers_begin_at_zero_after_a_rejection() -> None:
