@@ -46,13 +46,13 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from lakelog.spark.sink import batch_writer
+        from lakelog.spark.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        from lakelog.spark.sink import stream_writer
+        from lakelog.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema)

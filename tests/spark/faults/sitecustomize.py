@@ -1,4 +1,4 @@
-"""Kills at named points of the archive, for the tests that put this folder on PYTHONPATH.
+"""Kills at named points of archive and sink, for tests that put this folder on PYTHONPATH.
 
 A fault is a file in the folder LAKELOG_TEST_FAULTS: its name is the point, its content the victim.
 The first process that reaches the point claims the file by renaming it and carries out the fault,
@@ -34,7 +34,7 @@ def reach(point: str) -> None:
     if victim == "task":
         claimed.rename(taken)
         raise RuntimeError(f"the test makes this task fail at {point}")
-    pid = {"worker": os.getpid, "jvm": _jvm, "driver": _driver}[victim]()
+    pid = {"worker": os.getpid, "jvm": _jvm, "driver": _driver, "self": os.getpid}[victim]()
     if pid is None:
         claimed.rename(_FAULTS / point)
         return
@@ -57,7 +57,8 @@ def _driver() -> int | None:
     if jvm is None:
         return None
     parent = _stat(jvm)[1]
-    ours = b"archive_driver.py" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+    ours = any(word.endswith((b"archive_driver.py", b"sink_driver.py")) for word in words)
     return parent if ours else None
 
 
@@ -102,9 +103,78 @@ def _wrap_commit(module: Any) -> None:
     module.append, module.abandon_batch = append, abandon_batch
 
 
+def _is_armed(point: str) -> bool:
+    return (_FAULTS / point).exists()
+
+
+def _wrap_sending(module: Any) -> None:
+    """Reach `task-writing` when some records of a task are acknowledged and others are not sent."""
+    real = module.Producer.send
+
+    def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_armed("task-writing"):
+            self.flush()
+            reach("task-writing")
+        return real(self, *args, **kwargs)
+
+    module.Producer.send = send
+
+
+def _wrap_task(module: Any) -> None:
+    real = module.write_rows
+
+    def write_rows(*args: Any, **kwargs: Any) -> Any:
+        written = real(*args, **kwargs)
+        if written:
+            reach("after-last-ack")
+        return written
+
+    module.write_rows = write_rows
+
+
+def _wrap_connection(module: Any) -> None:
+    """Reach `commit-sent` between EndTxn and its answer."""
+    real = module.Connection.request
+
+    def request(self: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(message).__name__ != "EndTxnRequest" or not message.committed:
+            return real(self, message, *args, **kwargs)
+        self.send(message)
+        reach("commit-sent")
+        return self.receive()[1]
+
+    module.Connection.request = request
+
+
+def _wrap_writers(module: Any) -> None:
+    real = module.stream_writer
+
+    def stream_writer(*args: Any, **kwargs: Any) -> Any:
+        reach("planning")
+        return real(*args, **kwargs)
+
+    module.stream_writer = stream_writer
+
+
+def _wrap_shared(module: Any) -> None:
+    real = module.write_batch
+
+    def write_batch(*args: Any, **kwargs: Any) -> Any:
+        reach("planning")
+        real(*args, **kwargs)
+        reach("after-commit")
+
+    module.write_batch = write_batch
+
+
 _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.spark.archive.stream": _wrap_stream,
     "lakelog.tables.archive.commit": _wrap_commit,
+    "lakelog.client.producer.api": _wrap_sending,
+    "lakelog.client.connection": _wrap_connection,
+    "lakelog.spark.sink.task": _wrap_task,
+    "lakelog.spark.sink.writers": _wrap_writers,
+    "lakelog.spark.sink.shared": _wrap_shared,
 }
 
 

@@ -72,6 +72,11 @@ class TransactionalProducer(Producer):
         self._state = State.NEW
         self._identity = (-1, -1)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch of the present transaction, for a `JoinedProducer`."""
+        return self._identity
+
     def begin(self) -> None:
         """Begin a transaction.
 
@@ -243,6 +248,14 @@ class TransactionalProducer(Producer):
                 self.abort()
         finally:
             super().close(timeout_s)
+
+    def leave(self) -> None:
+        """End the thread and the connections, and leave an open transaction undecided.
+
+        For a `commit` whose outcome is unknown: the coordinator may have decided it already. An
+        open transaction ends by its timeout, or when the next producer with this id begins.
+        """
+        super().close()
 
     def _end(self, *, commit: bool) -> None:
         request = EndTxnRequest(

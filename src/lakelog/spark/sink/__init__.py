@@ -1,0 +1,15 @@
+"""The sink: writes the rows of a query as records of topics.
+
+- `options.py`: the options of a query and their meaning.
+- `columns.py`: the columns of a row, and their checks.
+- `rows.py`: Arrow columns as records of a producer.
+- `routing.py`: the partition of each row, before the rows are shuffled.
+- `control.py`: the control record of a sink, and the decision whether a batch is written.
+- `task.py`: writes the rows of one task, and names the option for each error.
+- `shared.py`: the rows of a `foreachBatch`, in one transaction for all tasks.
+- `transaction.py`: that transaction, in the driver.
+- `stages.py`: how often the tasks of a batch ran.
+- `writers.py`: the writers that Spark calls.
+
+`options`, `columns`, `routing` and `control` decide and do no I/O. Start with `control.py`.
+"""

@@ -1,0 +1,144 @@
+"""One attempt of a task to write its rows, in a transaction of its own that stays open.
+
+Spark may run attempts of one task one after another or at the same time; the commit of the batch
+names one of them, and the coordinator aborts the others (docs/formats/commit-sets.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from lakelog.client.errors import ClientError
+from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
+from lakelog.spark.sink.control import Batch, Control, Step, next_step
+from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.refusals import named_refusals
+from lakelog.spark.sink.task import producer_settings, write_rows
+from lakelog.tables.topic.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PREFIX = "lk-sink-"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The batch that a writer belongs to, and the name of its control record.
+
+    expires: whether the brokers may forget the record, as that of a job that never runs again.
+    """
+
+    name: str
+    batch: Batch
+    generation: int = 0
+    expires: bool = False
+
+    @property
+    def sink_id(self) -> str:
+        """The transactional id that holds the control record."""
+        suffix = f"#{self.generation}" if self.generation else ""
+        return f"{_PREFIX}{self.name}{suffix}"
+
+
+@dataclass
+class Attempt(WriterCommitMessage):  # type: ignore[misc]
+    """What one task reports: its open transaction, or none if the batch is committed already."""
+
+    run: Run
+    receipt: Receipt | None
+
+
+class Task(Protocol):
+    """The parts of Spark's `TaskContext` that the sink uses."""
+
+    def partitionId(self) -> int: ...  # noqa: N802
+    def taskAttemptId(self) -> int: ...  # noqa: N802
+    def getLocalProperty(self, key: str) -> str | None: ...  # noqa: N802
+
+
+def streaming_job(options: SinkOptions, task: Task) -> Job:
+    """Return the job of a task of a streaming query. Raises `OptionError` outside of one."""
+    query_id = task.getLocalProperty("sql.streaming.queryId")
+    number = task.getLocalProperty("streaming.sql.batchId")
+    if query_id is None or number is None:
+        raise OptionError("the writer of a stream was called outside of a streaming query")
+    run_id = task.getLocalProperty("spark.jobGroup.id") or ""
+    batch = Batch(query_id, run_id, int(number))
+    return Job(options.sink_id or query_id, batch, options.generation)
+
+
+def write_attempt(
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, job: Job, task: Task
+) -> Attempt:
+    """Write the rows of a task; return its open transaction after all records are acknowledged.
+
+    Raises `SinkError`, and other errors of the client; nothing of the attempt is then committed.
+    """
+    with named_refusals(options), _clients(options, job) as (sink, producer):
+        run = sink.begin(job.batch.query_id, job.batch.run_id, expires=job.expires)
+        if next_step(job.name, _control(run, job), job.batch, job.generation) is Step.SKIP:
+            return Attempt(run, None)
+        try:
+            producer.open(run, job.batch.number, task.partitionId(), task.taskAttemptId())
+        except BatchCommittedError:
+            return Attempt(run, None)
+        write_rows(batches, lambda: nullcontext(producer), options)
+        return Attempt(run, producer.finish())
+
+
+def _control(run: Run, job: Job) -> Control | None:
+    if run.next_batch < 0:
+        return None
+    return Control(
+        query_id=run.query_id,
+        run_id=run.run_id,
+        generation=job.generation,
+        next_batch=run.next_batch,
+        rows=0,
+    )
+
+
+_kept: dict[tuple[SinkOptions, str], tuple[Sink, SinkProducer]] = {}
+"""Clients of the last sink: a worker process runs one task after another."""
+
+
+@contextmanager
+def _clients(options: SinkOptions, job: Job) -> Iterator[tuple[Sink, SinkProducer]]:
+    """Return connected clients, which are kept for the next task unless this one fails."""
+    key = options, job.sink_id
+    clients = _kept.pop(key, None)
+    if clients is None or not clients[1].is_usable:
+        _close_all()
+        clients = _connected(options, job)
+    try:
+        yield clients
+    except BaseException:
+        with suppress(ClientError, TimeoutError):
+            clients[1].close(timeout_s=5.0)
+        clients[0].close()
+        raise
+    _kept[key] = clients
+
+
+def _connected(options: SinkOptions, job: Job) -> tuple[Sink, SinkProducer]:
+    sink = Sink(options.bootstrap, job.sink_id, client_id=options.client_id)
+    producer = SinkProducer(
+        options.bootstrap,
+        transaction_timeout_ms=options.transaction_timeout_ms,
+        **producer_settings(options),
+    )
+    return sink, producer
+
+
+def _close_all() -> None:
+    for sink, producer in _kept.values():
+        sink.close()
+        with suppress(ClientError, TimeoutError):
+            producer.close(timeout_s=1.0)
+    _kept.clear()

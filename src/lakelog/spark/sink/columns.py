@@ -1,0 +1,56 @@
+"""The columns of the rows that a query writes, as in the official connector.
+
+A row has a value, and optionally key, topic, partition, headers and timestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
+
+from lakelog.spark.schema import HEADERS_TYPE
+from lakelog.tables.topic.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_BYTES: tuple[DataType, ...] = (BinaryType(), StringType())
+_ACCEPTED: dict[str, tuple[DataType, ...]] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "headers": (HEADERS_TYPE,),
+    "timestamp": (TimestampType(), LongType()),
+}
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Check the columns of a query. topic: the option. Raises `OptionError`."""
+    for field in schema:
+        accepted = _ACCEPTED.get(field.name)
+        if accepted is None:
+            known = ", ".join(_ACCEPTED)
+            raise OptionError(f"unknown column {field.name!r}; expected columns are {known}")
+        if not any(_same_shape(field.dataType, wanted) for wanted in accepted):
+            expected = " or ".join(wanted.simpleString() for wanted in accepted)
+            raise OptionError(
+                f"column {field.name!r} must be {expected}, not {field.dataType.simpleString()}"
+            )
+    if "value" not in schema.fieldNames():
+        raise OptionError("missing column 'value'")
+    if topic is None and "topic" not in schema.fieldNames():
+        raise OptionError("missing topic: set the option 'topic' or add a column 'topic'")
+
+
+def _same_shape(given: DataType, wanted: DataType) -> bool:
+    """Return whether two types are equal apart from nullability, which expressions change."""
+    return bool(given.simpleString() == wanted.simpleString())

@@ -1,0 +1,140 @@
+"""The control record of a sink: which batch comes next, and of which query. No I/O.
+
+The brokers keep one control record per sink id. It is committed in the same transaction as the
+records of a batch, so that a batch is visible exactly if the next batch is above it:
+
+    visible(b)  <=>  next_batch > b
+
+Spark writes its own commit log after that. A crash between the two repeats the batch `next_batch -
+1`, which is then skipped. No other difference between checkpoint and sink has a harmless cause.
+
+Batch ids belong to one checkpoint, whose id is the query id. A new checkpoint counts from 0 again,
+so a batch is only skipped if the query id is equal. `sinkGeneration` lets a new query continue: it
+starts a new count, and ends that of all lower generations.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from lakelog.spark.sink.errors import (
+    BatchOrderError,
+    OldGenerationError,
+    OtherQueryError,
+    SinkError,
+)
+
+_VERSION = 1
+_TEXT_BYTES_MAX = 4096
+"""Apache Kafka's `offset.metadata.max.bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One run of a micro-batch.
+
+    query_id: of the checkpoint. run_id: of the present start of the query.
+    """
+
+    query_id: str
+    run_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control record. rows: the number of records of the last batch."""
+
+    query_id: str
+    run_id: str
+    generation: int
+    next_batch: int
+    rows: int
+
+    def to_text(self) -> str:
+        """Return the record as the metadata of a committed offset (at most 4096 bytes)."""
+        text = json.dumps(
+            {
+                "version": _VERSION,
+                "query_id": self.query_id,
+                "run_id": self.run_id,
+                "generation": self.generation,
+                "rows": self.rows,
+            }
+        )
+        assert len(text.encode()) <= _TEXT_BYTES_MAX
+        return text
+
+    @classmethod
+    def from_text(cls, next_batch: int, text: str) -> Control:
+        """Return the record of a committed offset. Raises `SinkError` if the text is foreign."""
+        try:
+            fields = json.loads(text)
+            if fields["version"] != _VERSION:
+                raise SinkError(
+                    f"the sink's control record has version {fields['version']}, and this lakelog "
+                    f"reads version {_VERSION}: upgrade lakelog, or choose another 'sinkId'"
+                )
+            return cls(
+                query_id=str(fields["query_id"]),
+                run_id=str(fields["run_id"]),
+                generation=int(fields["generation"]),
+                next_batch=next_batch,
+                rows=int(fields["rows"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise SinkError(
+                f"the sink's control record is not readable ({text[:80]!r}): another program "
+                "commits offsets under this name; choose another 'sinkId'"
+            ) from None
+
+
+class Step(Enum):
+    """What to do with a batch."""
+
+    WRITE = auto()
+    SKIP = auto()
+    """It is committed already."""
+
+
+def next_step(sink_id: str, known: Control | None, batch: Batch, generation: int) -> Step:
+    """Return whether the batch is written or is committed already.
+
+    known: the control record, `None` before the first batch of a sink. generation: the option
+    `sinkGeneration` of this query. Raises `OtherQueryError`, `OldGenerationError`,
+    `BatchOrderError`.
+    """
+    if known is None or generation > known.generation:
+        return Step.WRITE
+    if generation < known.generation:
+        raise OldGenerationError(
+            f"sink {sink_id!r} is at generation {known.generation}, this query at {generation}: a "
+            "full refresh has replaced this query. Stop it, or raise its option 'sinkGeneration'"
+        )
+    if batch.query_id != known.query_id:
+        raise OtherQueryError(
+            f"sink {sink_id!r} belongs to query {known.query_id}, not to {batch.query_id}: the "
+            "checkpoint is new or of another query. Choose another 'sinkId' for another query; "
+            f"for a new start of this one set 'sinkGeneration' to {known.generation + 1}"
+        )
+    if batch.number == known.next_batch - 1:
+        return Step.SKIP
+    if batch.number != known.next_batch:
+        raise BatchOrderError(_out_of_order(sink_id, known, batch))
+    return Step.WRITE
+
+
+def _out_of_order(sink_id: str, known: Control, batch: Batch) -> str:
+    where = "behind" if batch.number < known.next_batch else "ahead of"
+    effect = (
+        "batches that the sink has would be written again, perhaps with other rows"
+        if batch.number < known.next_batch
+        else "batches between them were never written to this sink"
+    )
+    return (
+        f"batch {batch.number} is {where} sink {sink_id!r}, whose next batch is "
+        f"{known.next_batch}: {effect}. Restore the checkpoint that belongs to the sink; or, to "
+        f"go on with this one, set 'sinkGeneration' to {known.generation + 1}"
+    )

@@ -1,0 +1,130 @@
+"""The options of a query that writes, in the names of Spark's official Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakelog.spark.options import OptionReader
+from lakelog.tables.topic.errors import OptionError
+
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+"""The largest that brokers accept by default (`transaction.max.timeout.ms`)."""
+
+_REQUEST_BYTES = 1 << 20
+_GENERATION_MAX = (1 << 31) - 1
+_ID_MAX = 128
+
+_NAMES = (
+    "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.acks",
+    "kafka.compression.type",
+    "kafka.max.request.size",
+    "kafka.transaction.timeout.ms",
+    "topic",
+    "includeHeaders",
+    "delivery",
+    "sinkId",
+    "sinkGeneration",
+    "writeId",
+)
+
+
+class Delivery(Enum):
+    """How often a row becomes a record if Spark repeats a task or a batch."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Options of one query. Sizes are in bytes, times in milliseconds.
+
+    sink_id: the name under which the brokers keep the sink's progress; empty for the query's id.
+    write_id: the same for one batch write; empty for none.
+    """
+
+    bootstrap: str
+    topic: str | None = None
+    compression: str = "none"
+    acks: int = -1
+    request_bytes_max: int = _REQUEST_BYTES
+    client_id: str = "lakelog-spark"
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    sink_id: str = ""
+    generation: int = 0
+    write_id: str = ""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+
+
+def parse_sink_options(
+    options: Mapping[str, str], *, delivery: Delivery = Delivery.AT_LEAST_ONCE
+) -> SinkOptions:
+    """Return the options of a query. delivery: the default. Raises `OptionError`."""
+    given = OptionReader(options, _NAMES)
+    parsed = SinkOptions(
+        bootstrap=given.required("kafka.bootstrap.servers"),
+        topic=given.text("topic") or None,
+        compression=given.text("kafka.compression.type", "none"),
+        acks=_acks(given),
+        request_bytes_max=given.number("kafka.max.request.size", minimum=1024) or _REQUEST_BYTES,
+        client_id=given.text("kafka.client.id", "lakelog-spark"),
+        delivery=_delivery(given, delivery),
+        sink_id=_id(given, "sinkId"),
+        write_id=_id(given, "writeId"),
+        generation=_generation(given),
+        transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", minimum=1000)
+        or TRANSACTION_TIMEOUT_MS,
+    )
+    _check_together(parsed)
+    return parsed
+
+
+def _check_together(given: SinkOptions) -> None:
+    if given.delivery is Delivery.EXACTLY_ONCE:
+        if given.acks != -1:
+            raise OptionError("option 'delivery': exactly-once requires 'kafka.acks' all, not 1")
+        return
+    once = {"sinkId": given.sink_id, "sinkGeneration": given.generation, "writeId": given.write_id}
+    for name, is_set in once.items():
+        if is_set:
+            raise OptionError(f"option {name!r} requires the option 'delivery' to be exactly-once")
+
+
+def _acks(given: OptionReader) -> int:
+    acks = given.text("kafka.acks", "all")
+    if acks not in ("all", "-1", "1"):
+        raise OptionError(f"option 'kafka.acks' must be all, -1 or 1, not {acks!r}")
+    return 1 if acks == "1" else -1
+
+
+def _delivery(given: OptionReader, default: Delivery) -> Delivery:
+    text = given.text("delivery").lower()
+    try:
+        return Delivery(text) if text else default
+    except ValueError:
+        names = " or ".join(each.value for each in Delivery)
+        raise OptionError(f"option 'delivery' must be {names}, not {text!r}") from None
+
+
+def _id(given: OptionReader, name: str) -> str:
+    text = given.text(name)
+    if len(text) > _ID_MAX:
+        raise OptionError(
+            f"option {name!r} must have at most {_ID_MAX} characters, not {len(text)}"
+        )
+    # A slash separates the sink from the attempts of its tasks in transactional ids, and a number
+    # sign from its generation.
+    if "/" in text or "#" in text or not text.isprintable():
+        raise OptionError(f"option {name!r} must be printable and have no '/' or '#': {text!r}")
+    return text
+
+
+def _generation(given: OptionReader) -> int:
+    generation = given.number("sinkGeneration", minimum=0) or 0
+    if generation > _GENERATION_MAX:
+        raise OptionError(f"option 'sinkGeneration' must be at most {_GENERATION_MAX}")
+    return generation

@@ -1,0 +1,87 @@
+"""The commit of a batch, in the process that Spark keeps for it: all tasks at once, or none.
+
+A commit without an answer is repeated with the same transactions until its outcome is known, and
+never aborted. Spark calls `abort` after a failed or unknown commit too, even in another process;
+the coordinator then refuses to abort a committed batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from lakelog.base.events import event
+from lakelog.client.errors import ClientError, OutcomeUnknownError
+from lakelog.client.sink import Receipt, Run, Sink
+from lakelog.spark.sink.attempts import Attempt
+from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError
+from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.refusals import named_refusals
+
+_TRY_S = 20.0
+
+_log = logging.getLogger(__name__)
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def commit_set(options: SinkOptions, messages: Messages, batch: int) -> None:
+    """Commit the transactions of all tasks, unless the batch is committed already.
+
+    Raises `SinkError`. After `UnknownOutcomeError` the batch may be committed; its next run finds
+    out.
+    """
+    attempts = [message for message in messages if isinstance(message, Attempt)]
+    run = _only_run(attempts)
+    if run is None or any(attempt.receipt is None for attempt in attempts):
+        return
+    receipts = [attempt.receipt for attempt in attempts if attempt.receipt is not None]
+    with (
+        named_refusals(options),
+        Sink(options.bootstrap, run.sink_id, client_id=options.client_id, timeout_s=_TRY_S) as sink,
+    ):
+        _commit(options, sink, run, batch, [each for each in receipts if each.written])
+
+
+def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
+    """Abort the transactions of a failed batch, if it is not committed. Raises nothing.
+
+    Without a finished task nothing is known; the next run aborts the transactions then.
+    """
+    attempts = [message for message in messages if isinstance(message, Attempt)]
+    if not attempts:
+        return
+    run = attempts[0].run
+    try:
+        with Sink(options.bootstrap, run.sink_id, timeout_s=_TRY_S) as sink:
+            sink.abort(run, batch)
+    except ClientError as error:
+        fields = event("sink_abort_failed", sink=run.sink_id, batch=batch)
+        _log.warning("Batch %d of %s is not aborted: %s", batch, run.sink_id, error, extra=fields)
+
+
+def _commit(
+    options: SinkOptions, sink: Sink, run: Run, batch: int, receipts: list[Receipt]
+) -> None:
+    deadline = time.monotonic() + options.transaction_timeout_ms / 1000
+    while True:
+        try:
+            sink.commit(run, batch, receipts)
+            return
+        except OutcomeUnknownError as error:
+            if time.monotonic() >= deadline:
+                raise UnknownOutcomeError(
+                    f"{error.message}: start the query again when the broker is reachable; it "
+                    "skips the batch if it is committed"
+                ) from error
+
+
+def _only_run(attempts: list[Attempt]) -> Run | None:
+    """Return the run of all tasks, `None` if no task ran. Raises `FencedError`."""
+    runs = {(each.run.run_id, each.run.producer_id, each.run.producer_epoch) for each in attempts}
+    if len(runs) > 1:
+        raise FencedError("another run of the query took over the sink while the batch was written")
+    return attempts[0].run if attempts else None

@@ -1,0 +1,267 @@
+"""Kills of a query from topic to topic, and an independent account of its records.
+
+A `Driver` is a process of `sink_driver.py`; `Faults` arms the kills of `faults/sitecustomize.py`;
+`Account` reads the target as another program does, and compares it with the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 240.0
+KEYS = 17
+
+
+class Kill(NamedTuple):
+    """A process dies when it reaches a point.
+
+    victim: `self` (the process at the point), `jvm` (the nearest Java above it: of an executor, or
+    of the driver) or `driver`.
+    """
+
+    point: str
+    victim: str
+
+
+class Driver:
+    """A process of `sink_driver.py`, which is warm before it starts its query."""
+
+    def __init__(self, folder: Path, number: int, arguments: list[str]) -> None:
+        path = os.pathsep.join([str(HERE / "faults"), os.environ.get("PYTHONPATH", "")])
+        self.log = folder / f"driver-{number}.log"
+        with self.log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "sink_driver.py"), *arguments, str(self.log)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ
+                | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
+            )
+        self.failures: list[str] = []
+        self._ready: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("ready"):
+                self._ready.put(line)
+            else:
+                self.failures.append(line)
+
+    def go(self) -> None:
+        self._ready.get(timeout=TIMEOUT_S)
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def is_dead(self, within_s: float) -> bool:
+        try:
+            self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Faults:
+    """Arms one kill at a time; a file that a process takes means that the kill happened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def arm(self, kill: Kill) -> None:
+        """Create the file atomically, because processes of a dying driver may look for it."""
+        unseen = self.folder / f"unseen-{kill.point}"
+        unseen.write_text(kill.victim)
+        unseen.rename(self.folder / kill.point)
+
+    def taken(self, point: str) -> int:
+        return len(list(self.folder.glob(f"taken-*-{point}")))
+
+
+class Account:
+    """All records of the target that a read-committed consumer of another library sees."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, level: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "account",
+                "enable.auto.commit": False,
+                "isolation.level": level,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self.records: list[tuple[int, bytes, bytes]] = []
+        self.values: Counter[bytes] = Counter()
+
+    def poll(self) -> None:
+        for message in self._consumer.consume(1000, 0.1):
+            assert message.error() is None, message.error()
+            value = message.value() or b""
+            self.records.append((message.partition() or 0, message.key() or b"", value))
+            self.values[value] += 1
+
+    def rest(self, seconds: float) -> None:
+        """Read until nothing has come for so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            before = len(self.records)
+            self.poll()
+            if len(self.records) > before:
+                until = time.monotonic() + seconds
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def disordered(self) -> list[bytes]:
+        """Return the values that a consumer sees after a later one of the same key."""
+        last: dict[tuple[int, bytes], int] = defaultdict(lambda: -1)
+        found = []
+        for partition, key, value in self.records:
+            number = int(value.split(b":")[0])
+            if number <= last[partition, key]:
+                found.append(value)
+            last[partition, key] = number
+        return found
+
+
+class Copy:
+    """A query from one topic to another, its drivers, and the source's records."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        stack: ExitStack,
+        *,
+        kind: str,
+        master: str,
+        topics: tuple[str, str],
+        batch: int,
+        target_partitions: int,
+    ) -> None:
+        source, target = topics
+        self.source = source
+        self.folder = folder
+        self.faults = Faults(folder / "faults")
+        self.checkpoint = folder / "checkpoint"
+        self.produced: list[bytes] = []
+        level = "read_committed"
+        self.account = Account(bootstrap, target, target_partitions, level)
+        stack.callback(self.account.close)
+        self._arguments = [
+            kind,
+            master,
+            bootstrap,
+            source,
+            target,
+            str(self.checkpoint),
+            str(batch),
+        ]
+        self._stack = stack
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._random = random.Random(1)
+        self.drivers: list[Driver] = []
+        self._warm: Driver | None = None
+        self.current = self._next()
+        self.current.go()
+
+    def _next(self) -> Driver:
+        """Return a warm driver; warm the one after it up meanwhile."""
+        driver = self._warm or self._start()
+        self._warm = self._start()
+        return driver
+
+    def _start(self) -> Driver:
+        driver = Driver(self.folder, len(self.drivers), self._arguments)
+        self.drivers.append(driver)
+        self._stack.callback(driver.end)
+        return driver
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            number = len(self.produced)
+            value = b"%d:%s" % (number, self._random.randbytes(20).hex().encode())
+            self._producer.produce(self.source, value, b"k%d" % (number % KEYS))
+            self.produced.append(value)
+        self._producer.flush()
+
+    def suffer(self, kill: Kill, count: int) -> None:
+        """Kill a process during the next records, and wait until all records have arrived."""
+        before = self.faults.taken(kill.point)
+        self.faults.arm(kill)
+        self.produce(count)
+        self._wait(lambda: self.faults.taken(kill.point) > before, f"no process reached {kill}")
+        if kill.victim == "driver" or (kill.victim == "self" and self.current.is_dead(0.5)):
+            self._replace(within_s=30.0)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all records of the source are in the target."""
+
+        def is_complete() -> bool:
+            self.account.poll()
+            if self.current.is_dead(0):
+                self._replace(within_s=0)
+            return len(self.account.values) >= len(self.produced)
+
+        self._wait(is_complete, "records are missing")
+
+    def _replace(self, within_s: float) -> None:
+        if self.current.is_dead(within_s):
+            self.current = self._next()
+            self.current.go()
+
+    def _wait(self, condition: object, text: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        assert callable(condition)
+        while not condition():
+            failures = [line for driver in self.drivers for line in driver.failures][-1:]
+            assert time.monotonic() < deadline, f"{text}: {failures}"
+            time.sleep(0.01)
+
+    @property
+    def batches(self) -> int:
+        """The number of micro-batches that Spark committed."""
+        names = (path.name for path in (self.checkpoint / "commits").iterdir())
+        return max(int(name) for name in names if name.isdigit()) + 1
+
+    def check(self) -> None:
+        """Assert that the target has each record of the source once, in order per key."""
+        self.account.rest(2.0)
+        twice = {value: n for value, n in self.account.values.items() if n > 1}
+        lost = set(self.produced) - set(self.account.values)
+        assert (lost, twice) == (set(), {})
+        assert digest(self.account.values) == digest(self.produced)
+        assert not self.account.disordered()
+
+
+def digest(values: object) -> str:
+    found = hashlib.sha256()
+    assert hasattr(values, "__iter__")
+    for value in sorted(values):
+        found.update(b"%d:" % len(value) + value)
+    return found.hexdigest()

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.sink import AnotherQueryError, BatchCommittedError, Receipt, Run
+from lakelog.spark.sink import attempts
+from lakelog.spark.sink.attempts import Job, streaming_job, write_attempt
+from lakelog.spark.sink.control import Batch
+from lakelog.spark.sink.errors import BatchOrderError, OtherQueryError
+from lakelog.spark.sink.options import SinkOptions
+from lakelog.tables.topic.errors import OptionError
+
+OPTIONS = SinkOptions(bootstrap="h:1", topic="t")
+JOB = Job("s", Batch("q", "r", 7))
+ROWS = [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})]
+RECEIPT = Receipt("lk-sink-s/7/3/11", 20, 0, ())
+
+
+class FakeTask:
+    def __init__(self, **properties: str) -> None:
+        self.properties = properties
+
+    def partitionId(self) -> int:  # noqa: N802
+        return 3
+
+    def taskAttemptId(self) -> int:  # noqa: N802
+        return 11
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        return self.properties.get(key.replace(".", "_"))
+
+
+class Cluster:
+    """The answers of the fake sink and producer, and the calls of both."""
+
+    def __init__(self) -> None:
+        self.next_batch = 7
+        self.begin_error: Exception | None = None
+        self.open_error: Exception | None = None
+        self.send_error: Exception | None = None
+        self.calls: list[Any] = []
+
+
+STATE = Cluster()
+
+
+class FakeSink:
+    def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
+        STATE.calls.append(("connect", sink_id))
+
+    def begin(self, query_id: str, run_id: str, *, expires: bool) -> Run:
+        if STATE.begin_error is not None:
+            raise STATE.begin_error
+        return Run("lk-sink-s", query_id, run_id, 9, 4, STATE.next_batch)
+
+    def close(self) -> None:
+        STATE.calls.append("close sink")
+
+
+class Sent:
+    def result(self) -> None:
+        if STATE.send_error is not None:
+            raise STATE.send_error
+
+
+class FakeProducer:
+    is_usable = True
+
+    def __init__(self, bootstrap: str, **settings: Any) -> None: ...
+
+    def open(self, run: Run, *place: int) -> None:
+        if STATE.open_error is not None:
+            raise STATE.open_error
+        STATE.calls.append(("open", *place))
+
+    def send(self, **record: Any) -> Sent:
+        STATE.calls.append(record["value"])
+        return Sent()
+
+    def flush(self) -> None: ...
+
+    def finish(self) -> Receipt:
+        return RECEIPT
+
+    def close(self, timeout_s: float) -> None:
+        STATE.calls.append("close producer")
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    STATE.__init__()  # type: ignore[misc]
+    monkeypatch.setattr(attempts, "Sink", FakeSink)
+    monkeypatch.setattr(attempts, "SinkProducer", FakeProducer)
+    yield STATE
+    attempts._kept.clear()
+
+
+def test_a_task_writes_in_a_transaction_of_its_attempt(cluster: Cluster) -> None:
+    done = write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+    assert done.receipt == RECEIPT
+    assert done.run.next_batch == 7
+    assert cluster.calls == [("connect", "lk-sink-s"), ("open", 7, 3, 11), b"a", b"b"]
+
+
+def test_the_next_task_of_a_worker_uses_the_same_connections(cluster: Cluster) -> None:
+    for _ in range(2):
+        write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+    assert cluster.calls.count(("connect", "lk-sink-s")) == 1
+
+
+def test_a_task_that_finds_its_batch_committed_writes_nothing(cluster: Cluster) -> None:
+    cluster.next_batch = 8
+    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()).receipt is None
+    cluster.next_batch = 7
+    cluster.open_error = BatchCommittedError(ErrorCode.INVALID_TXN_STATE, "meanwhile")
+    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()).receipt is None
+    assert cluster.calls == [("connect", "lk-sink-s")]
+
+
+@pytest.mark.parametrize("next_batch", [6, 9])
+def test_a_checkpoint_that_does_not_fit_is_refused(cluster: Cluster, next_batch: int) -> None:
+    cluster.next_batch = next_batch
+    with pytest.raises(BatchOrderError, match="sink 's'"):
+        write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+
+
+def test_the_first_batch_of_a_sink_has_any_number(cluster: Cluster) -> None:
+    cluster.next_batch = -1
+    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()).receipt == RECEIPT
+
+
+def test_a_refusal_of_the_coordinator_names_the_option(cluster: Cluster) -> None:
+    cluster.begin_error = AnotherQueryError(ErrorCode.INVALID_TXN_STATE, "belongs to p")
+    with pytest.raises(OtherQueryError, match="'sinkGeneration'"):
+        write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+
+
+def test_a_failed_task_closes_its_clients(cluster: Cluster) -> None:
+    cluster.send_error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+    assert cluster.calls[-2:] == ["close producer", "close sink"]
+    cluster.send_error = None
+    write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+    assert cluster.calls.count(("connect", "lk-sink-s")) == 2
+
+
+def test_a_streaming_task_knows_its_batch() -> None:
+    task = FakeTask(sql_streaming_queryId="q", streaming_sql_batchId="7", spark_jobGroup_id="r")
+    assert streaming_job(OPTIONS, task) == Job("q", Batch("q", "r", 7))
+    named = SinkOptions(bootstrap="h:1", sink_id="mine", generation=2)
+    assert streaming_job(named, task).sink_id == "lk-sink-mine#2"
+    with pytest.raises(OptionError, match="outside of a streaming query"):
+        streaming_job(OPTIONS, FakeTask())

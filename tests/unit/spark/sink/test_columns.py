@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import StructType
+
+from lakelog.spark.sink.columns import check_columns
+from lakelog.tables.topic.errors import OptionError
+
+
+def columns(text: str) -> StructType:
+    """Return a schema from `name type` pairs, without a session of Spark."""
+    fields = [pair.split(" ") for pair in text.split(", ")]
+    return StructType.fromJson(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": kind, "nullable": True, "metadata": {}}
+                for name, kind in fields
+            ],
+        }
+    )
+
+
+def test_the_columns_of_the_official_connector_are_accepted() -> None:
+    check_columns(columns("value binary"), "t")
+    check_columns(columns("key string, value string, topic string, partition integer"), None)
+    check_columns(columns("value string, timestamp timestamp"), "t")
+    check_columns(columns("value string, timestamp long"), "t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "topic", "text"),
+    [
+        ("value integer", "t", "column 'value' must be binary or string, not int"),
+        ("value string, partition long", "t", "column 'partition' must be int, not bigint"),
+        ("value string, topic binary", None, "column 'topic' must be string, not binary"),
+        ("value string, size integer", "t", "unknown column 'size'"),
+        ("key string", "t", "missing column 'value'"),
+        ("value string", None, "set the option 'topic' or add a column 'topic'"),
+    ],
+)
+def test_other_columns_are_rejected_by_name(fields: str, topic: str | None, text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        check_columns(columns(fields), topic)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.errors import ClientError, OutcomeUnknownError, UnreachableError
+from lakelog.client.sink import BatchCommittedError, Receipt, Run, RunFencedError, Written
+from lakelog.spark.sink import sets
+from lakelog.spark.sink.attempts import Attempt
+from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError
+from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.sets import abort_set, commit_set
+
+OPTIONS = SinkOptions(bootstrap="h:1")
+RUN = Run("lk-sink-s", "q", "r", 9, 4, 7)
+UNKNOWN = OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, "batch 7 may or may not be committed")
+
+
+def attempt(partition: int, records: int = 3, run: Run = RUN) -> Attempt:
+    written = (Written("t", partition, records),) if records else ()
+    return Attempt(run, Receipt(run.child_id(7, partition, 1), 20 + partition, 0, written))
+
+
+class FakeSink:
+    """Answers each call with the next of `answers`, an error or `None`."""
+
+    answers: ClassVar[list[ClientError | None]] = []
+    calls: ClassVar[list[tuple[str, int, list[str]]]] = []
+
+    def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
+        assert (bootstrap, sink_id) == ("h:1", "lk-sink-s")
+
+    def __enter__(self) -> FakeSink:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def commit(self, run: Run, batch: int, receipts: list[Receipt]) -> None:
+        self._answer(("commit", batch, [each.transactional_id for each in receipts]))
+
+    def abort(self, run: Run, batch: int) -> None:
+        self._answer(("abort", batch, []))
+
+    def _answer(self, call: tuple[str, int, list[str]]) -> None:
+        self.calls.append(call)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeSink]:
+    FakeSink.answers, FakeSink.calls = [], []
+    monkeypatch.setattr(sets, "Sink", FakeSink)
+    return FakeSink
+
+
+def test_all_tasks_with_records_are_committed_as_one_set() -> None:
+    commit_set(OPTIONS, [attempt(0), attempt(1), attempt(2, records=0), None], 7)
+    assert FakeSink.calls == [("commit", 7, ["lk-sink-s/7/0/1", "lk-sink-s/7/1/1"])]
+
+
+def test_an_empty_batch_is_committed() -> None:
+    commit_set(OPTIONS, [attempt(0, records=0)], 7)
+    assert FakeSink.calls == [("commit", 7, [])]
+
+
+def test_a_batch_that_a_task_found_committed_is_left_alone() -> None:
+    commit_set(OPTIONS, [attempt(0), Attempt(RUN, None)], 7)
+    assert FakeSink.calls == []
+
+
+def test_a_commit_without_an_answer_is_repeated_with_the_same_set() -> None:
+    FakeSink.answers = [UNKNOWN, UNKNOWN, None]
+    commit_set(OPTIONS, [attempt(0)], 7)
+    assert FakeSink.calls == [("commit", 7, ["lk-sink-s/7/0/1"])] * 3
+
+
+def test_an_unknown_outcome_is_never_aborted() -> None:
+    FakeSink.answers = [UNKNOWN]
+    hasty = SinkOptions(bootstrap="h:1", transaction_timeout_ms=0)
+    with pytest.raises(UnknownOutcomeError, match="start the query again"):
+        commit_set(hasty, [attempt(0)], 7)
+    assert [call for call, *_ in FakeSink.calls] == ["commit"]
+
+
+def test_tasks_of_two_runs_are_not_committed_together() -> None:
+    newer = RUN._replace(run_id="r2", producer_epoch=5)
+    with pytest.raises(FencedError, match="another run"):
+        commit_set(OPTIONS, [attempt(0), attempt(1, run=newer)], 7)
+    assert FakeSink.calls == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        BatchCommittedError(ErrorCode.INVALID_TXN_STATE, "committed"),
+        RunFencedError(ErrorCode.INVALID_TXN_STATE, "fenced"),
+        UnreachableError("down"),
+    ],
+)
+def test_an_abort_asks_the_coordinator_and_accepts_its_answer(answer: ClientError | None) -> None:
+    FakeSink.answers = [answer]
+    abort_set(OPTIONS, [None, attempt(0)], 7)
+    assert FakeSink.calls == [("abort", 7, [])]
+
+
+def test_an_abort_without_a_finished_task_does_nothing() -> None:
+    abort_set(OPTIONS, [None, None], 7)
+    assert FakeSink.calls == []
