@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.consumer.fetch import Fetched
@@ -13,6 +13,11 @@ from lakelog.client.isolation import Batch
 from lakelog.client.offsets import TopicPartition
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.record import Headers, Record, decode_records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.client.consumer.columns import Chunk, Wanted
 
 
 class ConsumerRecord(NamedTuple):
@@ -43,6 +48,9 @@ class Position:
 
     __slots__ = (
         "_batches",
+        "_chunk",
+        "_decoded",
+        "_one_by_one_end",
         "_records",
         "_records_epoch",
         "checked_epoch",
@@ -63,11 +71,16 @@ class Position:
         self._records_epoch = -1
         self._batches: deque[Batch] = deque()
         self._records: deque[ConsumerRecord] = deque()
+        self._decoded: Batch | None = None
+        """The batch of `_records`."""
+        self._chunk: Chunk | None = None
+        self._one_by_one_end = -1
+        """Batches before this offset are decoded to columns one by one: one of them is bad."""
 
     @property
     def has_records(self) -> bool:
         """Whether fetched records have not been returned yet."""
-        return bool(self._batches or self._records)
+        return bool(self._batches or self._records or self._chunk)
 
     @property
     def is_running_low(self) -> bool:
@@ -83,6 +96,7 @@ class Position:
         self.turn += 1
         self._batches.clear()
         self._records.clear()
+        self._chunk = self._decoded = None
 
     def add(self, fetched: Fetched) -> None:
         """Append the batches of a fetch at `fetch_offset`."""
@@ -114,6 +128,8 @@ class Position:
         max_batch_bytes: limit of one batch after decompression.
         """
         taken: list[ConsumerRecord] = []
+        if self._chunk is not None:
+            self._undecode()
         while len(taken) < count and self.has_records:
             if not self._records:
                 try:
@@ -132,11 +148,100 @@ class Position:
             self.offset = taken[-1].offset + 1
             self.epoch = self._records_epoch
         assert len(taken) <= count
-        # Offsets may be missing at the end: markers, aborted records, compaction. A commit must
-        # pass them, or the lag would never reach 0.
+        self._pass_missing()
+        return taken
+
+    def take_columns(
+        self, wanted: Wanted, count: int, max_bytes: int, max_batch_bytes: int
+    ) -> list[pa.RecordBatch]:
+        """Return up to `count` records of about `max_bytes` as columns; at least one if it can.
+
+        Advances the position as `take` does. Raises the same errors, and INVALID_TIMESTAMP for a
+        timestamp that the column cannot represent.
+        """
+        assert self.offset is not None, "batches were fetched for a known position"
+        taken: list[pa.RecordBatch] = []
+        if self._records or (self._chunk is not None and self._chunk.wanted != wanted):
+            self._undecode()
+        while count > 0 and (max_bytes > 0 or not taken) and self.has_records:
+            chunk = self._chunk = self._chunk or self._new_chunk(wanted, count, max_batch_bytes)
+            try:
+                rows = chunk.take(count, max_bytes)
+            except ClientError as error:
+                if self._narrow(chunk, error, max_batch_bytes):
+                    continue
+                self._undecode()
+                if taken:
+                    break
+                raise
+            if rows is None:
+                self._end_chunk(chunk)
+                continue
+            last = rows.column("offset")[-1].as_py()
+            self.offset, self.epoch = last + 1, chunk.epoch_at(last)
+            taken.append(chunk.complete(rows))
+            count, max_bytes = count - rows.num_rows, max_bytes - rows.nbytes
+            if chunk.is_done:
+                self._end_chunk(chunk)
+        self._pass_missing()
+        return taken
+
+    def _new_chunk(self, wanted: Wanted, count: int, max_batch_bytes: int) -> Chunk:
+        """Return a chunk of the next batches, which have `count` records or are all batches."""
+        from lakelog.client.consumer.columns import Chunk
+
+        assert self.offset is not None
+        batches: list[Batch] = []
+        while self._batches and count > 0:
+            batches.append(self._batches.popleft())
+            header = batches[-1][0]
+            count -= header.records_count
+            if header.base_offset < self._one_by_one_end:
+                break
+        return Chunk(self.key, wanted, batches, self.offset, max_batch_bytes)
+
+    def _narrow(self, chunk: Chunk, error: ClientError, max_batch_bytes: int) -> bool:
+        """After an error, decode less: the records before the bad one. Return whether it can."""
+        from lakelog.client.consumer.columns import Chunk, UnreadableTimestampError
+
+        assert self.offset is not None
+        if len(chunk.batches) > 1:
+            self._one_by_one_end = chunk.batches[-1][0].last_offset + 1
+            self._undecode()
+            return True
+        if isinstance(error, UnreadableTimestampError) and error.offset > self.offset:
+            start, end = self.offset, error.offset
+            self._chunk = Chunk(
+                chunk.key, chunk.wanted, chunk.batches, start, max_batch_bytes, end=end
+            )
+            return True
+        return False
+
+    def _end_chunk(self, chunk: Chunk) -> None:
+        """Forget a chunk whose rows were returned, or continue behind its end."""
+        assert self.offset is not None
+        if chunk.is_cut:
+            self.offset = max(self.offset, chunk.end)
+            self._undecode()
+        self._chunk = None
+
+    def _undecode(self) -> None:
+        """Return decoded batches to the others, up to the position: they are decoded again."""
+        decoded = [] if self._chunk is None else self._chunk.batches
+        if self._records and self._decoded is not None:
+            decoded = [self._decoded]
+        left = [each for each in decoded if each[0].last_offset >= (self.offset or 0)]
+        self._batches.extendleft(reversed(left))
+        self._records.clear()
+        self._chunk = self._decoded = None
+
+    def _pass_missing(self) -> None:
+        """Pass offsets that are missing at the end: markers, aborted records, compaction.
+
+        A commit must pass them, or the lag would never reach 0.
+        """
         if not self.has_records and self.offset is not None and self.fetch_offset >= self.offset:
             self.offset, self.epoch = self.fetch_offset, self.fetch_epoch
-        return taken
 
     def _decode_next(self, max_batch_bytes: int) -> None:
         header, batch = self._batches[0]
@@ -148,7 +253,7 @@ class Position:
             text = f"{where}: {error}; the next batch begins at {last + 1}"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, text) from error
         # Only after decoding: a damaged batch stays, and each `poll` reports it again.
-        self._batches.popleft()
+        self._decoded = self._batches.popleft()
         self._records_epoch = header.partition_leader_epoch
         if not header.is_control:
             self._records += self._wanted(header, records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,13 @@ from lakelog.client.consumer.api import Consumer
 from lakelog.client.consumer.fetcher import FetchLimits
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import EARLIEST, LATEST
-from lakelog.protocol.fetch import FetchRequest, FetchResponse
+from lakelog.columns.packages import MissingPackageError
+from lakelog.protocol.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -33,6 +40,7 @@ from lakelog.protocol.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from lakelog.records.builder import BatchBuilder
+from lakelog.records.crc import crc32c
 from scripted_broker import ScriptedBroker, records_of
 
 KEY = ("orders", 0)
@@ -164,3 +172,83 @@ def test_a_partition_that_is_not_assigned_cannot_be_sought(broker: ScriptedBroke
             consumer.seek(("orders", 1), 0)
         with pytest.raises(ValueError, match="requires a group"):
             consumer.commit()
+
+
+def damaged_second_partition(request: FetchRequest) -> FetchResponse:
+    """Return a record for partition 0, and records that do not fit their batch for partition 1."""
+    rows = []
+    for asked in request.topics[0].partitions:
+        builder = BatchBuilder()
+        builder.append(0, None, b"v")
+        data = builder.build(base_offset=3)
+        if asked.partition == 1:
+            data[61] ^= 2
+            data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+        end = START + 1
+        records = bytes(data) if asked.fetch_offset == START else b""
+        rows.append(
+            PartitionData(
+                partition_index=asked.partition,
+                high_watermark=end,
+                last_stable_offset=end,
+                log_start_offset=0,
+                aborted_transactions=None,
+                records=records,
+            )
+        )
+    topic = FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=rows)
+    return FetchResponse(responses=[topic])
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_a_damaged_partition_loses_no_records_of_the_others(
+    broker: ScriptedBroker, as_columns: bool
+) -> None:
+    broker.on(FetchRequest, damaged_second_partition)
+    with consumer_of(broker) as consumer:
+        keys = [("orders", 0), ("orders", 1)]
+        consumer.assign(keys)
+        for key in keys:
+            consumer.seek(key, START)
+        found = 0
+        with pytest.raises(ClientError, match="orders-1, batch at offsets 3 to 3"):
+            for _ in range(3):
+                found += (
+                    consumer.poll_arrow(60.0).num_rows if as_columns else len(consumer.poll(60.0))
+                )
+        assert found == 1
+        assert [consumer.position(key) for key in keys] == [START + 1, START]
+
+
+def test_columns_are_polled_committed_and_alternate_with_records(broker: ScriptedBroker) -> None:
+    with consumer_of(broker, group="g", auto_offset_reset="earliest") as consumer:
+        table = consumer.poll_arrow(60.0, columns=["offset", "value"], max_records=2)
+        assert table.to_pydict() == {"offset": [3, 4], "value": [b"3", b"4"]}
+        consumer.commit()
+        assert [record.offset for record in consumer.poll(60.0, 1)] == [5]
+        assert consumer.poll_arrow(60.0)["offset"].to_pylist() == [6, 7, 8]
+        assert consumer.position(KEY) == END
+        assert consumer.poll_arrow(0.0).num_rows == 0
+    [commit] = broker.asked(OffsetCommitRequest)
+    assert commit.topics[0].partitions[0].committed_offset == 5
+
+
+def test_data_frames(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with consumer_of(broker, auto_offset_reset="earliest") as consumer:
+        frame = consumer.poll_pandas(60.0, columns=["offset", "key", "value"])
+        assert frame["offset"].to_list() == [3, 4, 5]
+        assert frame["value"].to_list() == [b"3", b"4", b"5"]
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[pandas\]'"):
+            consumer.poll_pandas()
+
+
+def test_data_frames_of_polars(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with consumer_of(broker, auto_offset_reset="earliest") as consumer:
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "polars", None)
+            with pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[polars\]'"):
+                consumer.poll_polars()
+        pytest.importorskip("polars")
+        frame = consumer.poll_polars(60.0, columns=["offset", "value"])
+        assert frame.to_dict(as_series=False) == {"offset": [3, 4, 5], "value": [b"3", b"4", b"5"]}
