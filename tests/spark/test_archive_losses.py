@@ -121,8 +121,8 @@ def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
     assert before is not None
     table.manage_snapshots().rollback_to_snapshot(before).commit()
     said = place.refused()
-    assert "--progress-from snapshot" in said
-    assert place.sync("--progress-from", "snapshot") == (8, 11)
+    assert "--adopt snapshot" in said
+    assert place.sync("--adopt", "snapshot") == (8, 11)
     assert place.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
 
 

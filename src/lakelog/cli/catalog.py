@@ -440,6 +440,28 @@ _ENTRIES = (
         "message names the option that continues, if there is one.",
     ),
     Entry(
+        "LL0804",
+        "the topic has no table",
+        ExitCode.NOT_FOUND,
+        "The topic's keys table.enable and table.warehouse name no table, or nothing was archived "
+        "into it yet. `lakelog table create` makes one; `lakelog table list` shows all.",
+    ),
+    Entry(
+        "LL0805",
+        "the table cannot be read or changed",
+        ExitCode.FAILURE,
+        "The catalog or a file of the table cannot be read or written from this host, or another "
+        "program changed the table. The message states the reason; the table is as before.",
+    ),
+    Entry(
+        "LL0806",
+        "the table does not have each record once",
+        ExitCode.FAILURE,
+        "`lakelog table audit` found offsets that are in the table twice, outside of its progress, "
+        "or in only one of table and log. Rows of another program, or a changed table, are the "
+        "usual reasons: `lakelog table sync --adopt` continues from a chosen state.",
+    ),
+    Entry(
         "LL0901",
         "confirmation required",
         ExitCode.USAGE,

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
+from lakelog.cli.commands import table_upkeep
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session, noun
 from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
+from lakelog.cli.table_places import chosen_places, require_libraries
 
 app = noun("table", "Archive topics into Iceberg tables.")
-
-_NEEDED = ("pyspark", "pyarrow", "pyiceberg")
-_WAREHOUSE = "warehouse"
+for _command in (
+    table_upkeep.create,
+    table_upkeep.list_,
+    table_upkeep.describe,
+    table_upkeep.audit,
+    table_upkeep.compact,
+    table_upkeep.expire,
+    table_upkeep.drop,
+):
+    app.command(_command, name=_command.__name__.rstrip("_"))
 
 
 @app.command
@@ -31,7 +38,7 @@ def sync(
     name: str | None = None,
     skip_lost: Flag = False,
     null_timestamps: Flag = False,
-    progress_from: Literal["snapshot", "property"] | None = None,
+    adopt: Literal["snapshot", "property", "rows"] | None = None,
     master: str = "local[2]",
     shared_warehouse: Flag = False,
     session: Session = DEFAULT_SESSION,
@@ -63,17 +70,18 @@ def sync(
     null_timestamps
         Archive timestamps outside the years 1 to 9999 as null, with their number in
         `rawTimestamp`.
-    progress_from
+    adopt
         Where to continue after the table was rolled back: at the end of its current snapshot, or
-        at the end that its property records.
+        at the end that its property records. `rows`: after the rows of a table that another program
+        has filled.
     master
         Spark master (default local[2]).
     shared_warehouse
         The warehouse folder is mounted on all hosts of the Spark master.
     """
-    _require_extra()
+    require_libraries()
     every_s = parse_duration_s(every)  # before `_places`, which may ask the broker
-    where, folder = _places(session, warehouse, catalog)
+    where, folder = chosen_places(session, warehouse, catalog)
     options = {
         "catalog_folder": folder,
         "follow": follow,
@@ -81,7 +89,7 @@ def sync(
         "table": name,
         "skip_lost": skip_lost,
         "null_timestamps": null_timestamps,
-        "progress_from": progress_from,
+        "adopt": adopt,
         "timeout_s": session.timeout_s,
         "master": master,
         "is_warehouse_shared": shared_warehouse,
@@ -92,42 +100,6 @@ def sync(
     if output.format == "table":
         for reader, text in snippets.items():
             show(f"\nRead it with {reader}:\n\n{text}")
-
-
-def _require_extra() -> None:
-    missing = [module for module in _NEEDED if find_spec(module) is None]
-    if missing:
-        raise CliError(
-            "LL0801",
-            f"{', '.join(missing)} not installed",
-            "pip install 'lakelog[spark]', or '.[spark]' in a checkout",
-        )
-
-
-def _places(session: Session, warehouse: str | None, catalog: str | None) -> tuple[str, str | None]:
-    """Return the warehouse and the catalog's folder (`None` if it is the warehouse)."""
-    from lakelog.tables.iceberg.warehouse import is_remote
-
-    try:
-        elsewhere = warehouse is not None and is_remote(warehouse)
-    except ValueError as error:
-        raise CliError("LL0902", str(error)) from error
-    if warehouse is not None and (catalog is not None or not elsewhere):
-        return warehouse, catalog
-    folder = _default_folder(session, "--catalog" if elsewhere else "--warehouse")
-    return warehouse or folder, catalog or folder
-
-
-def _default_folder(session: Session, option: str) -> str:
-    """Return the default folder, in the data folder of a broker on this host."""
-    with open_admin(session) as admin:
-        folders = [Path(folder.path) for folder in admin.log_dirs()]
-    for folder in folders:
-        if folder.is_dir():
-            return str(folder / _WAREHOUSE)
-    raise CliError(
-        "LL0902", "the broker's data folder is not on this host", f"specify {option} FOLDER"
-    )
 
 
 def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -146,8 +118,8 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
 
     with open_admin(session) as admin:
         admin.topics.describe(topic)  # a wrong name fails before Spark starts, which takes seconds
-    source = options.pop("progress_from")
-    options["progress_from"] = None if source is None else ProgressSource(source)
+    source = options.pop("adopt")
+    options["adopt"] = None if source is None else ProgressSource(source)
     try:
         with stopping() as stop:
             result = sync_topic(

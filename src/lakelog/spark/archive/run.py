@@ -111,10 +111,10 @@ class Run:
         return False
 
     def _reconcile(self) -> None:
-        """Bring table and log into agreement; use `progress_from` for the first rollback only."""
+        """Bring table and log into agreement; use `adopt` for the first rollback only."""
         with TopicClient(self._job.bootstrap, client_id="lakelog-archive") as client:
             self.rows_moved += self.reconciler.run(client)
-        self.reconciler = replace(self.reconciler, progress_from=None)
+        self.reconciler = replace(self.reconciler, adopt=None)
         state = state_of(self._job)
         self._note_skipped(state.snapshot_id)
         # Also the commits of a killed predecessor that did not publish them.

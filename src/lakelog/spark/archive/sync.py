@@ -19,6 +19,8 @@ from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.iceberg.warehouse import NAMESPACE, open_warehouse
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.upkeep.adoption import adopt_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +64,7 @@ def sync_topic(
     checkpoint: str | None = None,
     skip_lost: bool = False,
     null_timestamps: bool = False,
-    progress_from: ProgressSource | None = None,
+    adopt: ProgressSource | None = None,
     batch_bytes: int = _BATCH_BYTES,
     timeout_s: float = 30.0,
     master: str = "local[2]",
@@ -88,8 +90,8 @@ def sync_topic(
             the table if the log lost their records later. Without it such losses are errors.
         null_timestamps: archive a timestamp outside the years 1 to 9999 as null, with its number
             in the column `rawTimestamp`. Without it such a timestamp is an error.
-        progress_from: which progress to use if the table's property and its current snapshot
-            disagree. Without it a disagreement is an error.
+        adopt: which progress to use if the table's property and its current snapshot disagree, or
+            if another program has filled the table. Without it either is an error.
         batch_bytes: about how many bytes of the log one commit archives.
         master: the Spark master for the session that the function opens.
         is_warehouse_shared: workers on other hosts can reach the warehouse's folder.
@@ -115,6 +117,10 @@ def sync_topic(
         skip_lost=skip_lost,
         null_timestamps=null_timestamps,
     )
+    if adopt is ProgressSource.ROWS:
+        with TopicClient(bootstrap, client_id="lakelog-archive") as client:
+            adopt_rows(job, client, notify)
+        adopt = None
     before = state_of(job)
     publication = Publication(bootstrap, topic, job.identifier[1], place, notify)
     publication.claim()
@@ -125,7 +131,7 @@ def sync_topic(
         lambda: spark or local_session(name, log=log, master=master),
         checkpoints,
         every_s=every_s if follow else None,
-        reconciler=Reconciler(job, progress_from, notify),
+        reconciler=Reconciler(job, adopt, notify),
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
         publication=publication,
         progress=progress or _ignore,

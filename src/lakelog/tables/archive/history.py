@@ -89,8 +89,8 @@ def _difference(table: Table, claimed: Progress, recorded: Recorded) -> str:
     return (
         f"the table {name} was rolled back or changed by another program: its property claims that "
         f"{_ends(claimed)} are archived, and its current snapshot is "
-        f"{table.metadata.current_snapshot_id}, {recorded_ends}. --progress-from snapshot archives "
-        "the missing offsets again; --progress-from property continues after them and leaves them "
+        f"{table.metadata.current_snapshot_id}, {recorded_ends}. --adopt snapshot archives "
+        "the missing offsets again; --adopt property continues after them and leaves them "
         "out"
     )
 

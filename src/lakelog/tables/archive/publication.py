@@ -27,6 +27,17 @@ def group_of(table: str) -> str:
     return f"lakelog-table-{table}"
 
 
+def keys_of(topic: str, table: str, place: Warehouse) -> dict[str, str]:
+    """Return the topic keys that name a table of a warehouse as the topic's."""
+    folder = str(place.folder)
+    is_default = place.location == place.folder.as_uri()
+    return {
+        "table.name": "" if table == topic else table,
+        "table.warehouse": folder if is_default else place.location,
+        "table.catalog": "" if is_default else folder,
+    }
+
+
 @dataclass(slots=True)
 class Publication:
     """The publication of one job.
@@ -53,7 +64,7 @@ class Publication:
             values = {key: entry.value or "" for key, entry in found.items()}
             if values.get("table.enable") != "true":
                 return
-            own = self.own_keys()
+            own = keys_of(self.topic, self.table, self.place)
             given = {key: values.get(key, "") for key in own}
             if not given["table.warehouse"]:
                 admin.configs.alter(ResourceType.TOPIC, self.topic, own)
@@ -65,16 +76,6 @@ class Publication:
                 )
                 return
         self._is_enabled = True
-
-    def own_keys(self) -> dict[str, str]:
-        """Return the topic keys that name this table."""
-        folder = str(self.place.folder)
-        is_default = self.place.location == self.place.folder.as_uri()
-        return {
-            "table.name": "" if self.table == self.topic else self.table,
-            "table.warehouse": folder if is_default else self.place.location,
-            "table.catalog": "" if is_default else folder,
-        }
 
     def publish(self, ends: Mapping[int, int]) -> None:
         """Publish the first offset of each partition that is not archived."""
@@ -98,7 +99,7 @@ class Publication:
         self._last = dict(ends)
 
     def _is_same(self, given: Mapping[str, str]) -> bool:
-        own = self.own_keys()
+        own = keys_of(self.topic, self.table, self.place)
         names = {given["table.name"] or self.topic, own["table.name"] or self.topic}
         places = {
             (each["table.warehouse"].rstrip("/"), each["table.catalog"]) for each in (given, own)

@@ -38,22 +38,27 @@ _NO_BATCH = -1
 
 
 class ProgressSource(Enum):
-    """Which progress to use when the table's property and its current snapshot disagree."""
+    """Which progress to use when the table and its progress disagree.
+
+    SNAPSHOT, PROPERTY: one of the two that differ. ROWS: a table that another program has filled
+    has no progress; its rows become the progress (`upkeep/adoption.py`).
+    """
 
     SNAPSHOT = "snapshot"
     PROPERTY = "property"
+    ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
     """Settles the differences, as far as the options of `job` allow it.
 
-    progress_from: the progress to use after a rollback; with `None` a rollback is an error. notice:
+    adopt: the progress to use after a rollback; with `None` a rollback is an error. notice:
     called with each line for the user.
     """
 
     job: ArchiveJob
-    progress_from: ProgressSource | None
+    adopt: ProgressSource | None
     notice: Callable[[str], None]
 
     def run(self, client: TopicClient) -> int:
@@ -68,6 +73,12 @@ class Reconciler:
         self._settle_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
+        if not progress.extents and _rows(table):
+            raise ProgressMismatchError(
+                f"the table {'.'.join(job.identifier)} has {_rows(table)} rows that this archive "
+                "did not write: --adopt rows continues after them, or archive into a table of "
+                "another name"
+            )
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
@@ -89,21 +100,21 @@ class Reconciler:
             agreed_progress(table, job.topic_id)
             return
         except ProgressMismatchError:
-            if self.progress_from is None:
+            if self.adopt is None:
                 raise
         progress: Progress | None = read_progress(table.properties, job.topic_id)
-        if self.progress_from is ProgressSource.SNAPSHOT:
+        if self.adopt is ProgressSource.SNAPSHOT:
             progress = recorded_progress(table, job.topic_id).progress
         if progress is None:
             raise ProgressMismatchError(
                 f"no kept snapshot of the table {'.'.join(job.identifier)} records the progress: "
-                "make a newer snapshot the current one, pass --progress-from property, "
+                "make a newer snapshot the current one, pass --adopt property, "
                 "or archive into a table of another name"
             )
         # This commit makes property and snapshot agree, and fences jobs that read the old progress.
         with table.transaction() as transaction:
             record(transaction, job.topic_id, progress)
-        self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
+        self.notice(f"{job.topic}: continues with the progress of the {self.adopt.value}")
 
     def _diverged(self, client: TopicClient, progress: Progress) -> list[Divergence]:
         """Return the partitions whose log no longer holds the archived records.

@@ -46,6 +46,22 @@ def remove_expired(table: Table, expired: Iterable[Snapshot]) -> None:
                     table.io.delete(path)
 
 
+def referenced_files(table: Table) -> set[str]:
+    """Return all data files, delete files, manifests and manifest lists of kept snapshots.
+
+    Raises `OSError` if a snapshot cannot be read.
+    """
+    manifests = _manifests(table)
+    found = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+    for path, manifest in manifests.items():
+        found.add(path)
+        found |= {
+            entry.data_file.file_path
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        }
+    return found | {each.statistics_path for each in table.metadata.statistics}
+
+
 def _manifests(table: Table) -> dict[str, ManifestFile]:
     return {
         manifest.manifest_path: manifest

@@ -73,7 +73,7 @@ def files_of(
         raise ArchiveUnreadableError(
             f"a manifest of the table of {archive.topic!r} cannot be read: {error}"
         ) from error
-    found = [_file(task) for task in tasks]
+    found = [archived_file(task) for task in tasks]
     return sorted(
         (each for each in found if any(each.may_hold(part) for part in wanted)),
         key=lambda each: (each.offsets, each.path),
@@ -94,7 +94,8 @@ def _during(times: Times) -> list[object]:
     return terms
 
 
-def _file(task: FileScanTask) -> ArchivedFile:
+def archived_file(task: FileScanTask) -> ArchivedFile:
+    """Return a data file of a snapshot with its bounds and its delete files."""
     file = task.file
     return ArchivedFile(
         file.file_path,

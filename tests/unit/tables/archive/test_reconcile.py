@@ -47,7 +47,7 @@ class Archive:
         commit_batch(self.address, batch)
 
     def reconcile(
-        self, log: Log, *, skip_lost: bool = False, progress_from: ProgressSource | None = None
+        self, log: Log, *, skip_lost: bool = False, adopt: ProgressSource | None = None
     ) -> int:
         job = ArchiveJob(
             bootstrap="b:1",
@@ -63,7 +63,7 @@ class Archive:
             uuid=self.address.uuid,
             extents={},
         )
-        return Reconciler(job, progress_from, self.notices.append).run(cast("TopicClient", log))
+        return Reconciler(job, adopt, self.notices.append).run(cast("TopicClient", log))
 
 
 @pytest.fixture
@@ -232,21 +232,21 @@ def test_a_rollback_stops_the_job_with_the_way_out(archive: Archive) -> None:
     with pytest.raises(ProgressMismatchError) as failure:
         archive.reconcile(Log({0: 12}))
 
-    assert "--progress-from snapshot" in str(failure.value)
-    assert "--progress-from property" in str(failure.value)
+    assert "--adopt snapshot" in str(failure.value)
+    assert "--adopt property" in str(failure.value)
 
 
 @pytest.mark.parametrize(("source", "end"), [("snapshot", 5), ("property", 9)])
 def test_a_rollback_is_settled_by_choice(archive: Archive, source: str, end: int) -> None:
     rolled_back(archive)
 
-    archive.reconcile(Log({0: 12}), progress_from=ProgressSource(source))
+    archive.reconcile(Log({0: 12}), adopt=ProgressSource(source))
 
     assert archive.progress == {0: Extent(0, end, EPOCH)}
     assert source in archive.notices[0]
     archive.append(end, 12)
     assert offsets(archive.table) == [*range(5), *range(end, 12)]
-    archive.reconcile(Log({0: 12}), progress_from=ProgressSource(source))
+    archive.reconcile(Log({0: 12}), adopt=ProgressSource(source))
     assert len(archive.notices) == 1, "an agreement needs no choice"
 
 
@@ -259,8 +259,8 @@ def test_a_choice_that_cannot_be_kept_is_refused(archive: Archive) -> None:
     archive.table.maintenance.expire_snapshots().by_ids(ours).commit()
 
     with pytest.raises(ProgressMismatchError, match=r"no kept snapshot.*table of another name"):
-        archive.reconcile(Log({0: 9}), progress_from=ProgressSource.SNAPSHOT)
-    archive.reconcile(Log({0: 9}), progress_from=ProgressSource.PROPERTY)
+        archive.reconcile(Log({0: 9}), adopt=ProgressSource.SNAPSHOT)
+    archive.reconcile(Log({0: 9}), adopt=ProgressSource.PROPERTY)
     assert archive.progress == {0: Extent(0, 5, EPOCH)}
 
 

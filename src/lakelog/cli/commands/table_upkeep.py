@@ -1,0 +1,412 @@
+"""The commands of `lakelog table` that need no Spark: places, proof, compaction, expiry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lakelog.cli.asking import confirm
+from lakelog.cli.connecting import open_admin
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import parse_duration_s
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    NO_CONSENT,
+    Consent,
+    Flag,
+    Output,
+    Session,
+)
+from lakelog.cli.render import Document, Listing, counted, show, sized
+from lakelog.cli.table_places import chosen_places, require_libraries
+
+if TYPE_CHECKING:
+    from lakelog.tables.joined.archives import TopicArchive
+    from lakelog.tables.topic.client import TopicClient
+    from lakelog.tables.upkeep.audit import PartitionAudit
+    from lakelog.tables.upkeep.overview import Overview
+
+_LISTED = ("topic", "table", "warehouse", "archived", "lag")
+_OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
+_AUDITED = ("partition", "archived_from", "archived_to", "rows", "compared", "unverified", "wrong")
+
+
+def create(
+    topic: str,
+    /,
+    *,
+    warehouse: str | None = None,
+    catalog: str | None = None,
+    name: str | None = None,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Create the Iceberg table of a topic, and enable its archive.
+
+    From then on retention keeps the topic's records until they are archived: run `lakelog table
+    sync --enabled`, or `lakelog table sync TOPIC --follow`. An existing table with equal columns is
+    used.
+
+    Parameters
+    ----------
+    topic
+        Topic to archive.
+    warehouse
+        Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
+        broker's data folder).
+    catalog
+        Local folder of the catalog (default: the warehouse; for a remote warehouse `warehouse` in
+        the broker's data folder).
+    name
+        Name of the table (default: the topic's).
+    """
+    require_libraries()
+    where, folder = chosen_places(session, warehouse, catalog)
+    from lakelog.tables.iceberg.warehouse import open_warehouse
+    from lakelog.tables.upkeep import ownership
+
+    with _named_errors(), open_admin(session) as admin:
+        admin.topics.describe(topic)
+        address = ownership.create(admin, topic, open_warehouse(where, folder), name or topic)
+    table = ".".join(address.identifier)
+    data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
+    show(Document(data, data), output.format)
+
+
+def list_(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+    """List the topics that have a table."""
+    from lakelog.tables.archive.place import find_places
+    from lakelog.tables.topic.client import TopicClient
+
+    with TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client:
+        topics = client.topics()
+        places = find_places(client, topics)
+        rows = []
+        for topic, place in sorted(places.items()):
+            keys = [(topic, partition) for partition in topics[topic].partitions]
+            starts, ends = client.earliest(keys), client.latest(keys)
+            ends_of = place.published
+            lags = [max(0, ends[key] - max(ends_of.get(key[1], 0), starts[key])) for key in keys]
+            rows.append(
+                {
+                    "topic": topic,
+                    "table": f"lakelog.{place.name}",
+                    "warehouse": place.warehouse,
+                    "catalog": place.catalog or place.warehouse,
+                    "archived": sum(ends_of.values()),
+                    "lag": sum(lags),
+                }
+            )
+    show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
+
+
+def describe(
+    topic: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
+) -> None:
+    """Show a topic's table: its size, and how far each partition is archived.
+
+    Parameters
+    ----------
+    topic
+        Topic whose table to show.
+    """
+    with _archive(session, topic) as (client, archive):
+        from lakelog.tables.upkeep.overview import overview
+
+        show(described(archive, overview(client, archive)), output.format)
+
+
+def audit(
+    topic: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
+) -> None:
+    """Prove that a topic's table has each archived record exactly once.
+
+    Reads the offsets of all rows, and of all records that the log still has. Each offset must be in
+    the table once, inside the archived range, and in the table if and only if it is in the log.
+    Offsets without a row that the log no longer has are counted as unverified: control records,
+    aborted records or compacted ones.
+
+    Parameters
+    ----------
+    topic
+        Topic whose table to check.
+    """
+    with _archive(session, topic) as (client, archive):
+        from lakelog.tables.upkeep.audit import audit as audited
+
+        found = audited(client, archive)
+    rows = [_audit_row(each) for each in found.partitions]
+    facts = {
+        "topic": topic,
+        "snapshot_id": archive.table.metadata.current_snapshot_id,
+        "rows": found.rows,
+        "total_records": found.total_records,
+        "sound": found.is_sound,
+    }
+    show(Document({**facts, "partitions": rows}, facts, [Listing(rows, _AUDITED)]), output.format)
+    if not found.is_sound:
+        wrong = "; ".join(_offences(topic, each) for each in found.partitions if not each.is_sound)
+        counts = f"{found.rows} rows are not the {found.total_records} of the snapshot's summary"
+        raise CliError("LL0806", wrong or counts)
+
+
+def compact(
+    topic: str,
+    /,
+    *,
+    target: int = 256,
+    min_files: int = 8,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Replace small files of a topic's table by large ones.
+
+    Rows are ordered by partition and offset, and the progress stays. Replaced files stay for older
+    snapshots; `lakelog table expire` removes them after a grace period.
+
+    Parameters
+    ----------
+    topic
+        Topic whose table to compact.
+    target
+        Size of new files in MiB (default 256).
+    min_files
+        Compact only if there are so many small files (default 8).
+    """
+    if target < 1 or min_files < 2:
+        raise CliError("LL0902", "--target must be at least 1, and --min-files at least 2")
+    with _archive(session, topic) as (_, archive):
+        from lakelog.tables.upkeep.compaction import compact as compacted
+
+        done = compacted(
+            archive.address,
+            topic,
+            archive.topic_id,
+            target_bytes=target << 20,
+            files_min=min_files,
+        )
+    data = {
+        "topic": topic,
+        "files_before": done.files_before,
+        "files_after": done.files_after,
+        "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after,
+        "rows": done.rows,
+    }
+    show(Document(data, data), output.format)
+
+
+def expire(
+    topic: str,
+    /,
+    *,
+    keep: int = 50,
+    older_than: str | None = None,
+    grace: str = "1d",
+    orphan_age: str = "3d",
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Expire old snapshots of a topic's table, and remove unused files.
+
+    Snapshots with a tag or a branch stay. The table's properties `history.expire.*` take precedence
+    over --keep and --older-than.
+
+    Parameters
+    ----------
+    topic
+        Topic whose table to clean up.
+    keep
+        Newest snapshots to keep (default 50).
+    older_than
+        Expire only snapshots older than this, such as 7d.
+    grace
+        Time for which files stay that a compaction replaced (default 1d).
+    orphan_age
+        Age at which files without a reference are removed, at least 1h (default 3d).
+    """
+    age_s = None if older_than is None else parse_duration_s(older_than)
+    grace_s, orphan_s = parse_duration_s(grace), parse_duration_s(orphan_age)
+    if keep < 1 or orphan_s < 3600:
+        raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
+    with _archive(session, topic) as (_, archive):
+        from lakelog.tables.iceberg.expiry import Policy
+        from lakelog.tables.upkeep.cleanup import clean
+
+        policy = Policy(keep, None if age_s is None else int(age_s * 1000))
+        done = clean(archive.address, policy, time.time(), grace_s=grace_s, orphan_age_s=orphan_s)
+    data = {
+        "topic": topic,
+        "snapshots_expired": done.snapshots,
+        "files_removed": done.files,
+        "bytes_removed": done.bytes,
+    }
+    show(Document(data, data), output.format)
+
+
+def drop(
+    topic: str,
+    /,
+    *,
+    purge: Annotated[Flag, Parameter()] = False,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Drop a topic's table and disable its archive.
+
+    Records that retention removed from the log are only in the table. Its files stay unless --purge
+    is given.
+
+    Parameters
+    ----------
+    topic
+        Topic whose table to drop.
+    purge
+        Delete the files of the table, too.
+    """
+    from lakelog.tables.archive.place import find_places
+    from lakelog.tables.topic.client import TopicClient
+    from lakelog.tables.upkeep import ownership
+
+    require_libraries()
+    with (
+        _named_errors(),
+        open_admin(session) as admin,
+        TopicClient(session.brokers, client_id="lakelog") as client,
+    ):
+        client.describe([topic])
+        place = find_places(client, [topic]).get(topic)
+        if place is None:
+            raise CliError("LL0804", f"topic {topic!r} has no table")
+        keys = [(topic, partition) for partition in place.published]
+        starts = client.earliest(keys)
+        only = sum(min(starts[key], place.published[key[1]]) for key in keys)
+        what = f"the table lakelog.{place.name} of '{topic}'"
+        kept = "" if purge else ", keeping its files"
+        lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
+        confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
+        files = ownership.drop(admin, topic, place.address, purge=purge)
+    data = {"topic": topic, "table": f"lakelog.{place.name}", "files_deleted": files}
+    show(Document(data, data), output.format)
+
+
+def described(archive: TopicArchive, found: Overview) -> Document:
+    """Return a table as data; tables show sizes with units."""
+    rows = [
+        {
+            "partition": each.partition,
+            "archived_from": each.start,
+            "archived_to": each.end,
+            "log_start": each.log_start,
+            "log_end": each.log_end,
+            "lag": each.lag,
+        }
+        for each in found.partitions
+    ]
+    facts: dict[str, Any] = {
+        "topic": archive.topic,
+        "table": ".".join(archive.address.identifier),
+        "location": archive.table.location(),
+        "snapshot_id": archive.table.metadata.current_snapshot_id,
+        "rows": found.rows,
+        "files": found.files,
+        "small_files": found.small_files,
+        "bytes": found.size,
+        "snapshots": found.snapshots,
+        "lag": sum(each.lag for each in found.partitions),
+        "offsets_only_in_table": sum(each.only_in_table for each in found.partitions),
+    }
+    shown = {**facts, "bytes": sized(found.size)}
+    return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
+
+
+def _audit_row(each: PartitionAudit) -> dict[str, Any]:
+    kinds = {
+        "duplicates": each.duplicates,
+        "outside": each.outside,
+        "missing": each.missing,
+        "extra": each.extra,
+    }
+    return {
+        "partition": each.partition,
+        "archived_from": each.start,
+        "archived_to": each.end,
+        "rows": each.rows,
+        "compared": each.compared,
+        "unverified": each.unverified,
+        "skipped": each.skipped,
+        "wrong": sum(kind.count for kind in kinds.values()),
+        **{name: kind.first for name, kind in kinds.items()},
+    }
+
+
+def _offences(topic: str, each: PartitionAudit) -> str:
+    named = {
+        "twice in the table": each.duplicates,
+        "outside of the archived range": each.outside,
+        "missing in the table": each.missing,
+        "not in the log": each.extra,
+    }
+    parts = [
+        f"{counted(kind.count, 'offset')} {text} (first {', '.join(map(str, kind.first))})"
+        for text, kind in named.items()
+        if kind.count
+    ]
+    return f"{topic}-{each.partition}: {', '.join(parts)}"
+
+
+@contextmanager
+def _archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicArchive]]:
+    """Open the table of a topic. Raises `CliError`: LL0102, LL0804, LL0805."""
+    require_libraries()
+    from lakelog.tables.joined.archives import open_archives
+    from lakelog.tables.topic.client import TopicClient
+
+    with (
+        _named_errors(),
+        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+    ):
+        client.describe([topic])
+        archive = open_archives(client, [topic]).get(topic)
+        if archive is None:
+            raise CliError(
+                "LL0804",
+                f"topic {topic!r} has no table, or nothing is archived in it yet",
+                f"lakelog table create {topic}, then lakelog table sync {topic}",
+            )
+        yield client, archive
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Raise errors of tables as `CliError`."""
+    from lakelog.tables.archive.history import ProgressMismatchError
+    from lakelog.tables.topic.errors import (
+        ArchiveUnreadableError,
+        BadRecordError,
+        DataLossError,
+        TopicMissingError,
+    )
+    from lakelog.tables.upkeep.failures import UNCHANGED
+
+    try:
+        yield
+    except TopicMissingError as error:
+        raise CliError("LL0102", str(error)) from error
+    except ArchiveUnreadableError as error:
+        # The option is for queries; see `joined/archives.py`.
+        text = str(error).removesuffix(". Set the option archive=none to read the log only")
+        raise CliError("LL0805", text) from error
+    except (DataLossError, BadRecordError, ProgressMismatchError) as error:
+        raise CliError("LL0803", str(error)) from error
+    except UNCHANGED as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CliError("LL0805", text) from error
+    except ValueError as error:
+        raise CliError("LL0902", str(error)) from error

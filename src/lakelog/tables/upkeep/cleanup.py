@@ -1,0 +1,109 @@
+"""Expires snapshots by the table's policy, and removes files that no snapshot references.
+
+Which files are removed, and when:
+
+- data files that a compaction replaced: after the grace period, counted from the compaction;
+- other data files and manifests without a reference (of killed tasks, and of commits whose outcome
+  was unknown): when they are older than the orphan age, which exceeds the time of any commit.
+
+A file that any kept snapshot references always stays, also for tags and branches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.expiry import Policy, expire_by
+from lakelog.tables.iceberg.listing import StoredFile, stored_files
+from lakelog.tables.iceberg.references import referenced_files
+from lakelog.tables.upkeep.compaction import REPLACED
+
+GRACE_S = 86_400.0
+ORPHAN_AGE_S = 3 * 86_400.0
+ORPHAN_AGE_MIN_S = 3_600.0
+"""A younger file may belong to a task that has not committed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """The numbers of expired snapshots, of removed files, and of their bytes."""
+
+    snapshots: int
+    files: int
+    bytes: int
+
+
+def clean(
+    address: TableAddress,
+    policy: Policy,
+    now_s: float,
+    *,
+    grace_s: float = GRACE_S,
+    orphan_age_s: float = ORPHAN_AGE_S,
+) -> Cleaned:
+    """Expire snapshots, then remove files; return the counts.
+
+    now_s: seconds since the epoch. Raises `TableReplacedError`, `OSError`, `ValueError` for a store
+    whose files cannot be listed, and the errors of the catalog; no file is removed if the expiry
+    fails or a kept snapshot cannot be read.
+    """
+    assert orphan_age_s >= ORPHAN_AGE_MIN_S, "younger files may belong to a running commit"
+    expired = expire_by(address, policy, int(now_s * 1000))
+    table = address.load()
+    # Listed before the references are read: a file that is committed in between is referenced.
+    stored = [
+        *stored_files(table.io, f"{table.location()}/data"),
+        *stored_files(table.io, f"{table.location()}/metadata"),
+    ]
+    table = address.load()
+    referenced = referenced_files(table)
+    waiting, due, lists = _replaced(table, stored, now_s - grace_s, referenced)
+    removed = [
+        each
+        for each in stored
+        if each.path not in referenced
+        and each.path not in waiting
+        and (each.path in due or (_may_be_orphan(each) and each.modified_s < now_s - orphan_age_s))
+    ]
+    for path in (*(each.path for each in removed), *lists):
+        with suppress(FileNotFoundError):
+            table.io.delete(path)
+    return Cleaned(expired, len(removed), sum(each.size for each in removed))
+
+
+def _may_be_orphan(each: StoredFile) -> bool:
+    """Return whether a file is of a kind that only snapshots reference.
+
+    Metadata files (`.json`) are removed by PyIceberg itself.
+    """
+    return each.path.endswith((".parquet", ".avro"))
+
+
+def _replaced(
+    table: Table, stored: Iterable[StoredFile], before_s: float, referenced: set[str]
+) -> tuple[set[str], set[str], list[str]]:
+    """Return replaced files that must stay, files that may go, and finished lists.
+
+    A list is finished when no file of it is referenced and its grace period is over.
+    """
+    waiting: set[str] = set()
+    due: set[str] = set()
+    done: list[str] = []
+    for each in stored:
+        if not each.path.rsplit("/", 1)[-1].startswith(REPLACED):
+            continue
+        with table.io.new_input(each.path).open() as file:
+            value = json.loads(file.read())
+        paths = set(value["paths"])
+        if value["replaced_ms"] / 1000 > before_s:
+            waiting |= paths
+        else:
+            due |= paths
+            done += [] if paths & referenced else [each.path]
+    return waiting, due, done

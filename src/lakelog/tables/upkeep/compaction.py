@@ -1,0 +1,276 @@
+"""Replaces small data files by large ones, in the order of partition and offset.
+
+The archive commits often, so its files are small. Compaction reads the oldest small files, writes
+their rows into files of the target size, and exchanges the files in one commit. The commit leaves
+the progress as it is and repeats it in its summary. It requires the snapshot that it was planned
+on, so it fails if another commit came first; it is repeated while all replaced files are there.
+
+Older snapshots still reference the replaced files. `cleanup.py` removes them after a grace period,
+by the list that each compaction writes before its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+
+from lakelog.tables.archive.history import agreed_progress
+from lakelog.tables.archive.progress import property_name
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, RAW_TIMESTAMP, with_null_timestamps
+from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.joined.files import ArchivedFile, archived_file
+from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.topic.ranges import OffsetRange
+
+TARGET_BYTES = 256 << 20
+FILES_MIN = 8
+"""Fewer small files are not compacted: each row would be rewritten too often."""
+REPLACED = "lakelog-replaced-"
+_ROUND_BYTES = 1 << 30
+_ROW_GROUP_BYTES = 32 << 20
+_ATTEMPTS_MAX = 8
+_ALL_OFFSETS = (0, 1 << 62)
+
+
+class CompactionError(Exception):
+    """The table cannot be compacted; it is unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The result of one round: the numbers of files and of bytes before and after, and of rows."""
+
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(
+            self.files_before + other.files_before,
+            self.files_after + other.files_after,
+            self.bytes_before + other.bytes_before,
+            self.bytes_after + other.bytes_after,
+            self.rows + other.rows,
+        )
+
+
+def compact(
+    address: TableAddress,
+    topic: str,
+    topic_id: str,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    files_min: int = FILES_MIN,
+) -> Compacted:
+    """Compact the small files of a table, in rounds of about 1 GiB; return the counts.
+
+    A file is small below three quarters of `target_bytes`. A round needs `files_min` small files of
+    one partition of the table. Raises `CompactionError`, `ProgressMismatchError`,
+    `TableReplacedError`, `OSError` and the errors of the catalog.
+    """
+    assert files_min >= 2, "one file alone would be compacted for ever"
+    total = Compacted()
+    while True:
+        table = load_for_commit(address)
+        schema = _schema(table)
+        chosen = choose(table.scan().plan_files(), target_bytes, files_min)
+        if not chosen:
+            return total
+        done = _round(address, table, _Topic(topic, topic_id), chosen, schema, target_bytes)
+        if done is None:
+            return total
+        total += done
+
+
+def choose(tasks: Iterable[FileScanTask], target_bytes: int, files_min: int) -> list[FileScanTask]:
+    """Return the small files of the next round, of one partition of the table, oldest first."""
+    groups: dict[str, list[FileScanTask]] = {}
+    for task in tasks:
+        if task.file.file_size_in_bytes < target_bytes * 3 // 4 or task.delete_files:
+            groups.setdefault(repr(task.file.partition), []).append(task)
+    for group in groups.values():
+        if len(group) >= files_min:
+            group.sort(key=lambda task: archived_file(task).offsets)
+            taken, size = 0, 0
+            for task in group:
+                taken, size = taken + 1, size + task.file.file_size_in_bytes
+                if size >= _ROUND_BYTES:
+                    break
+            return group[: max(taken, 2)]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    name: str
+    topic_id: str
+
+
+def _round(
+    address: TableAddress,
+    table: Table,
+    topic: _Topic,
+    tasks: Sequence[FileScanTask],
+    schema: pa.Schema,
+    target_bytes: int,
+) -> Compacted | None:
+    """Replace the files of `tasks`; return `None` if another program replaced them meanwhile."""
+    files = [archived_file(task) for task in tasks]
+    made: list[str] = []
+    try:
+        rows = _write(table, topic.name, files, schema, target_bytes, address.catalog, made)
+        if not any(task.delete_files for task in tasks):
+            expected = sum(task.file.record_count for task in tasks)
+            if rows != expected:
+                raise CompactionError(f"read {rows} rows of {expected}: the files were not changed")
+        old = [task.file for task in tasks]
+        _note_replaced(table, address.catalog, [file.file_path for file in old])
+        is_done = _exchange(address, topic.topic_id, old, made)
+    except BaseException as error:
+        if not isinstance(error, _UnknownOutcomeError):
+            remove_unreferenced(address.load(), made)
+        raise
+    if not is_done:
+        remove_unreferenced(address.load(), made)
+        return None
+    sizes = {
+        each.file.file_path: each.file.file_size_in_bytes for each in table.scan().plan_files()
+    }
+    current = address.load().scan().plan_files()
+    after = sum(each.file.file_size_in_bytes for each in current if each.file.file_path in made)
+    return Compacted(len(old), len(made), sum(sizes[f.file_path] for f in old), after, rows)
+
+
+class _UnknownOutcomeError(Exception):
+    """The last commit may still succeed: the new files must stay."""
+
+
+def _exchange(
+    address: TableAddress, topic_id: str, old: Sequence[DataFile], made: Sequence[str]
+) -> bool:
+    """Commit the exchange; return false if a replaced file is no longer in the table."""
+    is_unknown = False
+    for attempt in range(_ATTEMPTS_MAX):
+        table = load_for_commit(address)
+        live = {task.file.file_path: task.file for task in table.scan().plan_files()}
+        if live.keys() >= set(made):
+            return True
+        if not live.keys() >= {file.file_path for file in old}:
+            return False
+        progress = agreed_progress(table, topic_id)
+        entry = {property_name(topic_id): progress.to_text()}
+        try:
+            with table.transaction() as transaction:
+                update = transaction.update_snapshot(snapshot_properties=entry)
+                with update.overwrite() as overwrite:
+                    for file in old:
+                        overwrite.delete_data_file(live[file.file_path])
+                    for found in parquet_files_to_data_files(table.io, table.metadata, iter(made)):
+                        overwrite.append_data_file(found)
+                transaction.set_properties(entry)
+        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+            is_unknown |= not isinstance(error, CommitFailedException)
+            last = error
+            time.sleep(0.05 * 2**attempt)
+            continue
+        return True
+    if is_unknown:
+        raise _UnknownOutcomeError(f"{type(last).__name__}: {last}") from last
+    raise last
+
+
+def _write(
+    table: Table,
+    topic: str,
+    files: Sequence[ArchivedFile],
+    schema: pa.Schema,
+    target_bytes: int,
+    catalog: Mapping[str, str],
+    made: list[str],
+) -> int:
+    """Write the rows of the files, ordered by partition and offset; return their number.
+
+    made: gets the path of each new file before it is written. A file may exceed the target by a row
+    group.
+    """
+    source = _ordered(topic, files, schema, catalog)
+    rows = 0
+    batch = next(source, None)
+    while batch is not None:
+        path = f"{table.location()}/data/compacted-{uuid.uuid4().hex}.parquet"
+        made.append(path)
+        with (
+            data_file(path, catalog).writing() as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            while batch is not None and file.tell() < target_bytes:
+                group, batch = _row_group(batch, source)
+                rows += group.num_rows
+                writer.write_table(group)
+    return rows
+
+
+def _row_group(
+    first: pa.RecordBatch, source: Iterator[pa.RecordBatch]
+) -> tuple[pa.Table, pa.RecordBatch | None]:
+    """Return a row group of one partition of the topic, and the first batch after it."""
+    batches, size = [first], first.nbytes
+    partition = first.column("partition")[0]
+    following = next(source, None)
+    while (
+        following is not None
+        and size < _ROW_GROUP_BYTES
+        and following.column("partition")[0] == partition
+    ):
+        batches.append(following)
+        size += following.nbytes
+        following = next(source, None)
+    return pa.Table.from_batches(batches), following
+
+
+def _ordered(
+    topic: str, files: Sequence[ArchivedFile], schema: pa.Schema, catalog: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    reader = ArchivedRows(schema, catalog, null_timestamps=True, way_on="")
+    first = min(file.partitions[0] for file in files)
+    last = max(file.partitions[1] for file in files)
+    if first < 0:
+        raise CompactionError("a data file has no bounds of its partitions")
+    for partition in range(first, last + 1):
+        for batch in reader.read(OffsetRange(topic, partition, *_ALL_OFFSETS), files):
+            yield batch.select(range(1, batch.num_columns))
+
+
+def _schema(table: Table) -> pa.Schema:
+    """Return the schema of new files. Raises `CompactionError` for columns of other programs."""
+    fields = {field.name: field.field_id for field in table.schema().fields}
+    others = fields.keys() - set(ARROW_SCHEMA.names) - {RAW_TIMESTAMP}
+    if others:
+        raise CompactionError(
+            f"the table {'.'.join(table.name())} has the column {min(others)!r} of another "
+            "program, which would be lost: compact it with that program"
+        )
+    return with_null_timestamps(fields[RAW_TIMESTAMP]) if RAW_TIMESTAMP in fields else ARROW_SCHEMA
+
+
+def _note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]) -> None:
+    """Write the list of files that the next commit replaces, for their removal."""
+    path = f"{table.location()}/metadata/{REPLACED}{uuid.uuid4().hex}.json"
+    text = json.dumps({"replaced_ms": int(time.time() * 1000), "paths": list(paths)})
+    with data_file(path, catalog).writing() as file:
+        file.write(text.encode())

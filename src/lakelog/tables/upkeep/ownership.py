@@ -1,0 +1,53 @@
+"""Gives a topic a table, and takes it away: the topic's keys and the table itself."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from pyiceberg.exceptions import NoSuchTableError
+
+from lakelog.client.admin.api import Admin
+from lakelog.client.admin.configs import ResourceType
+from lakelog.tables.archive.place import KEYS
+from lakelog.tables.archive.publication import group_of, keys_of
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.listing import stored_files
+from lakelog.tables.iceberg.table import ensure_table
+from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
+
+
+def create(admin: Admin, topic: str, place: Warehouse, name: str) -> TableAddress:
+    """Create the table, unless it exists, and make it the topic's. Raises as `ensure_table`.
+
+    From then on retention keeps the topic's records until they are archived.
+    """
+    address = TableAddress(place.catalog, (NAMESPACE, name))
+    table = ensure_table(address)
+    keys = {"table.enable": "true", **keys_of(topic, name, place)}
+    admin.configs.alter(ResourceType.TOPIC, topic, keys)
+    return replace(address, uuid=str(table.metadata.table_uuid))
+
+
+def drop(admin: Admin, topic: str, address: TableAddress, *, purge: bool) -> int:
+    """Take the table from the topic and drop it; return how many files were deleted.
+
+    purge: delete its files, too. The topic's keys are reset first: after a failure the topic has no
+    table, and the drop can be repeated. Raises `OSError` and the errors of the catalog.
+    """
+    admin.configs.alter(ResourceType.TOPIC, topic, dict.fromkeys(KEYS))
+    # The group may have been deleted by a user, or never created.
+    with suppress(Exception):
+        admin.groups.delete(group_of(address.identifier[1]))
+    catalog = open_catalog(address.catalog)
+    try:
+        table = catalog.load_table(address.identifier)
+    except NoSuchTableError:
+        return 0
+    files = list(stored_files(table.io, table.location())) if purge else []
+    catalog.drop_table(address.identifier)
+    for file in files:
+        with suppress(FileNotFoundError):
+            table.io.delete(file.path)
+    return len(files)

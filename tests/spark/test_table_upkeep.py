@@ -1,0 +1,98 @@
+"""`lakelog table` against a broker, without Spark: all commands but `sync`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.cli.main import run
+from lakelog.client.admin import Admin, ResourceType
+from spark.archiver import Archiver
+from spark.sources import BatchQuery
+from spark.topics import MakeTopic, produce
+
+pytestmark = [pytest.mark.spark]
+
+
+class Shell:
+    """Runs commands in this process, with JSON results."""
+
+    def __init__(self, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._bootstrap = bootstrap
+        self._capsys = capsys
+
+    def __call__(self, *words: str, status: int = 0) -> Any:
+        found = run(["table", *words, "-b", self._bootstrap, "-f", "json"])
+        out, err = self._capsys.readouterr()
+        assert found == status, err
+        return json.loads(out) if not status else err
+
+
+@pytest.fixture
+def shell(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(bootstrap, capsys)
+
+
+def test_a_table_from_its_creation_to_its_end(
+    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(30)
+    (created,) = shell("create", topic, "--warehouse", str(tmp_path))
+    assert created["table"] == f"lakelog.{topic}"
+    archiver = Archiver(bootstrap, topic, tmp_path)
+    for number in range(1, 6):
+        archiver.run()
+        produce(bootstrap, topic, range(number * 30, number * 30 + 30))
+
+    (listed,) = [row for row in shell("list") if row["topic"] == topic]
+    assert (listed["archived"], listed["lag"]) == (150, 30)
+    (shown,) = shell("describe", topic)
+    assert (shown["rows"], shown["lag"], shown["small_files"]) == (150, 30, shown["files"])
+    (audited,) = shell("audit", topic)
+    assert (audited["sound"], audited["rows"], audited["total_records"]) == (True, 150, 150)
+    assert [row["compared"] for row in audited["partitions"]] == [50, 50, 50]
+
+    (compacted,) = shell("compact", topic, "--min-files", "2")
+    assert (compacted["files_before"], compacted["files_after"]) == (shown["files"], 1)
+    assert compacted["rows"] == 150
+    archiver.run()
+    (expired,) = shell("expire", topic, "--keep", "1", "--grace", "0s")
+    assert expired["files_removed"] == compacted["files_before"]
+    (audited,) = shell("audit", topic)
+    assert (audited["sound"], audited["rows"]) == (True, 180)
+    assert len(BatchQuery(bootstrap, topic).run()) == 180
+
+    (dropped,) = shell("drop", topic, "--purge", "--yes")
+    assert dropped["files_deleted"] > 2
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert "[LL0804]" in shell("describe", topic, status=3)
+    assert len(BatchQuery(bootstrap, topic).run()) == 180, "the log has all records still"
+    with Admin(bootstrap) as admin:
+        values = admin.configs.describe(ResourceType.TOPIC, topic, keys=("table.enable",))
+    assert values["table.enable"].value == "false"
+
+
+def test_an_audit_finds_rows_of_another_program(
+    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(30)
+    shell("create", topic, "--warehouse", str(tmp_path))
+    archiver = Archiver(bootstrap, topic, tmp_path)
+    archiver.run()
+    table = archiver.job.address.load()
+    rows = table.scan(row_filter="partition = 1 and offset < 2").to_arrow()
+    table.append(rows)
+    text = shell("audit", topic, status=1)
+    assert f"[LL0806] {topic}-1: 2 offsets twice in the table (first 0, 1)" in text
+    table.refresh().delete("partition = 1 and offset = 3")
+    assert "1 offset missing in the table (first 3)" in shell("audit", topic, status=1)
+
+
+def test_a_topic_without_a_table_is_named(shell: Shell, make_topic: MakeTopic) -> None:
+    assert "has no table" in shell("describe", make_topic(), status=3)
+    assert "does not exist" in shell("audit", "no-such-topic", status=3)
+    assert "[LL0902]" in shell("expire", "t", "--orphan-age", "5m", status=2)
+    assert "[LL0902]" in shell("compact", "t", "--target", "0", status=2)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from lakelog.client.isolation import Batch
+from lakelog.records.batch import read_header
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.offsets import TopicPartition
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.upkeep import audit as module
+from lakelog.tables.upkeep.audit import Audit, audit
+from storage_kit import make_batch
+from unit.tables.archive_table import write_batch
+from unit.tables.joined.kit import archive_of
+
+
+@dataclass
+class Log:
+    """A stand-in for a client: the log has these offsets."""
+
+    offsets: list[int]
+    start: int = 0
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.start)
+
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        for offset in self.offsets:
+            if wanted.start <= offset < wanted.end:
+                batch = make_batch(1)
+                batch[:8] = offset.to_bytes(8, "big")
+                yield read_header(batch), memoryview(batch)
+
+
+def audited(address: TableAddress, log: Log) -> Audit:
+    return audit(cast("TopicClient", log), archive_of(address))
+
+
+def test_a_table_with_every_record_once_is_sound(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WINDOW", 3)
+    commit_batch(address, write_batch(address, 0, 5))
+    commit_batch(address, write_batch(address, 5, 9, 1))
+    found = audited(address, Log(list(range(9)), start=2))
+    (one,) = found.partitions
+    assert found.is_sound
+    assert (one.start, one.end, one.rows, one.compared, one.unverified) == (0, 9, 9, 7, 0)
+
+
+def test_a_gap_that_the_log_explains_is_sound(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+    commit_batch(address, write_batch(address, 5, 7, 1, rows=False))
+    assert audited(address, Log(list(range(5)))).is_sound
+    (one,) = audited(address, Log([], start=7)).partitions
+    assert (one.is_sound, one.unverified) == (True, 2), "the log no longer has these offsets"
+
+
+def test_wrong_offsets_are_named(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+    commit_batch(address, write_batch(address, 5, 8, 1, rows=False))
+    foreign = write_batch(address, 3, 5, 2).paths + write_batch(address, 11, 12, 2).paths
+    address.load().add_files(list(foreign))
+    found = audited(address, Log([0, 1, 2, 3, 6]))
+    (one,) = found.partitions
+    assert not found.is_sound
+    assert (one.duplicates.count, one.duplicates.first) == (2, [3, 4])
+    assert one.outside.first == [11]
+    assert one.missing.first == [6]
+    assert one.extra.first == [4, 4]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
+from pyiceberg.types import StringType
+
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.history import agreed_progress
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.upkeep import compaction
+from lakelog.tables.upkeep.compaction import Compacted, CompactionError, compact
+from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
+
+
+def commit_each(address: TableAddress, start: int, end: int) -> None:
+    for at in range(start, end):
+        commit_batch(address, write_batch(address, at * 10, at * 10 + 10, at))
+
+
+def compacted(address: TableAddress, **options: int) -> Compacted:
+    return compact(address, "orders", TOPIC_ID, **options)
+
+
+def live(address: TableAddress) -> list[str]:
+    return [task.file.file_path for task in address.load().scan().plan_files()]
+
+
+def test_small_files_become_one_in_the_order_of_offsets(address: TableAddress) -> None:
+    commit_each(address, 0, 10)
+    before = agreed_progress(address.load(), TOPIC_ID)
+    done = compacted(address)
+    assert (done.files_before, done.files_after, done.rows) == (10, 1, 100)
+    (path,) = live(address)
+    found = pq.read_table(path.removeprefix("file://"))["offset"].to_pylist()
+    assert found == list(range(100))
+    table = address.load()
+    assert agreed_progress(table, TOPIC_ID) == before
+    assert int(table.current_snapshot().summary["total-records"]) == 100
+    # The archive continues, and one large file is left alone.
+    commit_each(address, 10, 11)
+    assert offsets(address.load()) == list(range(110))
+    assert compacted(address) == Compacted()
+
+
+def test_files_have_the_target_size(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_ROW_GROUP_BYTES", 1)
+    commit_each(address, 0, 8)
+    compacted(address, target_bytes=5000, files_min=8)
+    assert 1 < len(live(address)) < 8
+    assert offsets(address.load()) == list(range(80))
+
+
+def test_a_replaced_file_stays_for_older_snapshots(address: TableAddress) -> None:
+    commit_each(address, 0, 8)
+    old = live(address)
+    snapshot = address.load().current_snapshot()
+    assert snapshot is not None
+    compacted(address)
+    assert files(address) == 9
+    assert offsets(address.load(), snapshot.snapshot_id) == list(range(80))
+    (listed,) = (folder(address) / "metadata").glob("lakelog-replaced-*.json")
+    assert sorted(json.loads(listed.read_bytes())["paths"]) == sorted(old)
+
+
+def test_another_commit_in_between_is_kept(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_each(address, 0, 8)
+    real, commits = Transaction.commit_transaction, list[int]()
+
+    def late(self: Transaction) -> Any:
+        if not commits:
+            commits.append(1)
+            commit_each(address, 8, 9)
+        return real(self)
+
+    monkeypatch.setattr(Transaction, "commit_transaction", late)
+    assert compacted(address).files_before == 8
+    assert offsets(address.load()) == list(range(90))
+    assert len(live(address)) == 2
+
+
+def test_after_failed_commits_no_new_file_remains(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_each(address, 0, 8)
+
+    def fail(self: Transaction) -> None:
+        raise CommitFailedException("another commit came first")
+
+    monkeypatch.setattr(compaction, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(Transaction, "commit_transaction", fail)
+    with pytest.raises(CommitFailedException):
+        compacted(address)
+    assert files(address) == 8
+
+
+def test_after_a_commit_of_unknown_outcome_the_new_files_stay(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_each(address, 0, 8)
+    real = Transaction.commit_transaction
+
+    def unknown(self: Transaction) -> None:
+        real(self)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(Transaction, "commit_transaction", unknown)
+    assert compacted(address).files_after == 1, "the next attempt finds the commit"
+    assert offsets(address.load()) == list(range(80))
+
+
+def test_columns_of_other_programs_are_not_dropped(address: TableAddress) -> None:
+    commit_each(address, 0, 8)
+    with address.load().update_schema() as update:
+        update.add_column("region", StringType())
+    with pytest.raises(CompactionError, match="'region' of another program"):
+        compacted(address)
