@@ -48,6 +48,7 @@ class ShardHost(Generic[S]):
         batch_bytes_max: decisions share a batch up to this size; a larger decision has a batch of
             its own.
         codec: compression of the batches.
+        routing: returns the part of a key that chooses its partition; by default all of it.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class ShardHost(Generic[S]):
         empty_key_code: ErrorCode,
         batch_bytes_max: int,
         codec: int = 0,
+        routing: Callable[[str], str] = str,
     ) -> None:
         self._topic = topic
+        self._routing = routing
         self._logs = logs
         self._tasks = tasks
         self._new_shard = new_shard
@@ -101,7 +104,7 @@ class ShardHost(Generic[S]):
     def partition_for(self, key: str) -> int:
         """Return the partition that stores `key`: a group id or a transactional id."""
         count = self._topics.partition_count(self._topic) or self._partitions_default
-        return partition_for(key, count)
+        return partition_for(self._routing(key), count)
 
     def shard(self, partition: int) -> S:
         """Return the shard of a partition.

@@ -5,6 +5,7 @@
 | group.version | 1 | consumer groups (KIP-848) |
 | lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
 | | 2 | changes of several entries (`transactions.py`) |
+| lakelog.txn.set | 1 | sinks (ADR 8); clients need it supported only, not finalized |
 | transaction.version | 0, 1 | producers use the classic flow of transactions |
 | | 2 | each transaction has an epoch of its own (KIP-890) |
 
@@ -18,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+
+from lakelog.protocol.commit_sets import FEATURE as COMMIT_SETS
 
 METADATA_VERSION = "lakelog.metadata.version"
 TRANSACTIONS_SINCE = 2
@@ -35,6 +38,7 @@ class SupportedLevels(NamedTuple):
 SUPPORTED = (
     SupportedLevels("group.version", 1, 1),
     SupportedLevels(METADATA_VERSION, 1, 2),
+    SupportedLevels(COMMIT_SETS, 1, 1),
     SupportedLevels("transaction.version", 0, 2),
 )
 """Of this version of lakelog."""

@@ -17,6 +17,7 @@ from lakelog.coordinator.replies import settle
 from lakelog.coordinator.shard import PartitionLogs, Reply
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
+from lakelog.coordinator.transaction.child_ids import coordinator_key
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
@@ -32,6 +33,7 @@ from lakelog.coordinator.transaction.producer_reply import (
     settle_partitions,
 )
 from lakelog.coordinator.transaction.shard import TransactionShard
+from lakelog.coordinator.transaction.sink_requests import SinkRequests
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     TopicPartition,
@@ -102,10 +104,12 @@ class TransactionCoordinator:
             topics,
             config.partitions,
             empty_key_code=ErrorCode.INVALID_REQUEST,
+            routing=coordinator_key,
             batch_bytes_max=config.batch_bytes_max,
         )
         self._reservations = ProducerIdReservations(tasks, new_producer_id)
         self.admin = TransactionAdmin(self._host, clock)
+        self.sinks = SinkRequests(self._host, tasks, self._reservations, config)
 
     # Ownership
 

@@ -10,7 +10,7 @@ several requests at once, and each step builds on the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account, Share, text_bytes
@@ -20,12 +20,20 @@ from lakelog.coordinator.shared_count import ShardCount, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
-from lakelog.coordinator.transaction.state import NEXT_STATES, Transaction, TransactionState
+from lakelog.coordinator.transaction.state import (
+    NEXT_STATES,
+    Child,
+    Sink,
+    Transaction,
+    TransactionState,
+)
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 from lakelog.coordinator.transaction.transitions import Known
 
 _ID_BYTES = 1024
 """Memory of a transactional id with its timer."""
+_PART_BYTES = 256
+"""Memory of a sink's control record without its texts, or of a child in the index of its sink."""
 _PARTITION_BYTES = 192
 """Memory of a partition in a transaction, without the name of its topic."""
 
@@ -179,6 +187,42 @@ class TransactionalIds:
 
         return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
 
+    def steps(
+        self,
+        now: Now,
+        steps: Mapping[str, Transaction | None],
+        committed: Callable[[Now], Decision | None],
+        failed: Callable[[Now, ErrorCode], None],
+        *,
+        by_client: bool = False,
+    ) -> Decision:
+        """Return the decision that writes steps of several ids in one record batch.
+
+        All ids must be settled. Arguments as for `step`.
+        """
+        for name, step in steps.items():
+            assert self.is_settled(name), "a step is decided on a settled state"
+            self._check_step(name, step)
+            if by_client and step is not None:
+                self._check_memory(name, step)
+        self.pending.update(steps)
+
+        def done(now: Now) -> None:
+            for name in steps:
+                del self.pending[name]
+                self.arm(now, name)
+
+        def on_committed(now: Now) -> Decision | None:
+            done(now)
+            return committed(now)
+
+        def on_failed(now: Now, code: ErrorCode) -> None:
+            done(now)
+            failed(now, code)
+
+        records = tuple(TransactionRecord(name, step) for name, step in steps.items())
+        return Result(records, on_committed, on_failed)
+
     def _check_step(self, transactional_id: str, step: Transaction | None) -> None:
         """Assert that the step may follow the current state."""
         current = self.transactions.get(transactional_id)
@@ -217,4 +261,11 @@ def memory_of(transactional_id: str, found: Transaction | None) -> int:
     if found is None:
         return 0
     partitions = sum([_PARTITION_BYTES + len(topic) for topic, _ in found.partitions])
-    return _ID_BYTES + partitions + text_bytes(transactional_id)
+    size = _ID_BYTES + partitions + text_bytes(transactional_id)
+    return size if found.part is None else size + _memory_of_part(found.part)
+
+
+def _memory_of_part(part: Sink | Child) -> int:
+    if isinstance(part, Child):
+        return _PART_BYTES
+    return _PART_BYTES + text_bytes(part.query_id) + text_bytes(part.run_id) + len(part.former_runs)

@@ -11,6 +11,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
+from lakelog.protocol.commit_sets import ChildState
 from lakelog.protocol.describe_transactions import TopicData
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from lakelog.protocol.list_transactions import ListTransactionsRequest
@@ -35,6 +36,16 @@ def describe_transaction(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
+    )
+
+
+def describe_child(transactional_id: str, found: Transaction) -> ChildState:
+    """Return the entry of a child in the description of its sink."""
+    return ChildState(
+        transactional_id=transactional_id,
+        state=found.state.label,
+        start_time_ms=found.start_ms,
+        partitions=len(found.partitions),
     )
 
 

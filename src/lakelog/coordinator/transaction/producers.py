@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.commit_sets import refuse_sink
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.sinks import Sinks
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
+    Sink,
     TopicPartition,
     TransactionVersion,
 )
@@ -32,9 +35,10 @@ from lakelog.coordinator.transaction.transitions import (
 class Producers:
     """Decisions about the producers of a shard's transactional ids."""
 
-    def __init__(self, ids: TransactionalIds, endings: Endings) -> None:
+    def __init__(self, ids: TransactionalIds, endings: Endings, sinks: Sinks) -> None:
         self._ids = ids
         self._endings = endings
+        self._sinks = sinks
 
     def initialise(
         self,
@@ -61,6 +65,8 @@ class Producers:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current is None:
             self._ids.check_room()
+        elif current.part is not None:
+            refuse_sink()
         if new_producer_id == NO_PRODUCER_ID and needs_producer_id(
             current, expected, may_be_old=is_old
         ):
@@ -98,6 +104,8 @@ class Producers:
         """
         known = self._ids.find_adding(transactional_id)
         step = with_partitions(known, producer, partitions, version, now.wall_ms)
+        if step.part is not None:
+            self._sinks.check_writable(transactional_id)
         if step is known.current and step is self._ids.transactions[transactional_id]:
             reply(ErrorCode.NONE)
             return Result()
@@ -133,6 +141,10 @@ class Producers:
         CONCURRENT_TRANSACTIONS.
         """
         known = self._ids.find(transactional_id)
+        part = None if known.current is None else known.current.part
+        # Only a commit set commits a child, and a sink has no transaction.
+        if part is not None and (end.commit or isinstance(part, Sink)):
+            refuse_sink()
         step, producer = ended(known, end, now.wall_ms, next_producer_id)
         if producer is None:
             reserve()

@@ -14,14 +14,32 @@ from struct import Struct as Format
 from typing import NamedTuple
 
 from lakelog.coordinator.transaction.state import (
+    NO_BATCH,
+    Child,
+    Sink,
     Transaction,
     TransactionState,
     TransactionVersion,
     last_epoch_of,
 )
+from lakelog.protocol.api import OWN_TAGS
+from lakelog.protocol.commit_sets import SinkParent
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.errors import WireError
-from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from lakelog.wire.schema import (
+    Buffer,
+    Message,
+    Struct,
+    array,
+    binary,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+)
 
 _INT16 = Format(">h")
 _TRANSACTION_LOG = 0
@@ -42,6 +60,17 @@ class PartitionsSchema(Struct):
     partition_ids: list[int] = array(int32)
 
 
+class SinkSchema(Struct):
+    """The control record of a sink (docs/formats/commit-sets.md)."""
+
+    query_id: str = string()
+    run_id: str = string()
+    next_batch: int = int64(default=NO_BATCH)
+    expires: bool = boolean()
+    last_set: Buffer = binary()
+    former_runs: Buffer = binary()
+
+
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     """The state of a transactional id. Times are milliseconds since the epoch."""
 
@@ -56,6 +85,10 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()
     client_transaction_version: int = int16("1+", tag=2)
+    sink: SinkSchema | None = struct(SinkSchema, "1+", nullable="1+", tag=OWN_TAGS, default=None)
+    parent: SinkParent | None = struct(
+        SinkParent, "1+", nullable="1+", tag=OWN_TAGS + 1, default=None
+    )
 
 
 class TransactionRecord(NamedTuple):
@@ -81,7 +114,7 @@ def _to_value(transaction: Transaction) -> TransactionLogValue:
         topics.setdefault(topic, []).append(partition)
     is_empty = transaction.state is TransactionState.EMPTY
     assert not (is_empty and topics), "an empty transaction has partitions"
-    return TransactionLogValue(
+    value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
         next_producer_id=transaction.next_producer_id,
@@ -94,6 +127,39 @@ def _to_value(transaction: Transaction) -> TransactionLogValue:
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
+    )
+    if transaction.part is not None:
+        _add_part(value, transaction.part)
+    return value
+
+
+def _add_part(value: TransactionLogValue, part: Sink | Child) -> None:
+    if isinstance(part, Child):
+        value.parent = SinkParent(producer_id=part.parent_id, producer_epoch=part.parent_epoch)
+        return
+    value.sink = SinkSchema(
+        query_id=part.query_id,
+        run_id=part.run_id,
+        next_batch=part.next_batch,
+        expires=part.expires,
+        last_set=part.last_set,
+        former_runs=part.former_runs,
+    )
+
+
+def _part(value: TransactionLogValue) -> Sink | Child | None:
+    if value.parent is not None:
+        return Child(value.parent.producer_id, value.parent.producer_epoch)
+    found = value.sink
+    if found is None:
+        return None
+    return Sink(
+        query_id=found.query_id,
+        run_id=found.run_id,
+        next_batch=found.next_batch,
+        expires=found.expires,
+        last_set=bytes(found.last_set),
+        former_runs=bytes(found.former_runs),
     )
 
 
@@ -131,6 +197,7 @@ def _decode_value(data: bytes) -> Transaction:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         last_epoch=last_epoch_of(value.producer_epoch, state, client_version),
+        part=_part(value),
     )
 
 

@@ -18,6 +18,7 @@ from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.listing import (
     TransactionFilter,
+    describe_child,
     describe_transaction,
     list_transaction,
 )
@@ -27,7 +28,10 @@ from lakelog.coordinator.transaction.records import (
     decode_record,
     encode_record,
 )
+from lakelog.coordinator.transaction.sink_reply import sink_state
+from lakelog.coordinator.transaction.sinks import Sinks
 from lakelog.coordinator.transaction.state import (
+    Sink,
     TopicPartition,
     Transaction,
     TransactionState,
@@ -68,9 +72,9 @@ class TransactionShard:
             config, id_count, fences, memory, forgotten_epochs_end=forgotten_epochs_end
         )
         self.deadlines = self._ids.deadlines
-        self.replay = self._ids.replay
         self.endings = Endings(partition, leader_epoch, self._ids, on_ending, fences)
-        self.producers = Producers(self._ids, self.endings)
+        self.sinks = Sinks(self._ids, self.endings, config.batch_bytes_max)
+        self.producers = Producers(self._ids, self.endings, self.sinks)
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -81,6 +85,10 @@ class TransactionShard:
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
+
+    def replay(self, record: TransactionRecord) -> None:
+        self._ids.replay(record)
+        self.sinks.follow(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
         raise AssertionError("a transaction wrote to __transaction_state")
@@ -96,7 +104,8 @@ class TransactionShard:
         for transactional_id in filter(self._ids.has_pending_fence, self.transactions):
             self.endings.fence_later(now, transactional_id)
         ending = [each for each, found in self.transactions.items() if found.state.is_ending]
-        return [self.endings.write_markers(transactional_id, now) for transactional_id in ending]
+        aborts = self.sinks.loaded(now)
+        return aborts + [self.endings.write_markers(each, now) for each in ending]
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
@@ -155,6 +164,7 @@ class TransactionShard:
             for transactional_id, found in self.transactions.items()
             if (found.state is TransactionState.EMPTY or found.state.has_ended)
             and found.last_update_ms <= before_ms
+            and not _is_permanent(found)
             and transactional_id not in self._ids.pending
             and not self._ids.has_pending_fence(transactional_id)
         ]
@@ -171,10 +181,21 @@ class TransactionShard:
         if found is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         marked = self.endings.marked_partitions(transactional_id)
-        return describe_transaction(transactional_id, found, found.partitions - marked)
+        described = describe_transaction(transactional_id, found, found.partitions - marked)
+        if isinstance(found.part, Sink):
+            described.sink = sink_state(found.part)
+            described.children = [
+                describe_child(name, child) for name, child in self.sinks.children(transactional_id)
+            ]
+        return described
 
     def list_transactions(self, wanted: TransactionFilter) -> Iterator[ListedTransaction]:
         """Yield the transactions that pass the filters."""
         for transactional_id, found in self.transactions.items():
             if wanted.accepts(transactional_id, found):
                 yield list_transaction(transactional_id, found)
+
+
+def _is_permanent(found: Transaction) -> bool:
+    """Return whether the control record of a sink must outlive any outage of its query."""
+    return isinstance(found.part, Sink) and not found.part.expires

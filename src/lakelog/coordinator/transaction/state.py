@@ -73,6 +73,35 @@ class TransactionVersion(IntEnum):
     """Each transaction has its own epoch (KIP-890)."""
 
 
+NO_BATCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """The control record of a sink: its transactional id has no transaction of its own.
+
+    next_batch: `NO_BATCH` until the first commit, which may have any number.
+    expires: whether the sink is forgotten like an unused transactional id.
+    last_set: digest of the commit set that advanced `next_batch`.
+    former_runs: digests of the newest fenced runs, the newest last.
+    """
+
+    query_id: str
+    run_id: str
+    next_batch: int = NO_BATCH
+    expires: bool = False
+    last_set: bytes = b""
+    former_runs: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child of a sink, named by the producer id and epoch that the sink had."""
+
+    parent_id: int
+    parent_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """The state of one transactional id. Times are milliseconds since the epoch, -1 for none."""
@@ -92,6 +121,8 @@ class Transaction:
     last_epoch: int = field(default=NO_EPOCH, compare=False)
     """The epoch that a client may send when it repeats the request that raised the epoch. Kafka's
     format has no field for it; a restart derives it from the rest (`last_epoch_of`)."""
+    part: Sink | Child | None = None
+    """Its part in commit sets; None for an ordinary producer."""
 
 
 def last_epoch_of(epoch: int, state: TransactionState, version: TransactionVersion) -> int:

@@ -40,7 +40,7 @@ async def handle(
 API = ServedApi(
     InitProducerIdRequest,
     handle,
-    done="Idempotent and transactional producers.",
+    done="Idempotent and transactional producers; in tagged fields, sinks and their tasks.",
     missing="Two-phase commit (version 6 is not stable in Kafka either).",
 )
 
@@ -48,6 +48,8 @@ API = ServedApi(
 async def _transactional(
     broker: Broker, context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
+    if request.run is not None or request.parent is not None:
+        return await broker.transactions.sinks.initialise(request)
     answer = await broker.transactions.init_producer_id(request)
     if answer.code is ErrorCode.PRODUCER_FENCED and context.version < _FENCED_SINCE:
         return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -11,6 +11,8 @@ from lakelog.coordinator.transaction.records import (
     encode_record,
 )
 from lakelog.coordinator.transaction.state import (
+    Child,
+    Sink,
     Transaction,
     TransactionState,
     TransactionVersion,
@@ -108,3 +110,37 @@ def test_an_unknown_state_is_rejected() -> None:
     value = TransactionLogValue(transaction_status=9, transaction_partitions=None)
     with pytest.raises(WireError, match="9"):
         decode_record(b"\0\0\0\x02id", b"\0\x01" + encode(value, 1))
+
+
+SINK = Sink(
+    query_id="q",
+    run_id="r",
+    next_batch=5,
+    expires=True,
+    last_set=b"12345678",
+    former_runs=b"abcdefgh",
+)
+
+
+@pytest.mark.parametrize("part", [SINK, Sink(query_id="q", run_id="r"), Child(7, 3)])
+def test_the_part_in_commit_sets_survives_the_log(part: Sink | Child) -> None:
+    transaction = replace(ONGOING, part=part)
+    decoded = decode_record(*encode_record(TransactionRecord("id", transaction)))
+    assert decoded is not None
+    assert decoded.transaction == transaction
+
+
+def test_sinks_and_children_are_tagged_fields_after_the_fields_of_kafka() -> None:
+    """The layout in docs/formats/commit-sets.md."""
+    _, plain = encode_record(TransactionRecord("id", ONGOING))
+    _, sink = encode_record(TransactionRecord("id", replace(ONGOING, part=SINK)))
+    _, child = encode_record(TransactionRecord("id", replace(ONGOING, part=Child(7, 3))))
+    assert plain is not None
+    assert sink is not None
+    assert child is not None
+    control = b"\x01" + b"\x02q" + b"\x02r" + (5).to_bytes(8, "big") + b"\x01"
+    control += b"\x0912345678" + b"\x09abcdefgh" + b"\x00"
+    tag_10000, tag_10001 = b"\x90\x4e", b"\x91\x4e"
+    assert sink.endswith(tag_10000 + bytes([len(control)]) + control)
+    parent = b"\x01" + (7).to_bytes(8, "big") + b"\x00\x03" + b"\x00"
+    assert child.endswith(tag_10001 + bytes([len(parent)]) + parent)

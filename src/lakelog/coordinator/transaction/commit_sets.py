@@ -1,0 +1,327 @@
+"""The steps of sinks and their children: which are allowed, and the states after each (ADR 8).
+
+These are plain functions of values, like `transitions`. They reject a request by raising
+`RefusedError`, or `KafkaError(CONCURRENT_TRANSACTIONS)` while a state is being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import NoReturn
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.child_ids import ChildId
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    NO_BATCH,
+    NO_EPOCH,
+    Child,
+    Sink,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
+from lakelog.coordinator.transaction.transitions import Known, Producer, needs_producer_id
+from lakelog.protocol.commit_sets import CommitSet, Refusal, Refused, SinkRun, Winner
+
+_DIGEST_BYTES = 8
+FORMER_RUNS_MAX = 64
+EPOCHS_LEFT_MIN = 3
+"""Epochs of a producer id that a child may use: its own, and two for an abort that fences it."""
+
+_S = TransactionState
+
+
+class RefusedError(KafkaError):
+    """A refusal with its reason. The client gets INVALID_TXN_STATE, and both in tagged fields."""
+
+    def __init__(self, reason: Refusal, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_TXN_STATE, message)
+        self.refused = Refused(reason=reason, message=message)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def refuse_sink() -> NoReturn:
+    """Raise `RefusedError(IS_A_SINK)`: an ordinary request names a sink or its child."""
+    text = "the transactional id belongs to a sink; use another one"
+    raise RefusedError(Refusal.IS_A_SINK, text)
+
+
+# Runs
+
+
+def needs_parent_id(known: Known, run: SinkRun) -> bool:
+    """Return whether `run_begun` needs a new producer id. Raises as `run_begun`."""
+    if known.current is None:
+        return True
+    sink = sink_of(known.current)
+    _check_run(sink, run)
+    if sink.run_id == run.run_id:
+        return False
+    return needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+
+
+def run_begun(
+    known: Known, run: SinkRun, timeout_ms: int, now_ms: int, new_producer_id: int
+) -> Transaction:
+    """Return the sink with this run; the present state itself if the run continues.
+
+    A new run has a new epoch, which fences the run before it.
+
+    Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY or RUN_FENCED.
+    """
+    current = known.current
+    if current is None:
+        return Transaction(
+            producer_id=new_producer_id,
+            producer_epoch=0,
+            timeout_ms=timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=new_producer_id,
+            part=Sink(query_id=run.query_id, run_id=run.run_id, expires=run.expires),
+        )
+    sink = sink_of(current)
+    _check_run(sink, run)
+    if sink.run_id == run.run_id:
+        return current
+    return with_run(known, run.run_id, now_ms, new_producer_id, expires=run.expires)
+
+
+def with_run(
+    known: Known, run_id: str, now_ms: int, new_producer_id: int, *, expires: bool
+) -> Transaction:
+    """Return the sink with another run id and a higher epoch; its present run never returns."""
+    current = known.current
+    assert current is not None
+    sink = sink_of(current)
+    former = sink.former_runs
+    if sink.run_id:
+        former = (former + _digest(sink.run_id))[-FORMER_RUNS_MAX * _DIGEST_BYTES :]
+    part = replace(sink, run_id=run_id, former_runs=former, expires=expires)
+    if needs_producer_id(current, None, may_be_old=known.may_be_old):
+        identity = Producer(new_producer_id, 0)
+    else:
+        identity = Producer(current.producer_id, current.producer_epoch + 1)
+    return replace(
+        current,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        previous_producer_id=current.producer_id,
+        last_update_ms=now_ms,
+        last_epoch=NO_EPOCH,
+        part=part,
+    )
+
+
+def sink_of(current: Transaction | None) -> Sink:
+    """Return the control record. Raises `RefusedError(NOT_A_SINK)`."""
+    if current is None:
+        raise RefusedError(Refusal.NOT_A_SINK, "the sink is unknown to its coordinator")
+    if not isinstance(current.part, Sink):
+        text = "the transactional id belongs to an ordinary producer; use another sink id"
+        raise RefusedError(Refusal.NOT_A_SINK, text)
+    return current.part
+
+
+def _check_run(sink: Sink, run: SinkRun) -> None:
+    if sink.query_id != run.query_id:
+        _refuse_query(sink, run.query_id)
+    if sink.run_id != run.run_id and _is_former(sink, run.run_id):
+        _refuse_run(sink, run.run_id)
+
+
+def _is_former(sink: Sink, run_id: str) -> bool:
+    wanted, former = _digest(run_id), sink.former_runs
+    starts = range(0, len(former), _DIGEST_BYTES)
+    return any(former[start : start + _DIGEST_BYTES] == wanted for start in starts)
+
+
+def _refuse_query(sink: Sink, query_id: str) -> None:
+    text = (
+        f"the sink belongs to query {sink.query_id}, not {query_id}: a query with a new checkpoint "
+        "needs another sink id, or a new generation of it"
+    )
+    raise RefusedError(Refusal.ANOTHER_QUERY, text)
+
+
+def _refuse_run(sink: Sink, run_id: str) -> None:
+    newer = f"run {sink.run_id}" if sink.run_id else "an administrator"
+    raise RefusedError(Refusal.RUN_FENCED, f"run {run_id} was fenced by {newer}")
+
+
+# Children
+
+
+def check_parent(parent: Transaction | None, producer: Producer, batch: int) -> Sink:
+    """Return the sink if a child of this batch may begin or write.
+
+    Raises `RefusedError` with NOT_A_SINK, RUN_FENCED, BATCH_COMMITTED or BATCH_AHEAD.
+    """
+    sink = sink_of(parent)
+    assert parent is not None
+    _check_identity(parent, producer)
+    check_uncommitted(sink, batch)
+    if sink.next_batch != NO_BATCH and batch > sink.next_batch:
+        text = f"batch {batch} is ahead: the next batch of the sink is {sink.next_batch}"
+        raise RefusedError(Refusal.BATCH_AHEAD, text)
+    return sink
+
+
+def _check_identity(parent: Transaction, producer: Producer) -> None:
+    if producer != (parent.producer_id, parent.producer_epoch):
+        text = f"the run with producer epoch {producer.epoch} was fenced by a newer run"
+        raise RefusedError(Refusal.RUN_FENCED, text)
+
+
+def check_uncommitted(sink: Sink, batch: int) -> None:
+    """Raise `RefusedError(BATCH_COMMITTED)` for a batch below the next one."""
+    if batch < sink.next_batch:
+        text = f"batch {batch} is committed: the next batch of the sink is {sink.next_batch}"
+        raise RefusedError(Refusal.BATCH_COMMITTED, text)
+
+
+def is_stale(parent: Transaction | None, child: Child, batch: int) -> bool:
+    """Return whether a child can never win: its run is fenced, or its batch is committed."""
+    if parent is None or not isinstance(parent.part, Sink):
+        return True
+    if (child.parent_id, child.parent_epoch) != (parent.producer_id, parent.producer_epoch):
+        return True
+    return batch < parent.part.next_batch
+
+
+def may_reuse(known: Known) -> bool:
+    """Return whether a new child may continue with the producer id of this one."""
+    current = known.current
+    if current is None or not known.is_settled or known.may_be_old:
+        return False
+    if not (current.state is _S.EMPTY or current.state.has_ended):
+        return False
+    return current.producer_epoch + EPOCHS_LEFT_MIN <= EPOCH_LAST
+
+
+def child_begun(former: Transaction, parent: Producer, timeout_ms: int, now_ms: int) -> Transaction:
+    """Return a new child with the producer id of a finished one, at the next epoch."""
+    return Transaction(
+        producer_id=former.producer_id,
+        producer_epoch=former.producer_epoch + 1,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=former.producer_id,
+        part=Child(*parent),
+    )
+
+
+# The end of a batch
+
+
+def check_set(parent: Transaction | None, producer: Producer, wanted: CommitSet) -> Sink:
+    """Return the sink if this run may end a batch.
+
+    Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY or RUN_FENCED.
+    """
+    sink = sink_of(parent)
+    assert parent is not None
+    if sink.query_id != wanted.query_id:
+        _refuse_query(sink, wanted.query_id)
+    _check_identity(parent, producer)
+    if sink.run_id != wanted.run_id:
+        _refuse_run(sink, wanted.run_id)
+    return sink
+
+
+def digest_of(wanted: CommitSet) -> bytes:
+    """Return the digest of a set, which recognises a repeated request."""
+    rows = sorted(
+        f"{each.transactional_id}:{each.producer_id}:{each.producer_epoch}:"
+        + ",".join(sorted(f"{name}-{index}={records}" for name, index, records in _written(each)))
+        for each in wanted.winners
+    )
+    return _digest("\n".join((str(wanted.batch), *rows)))
+
+
+def _written(winner: Winner) -> Iterable[tuple[str, int, int]]:
+    return (
+        (topic.name, row.index, row.records) for topic in winner.topics for row in topic.partitions
+    )
+
+
+def batch_committed(parent: Transaction, wanted: CommitSet, now_ms: int) -> Transaction | None:
+    """Return the sink after the commit of a batch; None if this set is committed already.
+
+    Raises `RefusedError` with BATCH_COMMITTED or BATCH_AHEAD.
+    """
+    sink, digest = sink_of(parent), digest_of(wanted)
+    if wanted.batch + 1 == sink.next_batch and digest == sink.last_set:
+        return None
+    identity = Producer(parent.producer_id, parent.producer_epoch)
+    check_parent(parent, identity, wanted.batch)
+    part = replace(sink, next_batch=wanted.batch + 1, last_set=digest)
+    return replace(parent, last_update_ms=now_ms, last_epoch=NO_EPOCH, part=part)
+
+
+def winner_committed(
+    known: Known, found: ChildId | None, winner: Winner, sink_id: str, batch: int, now_ms: int
+) -> Transaction | None:
+    """Return the Prepare state of a winner; None for a child that wrote nothing.
+
+    Args:
+        known: the state of the winner's transactional id.
+        found: its parsed id.
+
+    Raises `RefusedError` with NOT_OPEN or CONTENT_DIFFERS, `KafkaError(CONCURRENT_TRANSACTIONS)`.
+    """
+    name = winner.transactional_id
+    if found is None or (found.sink_id, found.batch) != (sink_id, batch):
+        text = f"{name} is not a task of batch {batch} of this sink"
+        raise RefusedError(Refusal.CONTENT_DIFFERS, text)
+    if not known.is_settled:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    written = {(topic, index): records for topic, index, records in _written(winner)}
+    if any(records <= 0 for records in written.values()):
+        text = f"{name} has no records in a partition of its receipt"
+        raise RefusedError(Refusal.CONTENT_DIFFERS, text)
+    current = _open(known.current, winner, is_empty=not written)
+    if written.keys() != current.partitions:
+        text = (
+            f"the transaction of {name} has {len(current.partitions)} partitions, its receipt "
+            f"{len(written)} or others"
+        )
+        raise RefusedError(Refusal.CONTENT_DIFFERS, text)
+    if not written:
+        return None
+    assert current.producer_epoch <= EPOCH_LAST, "a client never has the highest epoch"
+    return replace(
+        current,
+        state=_S.PREPARE_COMMIT,
+        producer_epoch=current.producer_epoch + 1,
+        last_epoch=current.producer_epoch,
+        previous_producer_id=current.producer_id,
+        client_version=TransactionVersion.BUMPING,
+        last_update_ms=now_ms,
+    )
+
+
+def _open(current: Transaction | None, winner: Winner, *, is_empty: bool) -> Transaction:
+    """Return the winner's transaction if it is open. Raises `RefusedError(NOT_OPEN)`."""
+    name = winner.transactional_id
+    if current is None or not isinstance(current.part, Child):
+        raise RefusedError(Refusal.NOT_OPEN, f"the task {name} is unknown or was replaced")
+    is_same = (winner.producer_id, winner.producer_epoch) == (
+        current.producer_id,
+        current.producer_epoch,
+    )
+    if is_same and (current.state is _S.ONGOING or (is_empty and current.state is _S.EMPTY)):
+        return current
+    aborted = current.state in (_S.PREPARE_ABORT, _S.COMPLETE_ABORT)
+    if aborted and current.last_update_ms - current.start_ms >= current.timeout_ms:
+        text = (
+            f"the transaction of {name} exceeded its timeout of {current.timeout_ms} ms and was "
+            "aborted: raise the transaction timeout above the duration of a batch"
+        )
+        raise RefusedError(Refusal.NOT_OPEN, text)
+    raise RefusedError(Refusal.NOT_OPEN, f"the transaction of {name} was aborted or never began")

@@ -1,0 +1,422 @@
+"""The sinks of a shard with their children, and the decisions about them (ADR 8).
+
+The index of children is derived by `follow` from replayed records. A child that is finished keeps
+its record: the next child continues with its producer id.
+
+A commit or a new run ends other children in the same record batch. A child whose own record is
+being written at that moment cannot be part of it. It is stale from then on: it gets no further
+partitions and never wins, and it is aborted right after, or when the shard is loaded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.child_ids import ChildId, child_id
+from lakelog.coordinator.transaction.commit_sets import (
+    RefusedError,
+    batch_committed,
+    check_parent,
+    check_set,
+    check_uncommitted,
+    child_begun,
+    is_stale,
+    may_reuse,
+    needs_parent_id,
+    refuse_sink,
+    run_begun,
+    sink_of,
+    winner_committed,
+    with_run,
+)
+from lakelog.coordinator.transaction.endings import Endings
+from lakelog.coordinator.transaction.ids import Decision, TransactionalIds, memory_of
+from lakelog.coordinator.transaction.records import TransactionRecord
+from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.state import (
+    NO_PRODUCER_ID,
+    Child,
+    Sink,
+    Transaction,
+    TransactionState,
+)
+from lakelog.coordinator.transaction.transitions import (
+    Known,
+    Producer,
+    fenced,
+    initialised,
+    needs_producer_id,
+)
+from lakelog.protocol.commit_sets import CommitSet, Refusal, SinkRun
+
+CHILDREN_MAX = 10_000
+"""Children of one sink, including finished children that wait for their reuse."""
+
+Steps = dict[str, Transaction | None]
+Answer = Callable[[SinkReply], None]
+Reserve = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Family:
+    """The children of one sink id."""
+
+    children: dict[str, ChildId] = field(default_factory=dict)
+    free: dict[str, None] = field(default_factory=dict)
+    """Finished children, the latest last."""
+
+
+class Sinks:
+    """The sinks and children of one partition.
+
+    Args:
+        set_bytes_max: limit of the records of one decision, in bytes.
+    """
+
+    def __init__(self, ids: TransactionalIds, endings: Endings, set_bytes_max: int) -> None:
+        self._ids = ids
+        self._endings = endings
+        self._set_bytes_max = set_bytes_max
+        self._families: dict[str, _Family] = {}
+
+    # The index
+
+    def follow(self, record: TransactionRecord) -> None:
+        """Note a committed record, after its replay."""
+        name, new = record
+        part = None if new is None else new.part
+        if isinstance(part, Sink):
+            family = self._families.setdefault(name, _Family())
+            for each, child in family.children.items():
+                self._note(family, each, child)
+            return
+        found = child_id(name)
+        if part is None:
+            self._forget(name, name if found is None else found.sink_id)
+        elif found is not None:
+            family = self._families.setdefault(found.sink_id, _Family())
+            family.children[name] = found
+            self._note(family, name, found)
+
+    def _forget(self, name: str, sink_id: str) -> None:
+        family = self._families.get(sink_id)
+        if family is None:
+            return
+        family.children.pop(name, None)
+        family.free.pop(name, None)
+        if not family.children and sink_id not in self._ids.transactions:
+            del self._families[sink_id]
+
+    def _note(self, family: _Family, name: str, found: ChildId) -> None:
+        """Note whether a child is finished."""
+        current = self._ids.transactions[name]
+        is_unused = current.state is TransactionState.EMPTY and self._is_stale(name, found)
+        if not (is_unused or current.state.has_ended):
+            family.free.pop(name, None)
+        elif name not in family.free:
+            family.free[name] = None
+
+    def _is_stale(self, name: str, found: ChildId) -> bool:
+        part = self._ids.transactions[name].part
+        assert isinstance(part, Child)
+        return is_stale(self._ids.transactions.get(found.sink_id), part, found.batch)
+
+    def children(self, sink_id: str) -> Iterator[tuple[str, Transaction]]:
+        """Yield the children of a sink whose transactions have not ended."""
+        family = self._families.get(sink_id)
+        for name in () if family is None else family.children:
+            current = self._ids.transactions[name]
+            if current.state is TransactionState.ONGOING or current.state.is_ending:
+                yield name, current
+
+    def loaded(self, now: Now) -> list[Decision]:
+        """Return the aborts of stale children, which the former coordinator did not write."""
+        return [
+            self._endings.abort(now, name, self._ids.transactions[name])
+            for family in self._families.values()
+            for name, found in family.children.items()
+            if self._is_open(name) and self._ids.is_settled(name) and self._is_stale(name, found)
+        ]
+
+    def _is_open(self, name: str) -> bool:
+        return self._ids.transactions[name].state is TransactionState.ONGOING
+
+    # Requests
+
+    def check_writable(self, transactional_id: str) -> None:
+        """Raise `KafkaError(PRODUCER_FENCED)` for a stale child.
+
+        Raises `RefusedError(IS_A_SINK)` for a sink, which has no transaction.
+        """
+        found = child_id(transactional_id)
+        if found is None:
+            refuse_sink()
+        elif self._is_stale(transactional_id, found):
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    def begin_run(
+        self,
+        now: Now,
+        sink_id: str,
+        run: SinkRun,
+        timeout_ms: int,
+        new_producer_id: int,
+        answer: Answer,
+        reserve: Reserve,
+    ) -> Decision:
+        """Begin or continue a run; a new one aborts the children of the run before it.
+
+        Args:
+            timeout_ms: of the sink's transactional id, milliseconds.
+            new_producer_id: reserved for this request, or `NO_PRODUCER_ID`.
+            reserve: called if the decision needs a producer id and has none.
+
+        Raises `RefusedError`, and `KafkaError` with CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
+        """
+        known = self._ids.find(sink_id)
+        if not known.is_settled:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.current is None:
+            self._ids.check_room()
+        if new_producer_id == NO_PRODUCER_ID and needs_parent_id(known, run):
+            reserve()
+            return Result()
+        step = run_begun(known, run, timeout_ms, now.wall_ms, new_producer_id)
+        if step is known.current:
+            answer(sink_reply(step))
+            return Result()
+        return self._end_children(now, sink_id, {sink_id: step}, answer)
+
+    def open_child(
+        self,
+        now: Now,
+        transactional_id: str,
+        parent: Producer,
+        timeout_ms: int,
+        new_producer_id: int,
+        answer: Answer,
+        reserve: Reserve,
+    ) -> Decision:
+        """Begin a child, with the producer id of a finished one if there is any.
+
+        Arguments as for `begin_run`. Raises `RefusedError`, and `KafkaError` with
+        CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
+        """
+        found = child_id(transactional_id)
+        if found is None:
+            text = "a task's id must be <sink id>/<batch>/<partition>/<attempt>"
+            raise RefusedError(Refusal.NOT_A_SINK, text)
+        if not self._ids.is_settled(found.sink_id):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        sink = self._ids.transactions.get(found.sink_id)
+        check_parent(sink, parent, found.batch)
+        assert sink is not None
+        known = self._ids.find(transactional_id)
+        if not known.is_settled:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        steps: Steps = {}
+        if known.current is None and (reused := self._reusable(found.sink_id)) is not None:
+            steps[reused] = None
+            step = child_begun(self._ids.transactions[reused], parent, timeout_ms, now.wall_ms)
+        else:
+            if known.current is None:
+                self._check_child_room(found.sink_id)
+            needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+            if needs_id and new_producer_id == NO_PRODUCER_ID:
+                reserve()
+                return Result()
+            step = _begun(known, parent, timeout_ms, now.wall_ms, new_producer_id)
+        steps[transactional_id] = step
+
+        def committed(now: Now) -> Decision | None:
+            if step.state.is_ending:
+                answer(SinkReply(ErrorCode.CONCURRENT_TRANSACTIONS))
+                return self._endings.write_markers(transactional_id, now)
+            answer(SinkReply(ErrorCode.NONE, step.producer_id, step.producer_epoch))
+            return None
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            answer(SinkReply(code))
+
+        return self._ids.steps(now, steps, committed, failed, by_client=True)
+
+    def _reusable(self, sink_id: str) -> str | None:
+        """Return the latest finished child whose producer id a new one may use."""
+        family = self._families.get(sink_id)
+        for name in () if family is None else reversed(family.free):
+            if may_reuse(self._ids.find(name)):
+                return name
+        return None
+
+    def _check_child_room(self, sink_id: str) -> None:
+        self._ids.check_room()
+        family = self._families.get(sink_id)
+        if family is not None and len(family.children) >= CHILDREN_MAX:
+            text = f"the sink has {CHILDREN_MAX} tasks in this batch; use fewer tasks"
+            raise RefusedError(Refusal.TOO_LARGE, text)
+
+    def commit(
+        self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet, answer: Answer
+    ) -> Decision:
+        """Commit a batch: its winners, the next batch, and the abort of all other children.
+
+        Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
+        """
+        parent = self._checked(sink_id, producer, wanted)
+        step = batch_committed(parent, wanted, now.wall_ms)
+        if step is None:
+            answer(sink_reply(parent))
+            return Result()
+        steps: Steps = {sink_id: step}
+        partitions: set[int] = set()
+        for winner in wanted.winners:
+            name = winner.transactional_id
+            found, known = child_id(name), self._ids.find(name)
+            won = winner_committed(known, found, winner, sink_id, wanted.batch, now.wall_ms)
+            assert found is not None
+            if found.partition in partitions:
+                text = f"the set has two tasks for partition {found.partition}, also {name}"
+                raise RefusedError(Refusal.CONTENT_DIFFERS, text)
+            partitions.add(found.partition)
+            if won is not None:
+                steps[name] = won
+        self._check_size(steps)
+        return self._end_children(now, sink_id, steps, answer, batch=wanted.batch)
+
+    def abort(
+        self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet, answer: Answer
+    ) -> Decision:
+        """Abort the children of a batch, and of earlier ones, if it is not committed.
+
+        Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
+        """
+        parent = self._checked(sink_id, producer, wanted)
+        check_uncommitted(sink_of(parent), wanted.batch)
+        return self._end_children(now, sink_id, {}, answer, batch=wanted.batch)
+
+    def remove(
+        self, now: Now, sink_id: str, new_producer_id: int, answer: Answer, reserve: Reserve
+    ) -> Decision:
+        """Forget a sink. First its run is fenced and its children are aborted: the caller retries.
+
+        Arguments as for `begin_run`. Raises `RefusedError(NOT_A_SINK)`, and
+        `KafkaError(CONCURRENT_TRANSACTIONS)` until all children have ended.
+        """
+        known = self._ids.find(sink_id)
+        if not known.is_settled:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        sink = sink_of(known.current)
+        assert known.current is not None
+        if sink.run_id:
+            needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
+            if needs_id and new_producer_id == NO_PRODUCER_ID:
+                reserve()
+                return Result()
+            step = with_run(known, "", now.wall_ms, new_producer_id, expires=sink.expires)
+
+            def answer_later(reply: SinkReply) -> None:
+                code = reply.code or ErrorCode.CONCURRENT_TRANSACTIONS
+                answer(SinkReply(ErrorCode(code)))
+
+            return self._end_children(now, sink_id, {sink_id: step}, answer_later)
+        family = self._families.get(sink_id, _Family())
+        if any(self.children(sink_id)) or not all(map(self._ids.is_settled, family.children)):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+        def committed(_: Now) -> None:
+            answer(SinkReply(ErrorCode.NONE))
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            answer(SinkReply(code))
+
+        steps: Steps = dict.fromkeys((sink_id, *family.children))
+        return self._ids.steps(now, steps, committed, failed)
+
+    def _checked(self, sink_id: str, producer: Producer, wanted: CommitSet) -> Transaction:
+        """Return the sink whose batch ends; raises as `commit`."""
+        known = self._ids.find(sink_id)
+        check_set(known.current, producer, wanted)
+        # The step that is being written may be the commit of this very batch.
+        if not known.is_settled:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        assert known.current is not None
+        return known.current
+
+    def _check_size(self, steps: Steps) -> None:
+        size = sum(memory_of(name, step) for name, step in steps.items())
+        if size > self._set_bytes_max:
+            text = (
+                f"the commit of {len(steps) - 1} tasks with all their partitions needs {size} "
+                f"bytes, more than {self._set_bytes_max}: write fewer partitions in each task"
+            )
+            raise RefusedError(Refusal.TOO_LARGE, text)
+
+    # The end of children
+
+    def _end_children(
+        self,
+        now: Now,
+        sink_id: str,
+        steps: Steps,
+        answer: Answer,
+        batch: int | None = None,
+    ) -> Decision:
+        """Return the decision that writes `steps` and aborts all other open children.
+
+        Args:
+            batch: the last batch whose children end; None for all.
+        """
+        size = sum(memory_of(name, step) for name, step in steps.items())
+        for name, current in self.children(sink_id):
+            found = child_id(name)
+            assert found is not None
+            if name in steps or not self._is_open(name) or not self._ids.is_settled(name):
+                continue
+            if batch is None or found.batch <= batch:
+                size += memory_of(name, current)
+                # The rest is stale, and aborted after this decision.
+                if size <= self._set_bytes_max:
+                    steps[name] = fenced(current, now.wall_ms)
+        if not steps:
+            answer(sink_reply(self._ids.transactions[sink_id]))
+            return Result()
+
+        def committed(now: Now) -> None:
+            answer(sink_reply(self._ids.transactions[sink_id]))
+            for name, step in steps.items():
+                if step is not None and step.state.is_ending:
+                    begun = self._endings.write_markers(name, now)
+                    assert not begun.records, "an open child has partitions"
+            self._abort_later(now, sink_id, batch)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            answer(SinkReply(code))
+
+        return self._ids.steps(now, steps, committed, failed)
+
+    def _abort_later(self, now: Now, sink_id: str, batch: int | None) -> None:
+        """Have the timers abort the children that were not part of a decision."""
+        for name, _ in self.children(sink_id):
+            found = child_id(name)
+            assert found is not None
+            if self._is_open(name) and (batch is None or found.batch <= batch):
+                self._ids.try_again(now, name)
+
+
+def _begun(
+    known: Known, parent: Producer, timeout_ms: int, now_ms: int, new_producer_id: int
+) -> Transaction:
+    """Return the first or next epoch of a child, or the abort of its open transaction.
+
+    Raises `RefusedError(NOT_A_SINK)` for the id of an ordinary producer.
+    """
+    if known.current is not None and not isinstance(known.current.part, Child):
+        text = "the transactional id of the task belongs to an ordinary producer"
+        raise RefusedError(Refusal.NOT_A_SINK, text)
+    step = initialised(
+        known.current, None, timeout_ms, now_ms, new_producer_id, may_be_old=known.may_be_old
+    )
+    return step if step.state.is_ending else replace(step, part=Child(*parent))

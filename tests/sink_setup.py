@@ -1,0 +1,182 @@
+"""Sinks of a coordinator in virtual time: requests as the client library sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.state import TopicPartition
+from lakelog.protocol.commit_sets import (
+    CommitSet,
+    Refusal,
+    SinkParent,
+    SinkRun,
+    Winner,
+    WrittenPartition,
+    WrittenTopic,
+)
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from transaction_setup import BUMPING, Producer, Setup
+
+R = TypeVar("R", InitProducerIdResponse, EndTxnResponse)
+
+TIMEOUT_MS = 60_000
+ORDERS = ("orders", 0)
+
+
+class Sinks:
+    """The client of one sink id, without retries except for `again`."""
+
+    def __init__(self, setup: Setup, sink_id: str = "daily", query_id: str = "query") -> None:
+        self.setup = setup
+        self.sink_id = sink_id
+        self.query_id = query_id
+
+    async def begin(
+        self, run_id: str = "run-1", *, expires: bool = False
+    ) -> InitProducerIdResponse:
+        run = SinkRun(query_id=self.query_id, run_id=run_id, expires=expires)
+        request = InitProducerIdRequest(
+            transactional_id=self.sink_id, transaction_timeout_ms=TIMEOUT_MS, run=run
+        )
+        return await self.setup.coordinator.sinks.initialise(request)
+
+    async def begun(self, run_id: str = "run-1") -> Producer:
+        answer = await again(lambda: self.begin(run_id))
+        assert answer.error_code == 0, answer
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    def name(self, batch: int, partition: int = 0, attempt: int = 0) -> str:
+        return f"{self.sink_id}/{batch}/{partition}/{attempt}"
+
+    async def open(
+        self, parent: Producer, name: str, timeout_ms: int = TIMEOUT_MS
+    ) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=timeout_ms,
+            parent=SinkParent(producer_id=parent.producer_id, producer_epoch=parent.epoch),
+        )
+        return await self.setup.coordinator.sinks.initialise(request)
+
+    async def opened(self, parent: Producer, name: str, timeout_ms: int = TIMEOUT_MS) -> Producer:
+        answer = await again(lambda: self.open(parent, name, timeout_ms))
+        assert answer.error_code == 0, answer
+        return Producer(answer.producer_id, answer.producer_epoch)
+
+    async def write(
+        self, name: str, child: Producer, value: str, partition: TopicPartition = ORDERS
+    ) -> ErrorCode:
+        """Write a record as a Produce request: verify first if the partition has no transaction."""
+        place = self.setup.markers.partition(*partition)
+        while place.needs_verification(child):
+            codes = await self.setup.coordinator.verify(name, *child, [partition], add=True)
+            code = codes[partition]
+            if code is not ErrorCode.NONE and not code.retriable:
+                return ErrorCode(code)
+            again = await self.setup.coordinator.verify(name, *child, [partition], add=False)
+            if again[partition] is ErrorCode.NONE:
+                break
+            await asyncio.sleep(0.02)
+        try:
+            place.append(child, value)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    async def task(
+        self, parent: Producer, name: str, *values: str, partition: TopicPartition = ORDERS
+    ) -> Winner:
+        """Write a whole task; return its receipt."""
+        child = await self.opened(parent, name)
+        for value in values:
+            assert await self.write(name, child, value, partition) is ErrorCode.NONE
+        return winner(name, child, {partition: len(values)} if values else {})
+
+    async def end(
+        self,
+        parent: Producer,
+        batch: int,
+        winners: Iterable[Winner] = (),
+        *,
+        commit: bool = True,
+        run_id: str = "run-1",
+    ) -> EndTxnResponse:
+        request = EndTxnRequest(
+            transactional_id=self.sink_id,
+            producer_id=parent.producer_id,
+            producer_epoch=parent.epoch,
+            committed=commit,
+            commit_set=CommitSet(
+                query_id=self.query_id, run_id=run_id, batch=batch, winners=[*winners]
+            ),
+        )
+        return await self.setup.coordinator.sinks.end(request)
+
+    async def ended(
+        self, parent: Producer, batch: int, winners: Iterable[Winner] = (), run_id: str = "run-1"
+    ) -> EndTxnResponse:
+        rows = [*winners]
+        return await again(lambda: self.end(parent, batch, rows, run_id=run_id))
+
+    async def remove(self) -> EndTxnResponse:
+        request = EndTxnRequest(
+            transactional_id=self.sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
+        )
+        return await self.setup.coordinator.sinks.end(request)
+
+    @property
+    def next_batch(self) -> int:
+        found = self.setup.coordinator.admin.describe(self.sink_id).sink
+        assert found is not None
+        return found.next_batch
+
+    async def stable(self) -> list[str]:
+        """Wait until no transaction is open in the partitions; return the visible records."""
+        markers = self.setup.markers
+        for _ in range(400):
+            if all(each.is_stable for each in markers.partitions.values()):
+                break
+            await asyncio.sleep(0.5)
+        places = sorted(markers.partitions)
+        assert all(markers.partitions[place].is_stable for place in places)
+        return [value for place in places for value in markers.partitions[place].visible]
+
+
+def winner(name: str, child: Producer, counts: dict[TopicPartition, int]) -> Winner:
+    topics: dict[str, WrittenTopic] = {}
+    for (topic, index), records in sorted(counts.items()):
+        row = topics.setdefault(topic, WrittenTopic(name=topic))
+        row.partitions.append(WrittenPartition(index=index, records=records))
+    return Winner(
+        transactional_id=name,
+        producer_id=child.producer_id,
+        producer_epoch=child.epoch,
+        topics=[*topics.values()],
+    )
+
+
+async def again(ask: Callable[[], Awaitable[R]]) -> R:
+    """Repeat a request while its error is retriable, as the client does."""
+    for _ in range(1000):
+        answer = await ask()
+        if not ErrorCode(answer.error_code).retriable:
+            return answer
+        await asyncio.sleep(0.05)
+    raise AssertionError("retriable errors for ever")
+
+
+def reason(answer: InitProducerIdResponse | EndTxnResponse) -> Refusal | None:
+    """Return the reason of a refusal, None for success."""
+    if answer.refused is None:
+        assert answer.error_code == 0, answer
+        return None
+    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+    assert answer.refused.message
+    return Refusal(answer.refused.reason)
+
+
+__all__ = ["BUMPING", "ORDERS", "Producer", "Setup", "Sinks", "again", "reason", "winner"]

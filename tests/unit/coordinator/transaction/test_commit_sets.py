@@ -1,0 +1,170 @@
+"""The steps of sinks and children as plain functions; `test_sinks` has the requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakelog.coordinator.transaction.child_ids import child_id
+from lakelog.coordinator.transaction.commit_sets import (
+    FORMER_RUNS_MAX,
+    RefusedError,
+    digest_of,
+    is_stale,
+    may_reuse,
+    needs_parent_id,
+    run_begun,
+    winner_committed,
+)
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    Child,
+    Sink,
+    Transaction,
+    TransactionState,
+)
+from lakelog.coordinator.transaction.transitions import Known
+from lakelog.protocol.commit_sets import CommitSet, Refusal, SinkRun, Winner
+from sink_setup import ORDERS, Producer, winner
+
+S = TransactionState
+SINK = Transaction(
+    producer_id=7,
+    producer_epoch=3,
+    timeout_ms=60_000,
+    last_update_ms=5,
+    part=Sink(query_id="q", run_id="r", next_batch=4),
+)
+CHILD = Transaction(
+    producer_id=9,
+    producer_epoch=1,
+    timeout_ms=60_000,
+    last_update_ms=5,
+    start_ms=5,
+    state=S.ONGOING,
+    partitions=frozenset({ORDERS}),
+    part=Child(7, 3),
+)
+
+
+def known(current: Transaction | None, *, may_be_old: bool = False) -> Known:
+    return Known(current, is_settled=True, may_be_old=may_be_old)
+
+
+def run(name: str) -> SinkRun:
+    return SinkRun(query_id="q", run_id=name)
+
+
+def test_a_run_that_continues_is_the_present_state_and_needs_no_id() -> None:
+    assert run_begun(known(SINK), run("r"), 1, 9, -1) is SINK
+    assert not needs_parent_id(known(SINK, may_be_old=True), run("r"))
+
+
+@pytest.mark.parametrize(
+    ("sink", "may_be_old"),
+    [(SINK, True), (replace(SINK, producer_epoch=EPOCH_LAST), False)],
+)
+def test_a_new_run_has_a_new_producer_id_without_a_certain_next_epoch(
+    sink: Transaction, *, may_be_old: bool
+) -> None:
+    found = known(sink, may_be_old=may_be_old)
+    assert needs_parent_id(found, run("r2"))
+    step = run_begun(found, run("r2"), 1, 9, 70)
+    assert (step.producer_id, step.producer_epoch) == (70, 0)
+
+
+def test_the_newest_fenced_runs_are_remembered() -> None:
+    sink = SINK
+    for number in range(FORMER_RUNS_MAX + 10):
+        sink = run_begun(known(sink), run(f"run-{number}"), 1, 9, -1)
+    for number in range(10, FORMER_RUNS_MAX + 9):
+        with pytest.raises(RefusedError, match="was fenced by run run-73"):
+            run_begun(known(sink), run(f"run-{number}"), 1, 9, -1)
+    assert isinstance(sink.part, Sink)
+    assert len(sink.part.former_runs) == FORMER_RUNS_MAX * 8
+
+
+@pytest.mark.parametrize(
+    ("parent", "batch", "stale"),
+    [
+        (SINK, 4, False),
+        (SINK, 3, True),
+        (replace(SINK, producer_epoch=4), 4, True),
+        (replace(SINK, producer_id=8), 4, True),
+        (replace(SINK, part=None), 4, True),
+        (None, 4, True),
+    ],
+)
+def test_a_child_is_stale_after_its_run_and_after_its_batch(
+    parent: Transaction | None, batch: int, *, stale: bool
+) -> None:
+    assert is_stale(parent, Child(7, 3), batch) is stale
+
+
+@pytest.mark.parametrize(
+    ("former", "expected"),
+    [
+        (known(replace(CHILD, state=S.COMPLETE_COMMIT)), True),
+        (known(replace(CHILD, state=S.EMPTY)), True),
+        (known(CHILD), False),
+        (known(replace(CHILD, state=S.PREPARE_ABORT)), False),
+        (known(replace(CHILD, state=S.COMPLETE_ABORT), may_be_old=True), False),
+        (known(replace(CHILD, state=S.COMPLETE_ABORT))._replace(is_settled=False), False),
+        (known(replace(CHILD, state=S.COMPLETE_ABORT, producer_epoch=EPOCH_LAST - 2)), False),
+        (known(None), False),
+    ],
+)
+def test_only_finished_children_with_epochs_left_are_reused(
+    former: Known, *, expected: bool
+) -> None:
+    assert may_reuse(former) is expected
+
+
+def commit(current: Transaction, row: Winner) -> Transaction | None:
+    name = row.transactional_id
+    return winner_committed(known(current), child_id(name), row, "daily", 4, 9)
+
+
+def test_a_winner_is_prepared_at_the_next_epoch() -> None:
+    step = commit(CHILD, winner("daily/4/0/0", Producer(9, 1), {ORDERS: 1}))
+    assert step is not None
+    assert (step.state, step.producer_epoch, step.last_epoch) == (S.PREPARE_COMMIT, 2, 1)
+    assert step.part == CHILD.part
+
+
+def test_a_winner_at_the_last_epoch_ends_at_the_highest() -> None:
+    last = replace(CHILD, producer_epoch=EPOCH_LAST)
+    step = commit(last, winner("daily/4/0/0", Producer(9, EPOCH_LAST), {ORDERS: 1}))
+    assert step is not None
+    assert step.producer_epoch == EPOCH_MAX
+
+
+def test_an_abort_before_the_timeout_is_not_called_a_timeout() -> None:
+    aborted = replace(CHILD, state=S.COMPLETE_ABORT, producer_epoch=3, last_update_ms=6)
+    with pytest.raises(RefusedError, match="was aborted or never began") as raised:
+        commit(aborted, winner("daily/4/0/0", Producer(9, 1), {ORDERS: 1}))
+    assert raised.value.refused.reason == Refusal.NOT_OPEN
+    late = replace(aborted, last_update_ms=60_005)
+    with pytest.raises(RefusedError, match="exceeded its timeout of 60000 ms"):
+        commit(late, winner("daily/4/0/0", Producer(9, 1), {ORDERS: 1}))
+
+
+def test_a_digest_ignores_the_order_of_winners_and_nothing_else() -> None:
+    def digest(batch: int, *rows: Winner) -> bytes:
+        return digest_of(CommitSet(query_id="q", run_id="r", batch=batch, winners=[*rows]))
+
+    first = winner("daily/4/0/0", Producer(9, 1), {ORDERS: 1, ("orders", 1): 2})
+    second = winner("daily/4/1/0", Producer(8, 1), {ORDERS: 1})
+    base = digest(4, first, second)
+    assert digest(4, second, first) == base
+    others = [
+        digest(5, first, second),
+        digest(4, first),
+        digest(4, first, winner("daily/4/1/0", Producer(8, 2), {ORDERS: 1})),
+        digest(4, first, winner("daily/4/1/0", Producer(8, 1), {ORDERS: 2})),
+        digest(4, first, winner("daily/4/1/1", Producer(8, 1), {ORDERS: 1})),
+    ]
+    assert base not in others
+    assert len(set(others)) == len(others)
