@@ -107,17 +107,26 @@ class _Buffers:
         count = group.rows_max
         self.columns = columns
         self.rows = 0
+
+        def empty(name: str, size: int, kind: Any) -> Any:
+            return np.empty(size if name in columns else 0, kind)
+
         self.offsets: Any = np.empty(count, np.int64)
-        self.timestamps: Any = np.empty(count, np.int64)
-        self.types: Any = np.empty(count, np.int32)
-        self.key_ends: Any = np.zeros(count + 1, np.int32)
-        self.key_nulls: Any = np.zeros(count, np.uint8)
-        self.keys: Any = np.empty(group.size_bytes if "key" in columns else 0, np.uint8)
-        self.value_ends: Any = np.zeros(count + 1, np.int32)
-        self.value_nulls: Any = np.zeros(count, np.uint8)
-        self.values: Any = np.empty(group.size_bytes if "value" in columns else 0, np.uint8)
-        self.header_starts: Any = np.empty(count, np.int64)
-        self.header_stops: Any = np.empty(count, np.int64)
+        self.timestamps = empty("timestamp", count, np.int64)
+        self.types = empty("timestampType", count, np.int32)
+        self.key_ends, self.value_ends = (
+            empty(name, count + 1, np.int32) for name in ("key", "value")
+        )
+        self.key_ends[:1] = self.value_ends[:1] = 0
+        self.key_nulls, self.value_nulls = (
+            empty(name, count, np.uint8) for name in ("key", "value")
+        )
+        self.keys, self.values = (
+            empty(name, group.size_bytes, np.uint8) for name in ("key", "value")
+        )
+        self.header_starts, self.header_stops = (
+            empty("headers", count, np.int64) for _ in range(2)
+        )
         self._headers: list[list[dict[str, Any]] | None] = []
 
     def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
@@ -144,11 +153,11 @@ class _Buffers:
         import pyarrow as pa
 
         rows = self.rows
-        raw = {
-            "offset": pa.array(self.offsets[:rows]),
-            "timestamp": pa.array(self.timestamps[:rows]),
-            "timestampType": pa.array(self.types[:rows]),
-        }
+        raw = {"offset": pa.array(self.offsets[:rows])}
+        if "timestamp" in self.columns:
+            raw["timestamp"] = pa.array(self.timestamps[:rows])
+        if "timestampType" in self.columns:
+            raw["timestampType"] = pa.array(self.types[:rows])
         if "key" in self.columns:
             raw["key"] = _binary(self.keys, self.key_ends, self.key_nulls, rows)
         if "value" in self.columns:

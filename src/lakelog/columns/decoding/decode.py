@@ -138,16 +138,20 @@ def _to_batch(
 
     arrays = dict(raw)
     if "timestamp" in columns or "rawTimestamp" in columns:
-        arrays["timestamp"], arrays["rawTimestamp"] = _timestamps(
+        arrays["timestamp"], raw_times = _timestamps(
             raw["timestamp"], raw["offset"], null_allowed=null_timestamps
         )
+        if "rawTimestamp" in columns:
+            arrays["rawTimestamp"] = (
+                pa.nulls(len(raw["offset"]), pa.int64()) if raw_times is None else raw_times
+            )
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))
 
 
 def _timestamps(
     times: pa.Array, offsets: pa.Array, *, null_allowed: bool
-) -> tuple[pa.Array, pa.Array]:
-    """Return timestamps (null if impossible) and the milliseconds of impossible ones.
+) -> tuple[pa.Array, pa.Array | None]:
+    """Return timestamps (null if impossible), and the milliseconds of impossible ones if any.
 
     Raises `ImpossibleTimestampError` for the first one unless nulls are allowed.
     """
@@ -157,7 +161,7 @@ def _timestamps(
     kind = column_types()["timestamp"]
     bounds = pc.min_max(times).as_py()
     if bounds["min"] >= TIMESTAMP_MIN_MS and bounds["max"] <= TIMESTAMP_MAX_MS:
-        return times.view(pa.timestamp("ms", tz="UTC")).cast(kind), pa.nulls(len(times), pa.int64())
+        return times.view(pa.timestamp("ms", tz="UTC")).cast(kind), None
     too_early, too_late = pc.less(times, TIMESTAMP_MIN_MS), pc.greater(times, TIMESTAMP_MAX_MS)
     impossible = pc.or_(too_early, too_late)
     if not null_allowed:

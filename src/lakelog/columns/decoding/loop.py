@@ -16,6 +16,9 @@ _RECORD_MIN = 6
 
 def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
     """Return the zig-zag varint at `position` and its end, or an end of -1 if it exceeds `stop`."""
+    if position < stop and data[position] < 0x80:
+        byte = int(data[position])
+        return byte >> 1 ^ -(byte & 1), position + 1
     number = 0
     shift = 0
     while position < stop and shift <= _VARINT_SHIFT_MAX:
@@ -113,8 +116,8 @@ def scan(
     """Append the records of one batch with offsets in [start, end) after row `row`.
 
     Return the new number of rows, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
-    `keys` and `values` are unchanged if they have no room. The headers of a record are noted by the
-    bytes where they start and stop; without headers both are -1. Timestamps are in milliseconds
+    Columns whose arrays are empty are left out. The headers of a record are noted by the bytes
+    where they start and stop; without headers the start is -1. Timestamps are in milliseconds
     since the epoch. Raises nothing, because compiled code cannot: `CORRUPT` stands for a damaged
     batch.
     """
@@ -122,7 +125,9 @@ def scan(
     position = 0
     previous = -1
     with_keys, with_values = len(keys) > 0, len(values) > 0
-    key_end, value_end = int(key_ends[row]), int(value_ends[row])
+    with_times, with_headers = len(timestamps) > 0, len(header_starts) > 0
+    key_end = int(key_ends[row]) if with_keys else 0
+    value_end = int(value_ends[row]) if with_values else 0
     for _ in range(count):
         position, time_delta, delta, key_start, key_size, value_start, value_size, headers = (
             record_at(data, position, size)
@@ -134,18 +139,22 @@ def scan(
         offset = base_offset + delta
         if start <= offset < end:
             offsets[row] = offset
-            timestamps[row] = base_timestamp + time_delta
-            header_starts[row] = headers
-            header_stops[row] = position
-            key_nulls[row] = key_size < 0
-            if with_keys and key_size > 0:
-                copy(keys, key_end, data, key_start, key_size)
-                key_end += key_size
-            key_ends[row + 1] = key_end
-            value_nulls[row] = value_size < 0
-            if with_values and value_size > 0:
-                copy(values, value_end, data, value_start, value_size)
-                value_end += value_size
-            value_ends[row + 1] = value_end
+            if with_times:
+                timestamps[row] = base_timestamp + time_delta
+            if with_headers:
+                header_starts[row] = headers
+                header_stops[row] = position
+            if with_keys:
+                key_nulls[row] = key_size < 0
+                if key_size > 0:
+                    copy(keys, key_end, data, key_start, key_size)
+                    key_end += key_size
+                key_ends[row + 1] = key_end
+            if with_values:
+                value_nulls[row] = value_size < 0
+                if value_size > 0:
+                    copy(values, value_end, data, value_start, value_size)
+                    value_end += value_size
+                value_ends[row + 1] = value_end
             row += 1
     return row if position == size else CORRUPT

@@ -55,8 +55,7 @@ class CompiledEncoder:
     ) -> tuple[list[EncodedBatch], int]:
         """Return the batches of the rows and the next sticky partition, equal to plain Python's."""
         columns = _Columns(rows)
-        batch_of = np.empty(rows.count, np.int32)
-        partition_of, counts = np.empty((2, rows.count), np.int32)
+        batch_of, bodies, partition_of, counts = np.empty((4, rows.count), np.int32)
         sizes, base_times, newest_times = np.empty((3, rows.count), np.int64)
         count, sticky = self._plan(
             rows.count,
@@ -77,6 +76,7 @@ class CompiledEncoder:
             sizes,
             base_times,
             newest_times,
+            bodies,
         )
         ends = np.cumsum(sizes[:count])
         # All batches share one buffer, of exactly the planned size.
@@ -92,6 +92,7 @@ class CompiledEncoder:
             *columns.header_value,
             columns.timestamps,
             batch_of,
+            bodies,
             base_times,
             np.zeros(count, np.int32),
             positions,

@@ -35,6 +35,9 @@ def number_size(number: int) -> int:
 
 def put_number(out: Any, at: int, number: int) -> int:
     """Write the zig-zag varint of a 64-bit number, and return the position after it."""
+    if -0x40 <= number < 0x40:
+        out[at] = number << 1 ^ number >> 63
+        return at + 1
     rest = (number << 1) ^ (number >> 63)
     while rest & ~0x7F:
         out[at] = rest & 0x7F | 0x80
@@ -126,13 +129,15 @@ def plan(
     sizes: Any,
     base_times: Any,
     newest_times: Any,
+    bodies: Any,
 ) -> tuple[int, int]:
     """Divide the rows among batches. Return the number of batches and the next sticky partition.
 
     wanted: partitions, `NO_PARTITION` where the key decides; empty for none. sticky: the partition
     of rows without a key. batch_bytes: a batch with a record does not exceed it. open_batches: for
-    each partition -1; afterwards its last batch. batch_of: is set to the batch of each row. The
-    last five are set for each batch: its partition, records, bytes with header, and times in ms.
+    each partition -1; afterwards its last batch. batch_of, bodies: are set to the batch of each
+    row, and to the bytes of its record after the length. The other five are set for each batch: its
+    partition, records, bytes with header, and times in ms.
     """
     batches = 0
     for row in range(count):
@@ -149,10 +154,10 @@ def plan(
             partition = partition_of_key(keys, int(key_ends[row]), key, partitions)
         time = int(timestamps[row])
         batch = int(open_batches[partition])
-        size = 0
+        body = size = 0
         while batch >= 0:
-            size = body_size(time - int(base_times[batch]), int(counts[batch]), key, value, headers)
-            size += number_size(size)
+            body = body_size(time - int(base_times[batch]), int(counts[batch]), key, value, headers)
+            size = number_size(body) + body
             if int(sizes[batch]) + size <= batch_bytes:
                 break
             open_batches[partition] = -1
@@ -162,8 +167,8 @@ def plan(
                 partition = sticky
             batch = int(open_batches[partition])
         if batch < 0:
-            size = body_size(0, 0, key, value, headers)
-            size += number_size(size)
+            body = body_size(0, 0, key, value, headers)
+            size = number_size(body) + body
             batch = batches
             batches += 1
             open_batches[partition] = batch
@@ -173,6 +178,7 @@ def plan(
             base_times[batch] = time
             newest_times[batch] = time
         batch_of[row] = batch
+        bodies[row] = body
         counts[batch] += 1
         sizes[batch] += size
         newest_times[batch] = max(int(newest_times[batch]), time)
@@ -197,6 +203,7 @@ def write(
     header_values: Any,
     timestamps: Any,
     batch_of: Any,
+    bodies: Any,
     base_times: Any,
     deltas: Any,
     positions: Any,
@@ -211,13 +218,10 @@ def write(
         batch = int(batch_of[row])
         key = size_at(key_ends, key_nulls, row)
         value = size_at(value_ends, value_nulls, row)
-        headers = headers_size(
-            row, header_ends, header_key_ends, header_value_ends, header_value_nulls
-        )
-        time, delta = int(timestamps[row]) - int(base_times[batch]), int(deltas[batch])
-        at = put_number(out, int(positions[batch]), body_size(time, delta, key, value, headers))
+        delta = int(deltas[batch])
+        at = put_number(out, int(positions[batch]), int(bodies[row]))
         out[at] = 0
-        at = put_number(out, at + 1, time)
+        at = put_number(out, at + 1, int(timestamps[row]) - int(base_times[batch]))
         at = put_number(out, at, delta)
         at = put_bytes(out, at, keys, int(key_ends[row]) if key > 0 else 0, key)
         at = put_bytes(out, at, values, int(value_ends[row]) if value > 0 else 0, value)
