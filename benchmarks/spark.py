@@ -1,16 +1,16 @@
-"""The PySpark source beside Spark's own Kafka connector: one query, one session, one broker.
+"""The PySpark source beside Spark's own Kafka connector: two queries, one session, one broker.
 
 Both read the same topic of random payloads from a lakelog broker, in turn, and must agree on the
-result: counts, lengths, offsets and a hash of every key and value. The first run of each pays for
-starting workers and for compiling; the others are warm. CPU-seconds are Spark's: of its Java
-process, and of its Python workers.
+result: counts, lengths, offsets and a hash of every key and value. One query reads all columns, the
+other needs values only, which lakelog has an option for. The first run of each pays for starting
+workers and for compiling; the others are warm. CPU-seconds are Spark's: of its Java process, and
+of its Python workers.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,29 +27,39 @@ from brokers import BrokerError, LakelogBroker, process_tree, running  # noqa: E
 from rounds import note  # noqa: E402
 from tables import Table, record, repeat_command, section, show  # noqa: E402
 
-from kafka_jars import JavaMissingError, jars_of, require  # noqa: E402
+from kafka_jars import JavaMissingError  # noqa: E402
 from lakelog.client.admin import Admin  # noqa: E402
 from lakelog.records.builder import BatchBuilder  # noqa: E402
+from official_connector import connector_jars  # noqa: E402
 from wire_client import WireClient, produce  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECTOR = Path(__file__).parent / "spark_connector"
 _TOPIC = "records"
 _PARTITIONS = 4
 _BATCH_RECORDS = 150
 _FORMATS = ("lakelog", "kafka")
-_QUERY = (
-    "count(1)",
-    "sum(length(value))",
-    "max(offset)",
-    "sum(cast(xxhash64(key, value) as decimal(38,0)))",
-)
+_QUERIES = {
+    "all": (
+        "count(1)",
+        "sum(length(value))",
+        "max(offset)",
+        "sum(cast(xxhash64(key, value) as decimal(38,0)))",
+    ),
+    "value": (
+        "count(1)",
+        "sum(length(value))",
+        "sum(cast(xxhash64(value) as decimal(38,0)))",
+    ),
+}
+_OPTIONS = {("lakelog", "value"): {"columns": "value"}}
+"""Options of a format for a query besides brokers and topic."""
+_VARIANTS = [(name, columns) for columns in _QUERIES for name in _FORMATS]
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _COLUMNS = (
-    *("format", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
-    "time of lakelog",
+    *("format", "columns", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
+    *("time of lakelog", "CPU work of lakelog"),
 )
 
 
@@ -63,11 +73,15 @@ class Run:
     python_s: float
 
 
+Runs = dict[tuple[str, str], list[Run]]
+"""Runs of each format and query."""
+
+
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/spark.py", description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--value-bytes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=3, help="warm runs of each")
+    parser.add_argument("--rounds", type=int, default=5, help="warm runs of each")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
@@ -87,21 +101,6 @@ def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
             answer = produce(wire, _TOPIC, bytes(builder.build()), partition=number % _PARTITIONS)
             if answer.error_code:
                 raise BrokerError(f"filling: error {answer.error_code}")
-
-
-def _connector_jars(build: Path) -> list[Path]:
-    """The connector, and stand-ins for three classes of a jar that it needs for tokens only."""
-    import pyspark
-
-    spark_jars = Path(pyspark.__file__).parent / "jars"
-    classes = build / "classes"
-    classes.mkdir(parents=True)
-    sources = sorted(map(str, _CONNECTOR.glob("*.java")))
-    compiler = [require("javac"), "-cp", f"{spark_jars}/*", "-d", str(classes)]
-    subprocess.run([*compiler, *sources], check=True)
-    stand_ins = build / "token-stand-ins.jar"
-    subprocess.run([require("jar"), "cf", str(stand_ins), "-C", str(classes), "."], check=True)
-    return [*sorted(jars_of(_CONNECTOR / "pom.xml").glob("*.jar")), stand_ins]
 
 
 def _session(master: str, jars: Sequence[Path], log: Path) -> SparkSession:
@@ -145,63 +144,80 @@ def _cpu_seconds(java: int) -> tuple[float, float]:
     return java_ticks / _TICKS_PER_SECOND, python_ticks / _TICKS_PER_SECOND
 
 
-def _run(spark: SparkSession, bootstrap: str, format_: str) -> Run:
+def _run(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     java: int = gateway.proc.pid
     java_before, python_before = _cpu_seconds(java)
     began = time.monotonic()
+    format_, columns = variant
     frame = (
         spark.read.format(format_)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", _TOPIC)
+        .options(**_OPTIONS.get(variant, {}))
         .load()
     )
-    (row,) = frame.selectExpr(*_QUERY).collect()
+    (row,) = frame.selectExpr(*_QUERIES[columns]).collect()
     wall_s = time.monotonic() - began
     java_after, python_after = _cpu_seconds(java)
     return Run(tuple(row), wall_s, java_after - java_before, python_after - python_before)
 
 
-def _measure(spark: SparkSession, bootstrap: str, rounds: int) -> dict[str, list[Run]]:
+def _measure(spark: SparkSession, bootstrap: str, rounds: int) -> Runs:
     """The first run of each, then `rounds` more, in turn."""
-    runs: dict[str, list[Run]] = {name: [] for name in _FORMATS}
+    runs: Runs = {variant: [] for variant in _VARIANTS}
     for number in range(rounds + 1):
-        for name in _FORMATS if number % 2 == 0 else reversed(_FORMATS):
-            run = _run(spark, bootstrap, name)
+        for variant in _VARIANTS if number % 2 == 0 else reversed(_VARIANTS):
+            run = _run(spark, bootstrap, variant)
             kind = f"warm run {number}" if number else "first run"
-            note(f"{name}, {kind}: {run.wall_s:.2f} s")
-            runs[name].append(run)
+            note(f"{' '.join(variant)}, {kind}: {run.wall_s:.2f} s")
+            runs[variant].append(run)
     return runs
 
 
-def _table(runs: dict[str, list[Run]], records: int) -> Table:
+def _table(runs: Runs, records: int) -> Table:
     millions = records / 1e6
     rows = []
     for kind, chosen in (("first", slice(0, 1)), ("warm", slice(1, None))):
-        seconds = {name: median(run.wall_s for run in runs[name][chosen]) for name in runs}
-        for name, measured in runs.items():
-            java_s = median(run.java_s for run in measured[chosen])
-            python_s = median(run.python_s for run in measured[chosen])
+        parts = {variant: measured[chosen] for variant, measured in runs.items()}
+        seconds = {v: median(run.wall_s for run in part) for v, part in parts.items()}
+        work = {v: median(run.java_s + run.python_s for run in part) for v, part in parts.items()}
+        for variant, part in parts.items():
+            name, columns = variant
+            ours = "lakelog", columns
+            is_other = name != "lakelog"
             rows.append(
                 [
                     name,
+                    columns,
                     kind,
-                    f"{seconds[name]:.2f}",
-                    f"{millions / seconds[name]:.2f}",
-                    f"{java_s / millions:.2f}",
-                    f"{python_s / millions:.2f}",
-                    f"{seconds['lakelog'] / seconds[name]:.2f} x" if name != "lakelog" else "",
+                    f"{seconds[variant]:.2f}",
+                    f"{millions / seconds[variant]:.2f}",
+                    f"{median(run.java_s for run in part) / millions:.2f}",
+                    f"{median(run.python_s for run in part) / millions:.2f}",
+                    f"{seconds[ours] / seconds[variant]:.2f} x" if is_other else "",
+                    f"1/{work[variant] / work[ours]:.1f}" if is_other else "",
                 ]
             )
     return Table(_COLUMNS, rows, len(runs))
+
+
+def _agree(runs: Runs) -> bool:
+    """Return whether the formats agree on each query; note the results if they do not."""
+    for columns in _QUERIES:
+        results = {run.result for name in _FORMATS for run in runs[name, columns]}
+        if len(results) != 1:
+            note(f"the results differ: {results}")
+            return False
+    return True
 
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
     with tempfile.TemporaryDirectory() as scratch:
         broker = LakelogBroker(Path(scratch) / "lakelog")
-        jars = _connector_jars(Path(scratch) / "build")
+        jars = connector_jars()
         with running([broker]):
             _fill(broker, options.records, options.value_bytes)
             spark = _session(options.master, jars, Path(scratch) / "spark.log")
@@ -209,9 +225,7 @@ def main(argv: Sequence[str]) -> int:
                 runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
             finally:
                 spark.stop()
-    results = {run.result for measured in runs.values() for run in measured}
-    if len(results) != 1:
-        note(f"the results differ: {results}")
+    if not _agree(runs):
         return 1
     tables = [_table(runs, options.records)]
     show(tables)

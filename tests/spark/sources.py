@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
 from lakelog.spark.source.batch import RangePartition
 from lakelog.spark.source.readers import batch_reader, schema_of, stream_reader
 from lakelog.spark.source.stream import StreamReader
@@ -47,7 +45,7 @@ class StreamQuery:
         """The end of the next batch, as it would come back from a checkpoint."""
         assert self.offset is not None
         end: dict[str, Any] = json.loads(
-            json.dumps(reader.latestOffset(self.offset, ReadAllAvailable()))
+            json.dumps(reader.latestOffset(self.offset, reader.getDefaultReadLimit()))
         )
         return end
 

@@ -1,7 +1,7 @@
 """Writes and reads a topic as a user would: `stock_session.py KIND BOOTSTRAP TOPIC FOLDER`.
 
-It knows PySpark only. KIND is `classic` or `connect`; a process of its own, because one process
-cannot have a classic session and a Connect server.
+It sets up nothing for lakelog. KIND is `classic` or `connect`; a process of its own, because one
+process cannot have a classic session and a Connect server.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from lakelog.client.admin import Admin
+from lakelog.spark import attach, publish_progress
+
 
 def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
     builder = SparkSession.builder
     spark = (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
+    publisher = publish_progress(spark)
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     rows = spark.sql("SELECT cast(id AS string) AS key, concat('v', id) AS value FROM range(10)")
     writer = rows.write.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
@@ -32,11 +36,18 @@ def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
         .start()
     )
     stream.awaitTermination()
+    attach(spark, bootstrap, topics=[topic])
+    view = spark.sql(f"SELECT value FROM `{topic}` WHERE offset >= 0")
+    publisher.stop()
+    with Admin(bootstrap) as admin:
+        group = {str(key[1]): at.records for key, at in admin.groups.lag("spark-seen").items()}
     found = {
         "kind": type(spark).__module__,
         "columns": batch.columns,
         "batch": sorted(row["value"].decode() for row in batch.select("value").collect()),
         "stream": sorted(row["value"].decode() for row in spark.table("seen").collect()),
+        "view": sorted(row["value"].decode() for row in view.collect()),
+        "lag": group,
     }
     print(json.dumps(found))
     spark.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess
+from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
 from lakelog.spark.source.batch import RangePartition
@@ -19,6 +19,11 @@ from spark.sources import BatchQuery, StreamQuery, values
 from spark.topics import MakeTopic, produce
 
 ACCEPTED = {"failOnDataLoss": "false"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
 
 
 def append(bootstrap: str, topic: str, *numbers: int) -> None:
@@ -277,3 +282,28 @@ def test_a_partition_that_is_gone_from_a_topic_created_again(
     make_topic(4, name=topic, partitions=1)
     assert query.run() == ["v0", "v1", "v2", "v3"]
     assert query.run() == []
+
+
+def test_gaps_of_a_compacted_log_are_no_loss(tmp_path: Path) -> None:
+    """Offsets are missing within ranges, between them, and at the end of a batch."""
+    with BrokerProcess(tmp_path / "data", settings={"log.cleaner.backoff.ms": "100"}) as process:
+        with Admin(process.bootstrap) as admin:
+            admin.topics.create("c", partitions=1, configs=COMPACTED)
+        query = StreamQuery(process.bootstrap, "c", maxOffsetsPerTrigger="50", minPartitions="7")
+        read = query.run()
+        for round_ in range(10):
+            with Producer(process.bootstrap) as producer:
+                for key in range(40):
+                    producer.send("c", b"%d.%d" % (round_, key) + bytes(400), b"%d" % key)
+        newest = {f"9.{key}" for key in range(40)}
+
+        def is_compacted() -> bool:
+            found = BatchQuery(process.bootstrap, "c", maxRecordsPerPartition="9").run()
+            assert newest <= {value.strip("\0") for value in found}
+            return len(found) < 200
+
+        eventually(is_compacted, what="compaction")
+        read += query.run()
+        assert newest <= {value.strip("\0") for value in read}
+        assert query.run() == []
+        process.stop()

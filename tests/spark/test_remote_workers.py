@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from broker_process import eventually
-from spark.table_sync import TIMEOUT_S, Sync
+from spark.standalone import awaited, daemon, worker_words
+from spark.table_sync import Sync
 from spark.topics import MakeTopic
 
 pytestmark = [pytest.mark.spark]
 
-SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER_HOST = "127.0.0.2"
 """Return an address of this host that is not the one of sessions with local workers."""
-
-
-@contextmanager
-def daemon(log: Path, kind: str, *words: str) -> Iterator[Path]:
-    """A process of a standalone cluster, on this host; its log."""
-    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *words]
-    settings = {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--webui-port", "0"],
-            stdout=file,
-            stderr=file,
-            env=os.environ | settings,
-        )
-    try:
-        yield log
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def awaited(log: Path, pattern: str) -> str:
-    found = eventually(lambda: re.search(pattern, log.read_text()), TIMEOUT_S, pattern)
-    return str(found[1])
 
 
 @pytest.fixture
@@ -66,8 +35,8 @@ def test_remote_workers_need_a_reachable_warehouse(
     assert err.startswith(f"error[LL0902] workers of {master} may be on other hosts")
     assert "--shared-warehouse" in err
 
-    work = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"))
-    with daemon(tmp_path / "worker.log", "worker.Worker", master, *work) as worker:
+    words = worker_words(master, tmp_path / "work")
+    with daemon(tmp_path / "worker.log", "worker.Worker", *words) as worker:
         sync = Sync(bootstrap, *where, "--shared-warehouse", SPARK_LOCAL_IP=DRIVER_HOST)
         status, _, err = sync.end()
         driver = awaited(worker, r"--driver-url.*?@([0-9.]+):")

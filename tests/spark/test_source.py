@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from lakelog.client.admin import Admin
+from lakelog.client.admin import Admin, ResourceType
+from lakelog.client.producer import Producer
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.crc import crc32c
+from lakelog.spark import attach
 from spark.queries import Stream, read, values
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
+from wire_client import WireClient
+from wire_client import produce as wire_produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,3 +189,105 @@ def test_aborted_records_are_never_seen(
         producer.commit()
         assert stream.run() == ["more", "open"]
         assert behind.run() == ["more"], "records are not read twice"
+
+
+def test_filters_bound_the_offsets_that_are_read(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """The plan shows it: tasks exist only for partitions that may have rows of the result."""
+    topic = make_topic(30)
+    query = f"partition = 1 and offset >= 4 and timestamp < timestamp_millis({START_MS + 27})"
+    since = f"partition > 0 and timestamp >= timestamp_millis({START_MS + 20})"
+
+    def filtered(condition: str) -> tuple[list[str], int]:
+        frame = read(spark, bootstrap, subscribe=topic, filterPushdown=True).where(condition)
+        return values(frame), frame.rdd.getNumPartitions()
+
+    without = [filtered(each)[0] for each in (query, since)]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert filtered(query) == (["v13", "v16", "v19", "v22", "v25"], 1)
+        assert filtered(since) == (["v20", "v22", "v23", "v25", "v26", "v28", "v29"], 2)
+        assert filtered("offset > 100") == ([], 1)
+        assert filtered("value is not null")[1] == 3
+        reused = read(spark, bootstrap, subscribe=topic)
+        counts = [reused.where("partition = 0").count(), reused.count()]
+        assert counts == [10, 30], "without the option, filters of one query bound no other"
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert without == [
+        ["v13", "v16", "v19", "v22", "v25"],
+        ["v20", "v22", "v23", "v25", "v26", "v28", "v29"],
+    ]
+
+
+def test_a_stream_is_limited_in_bytes(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """A topic that was read from its start in one batch would need memory for all of it."""
+    topic = make_topic(partitions=2)
+    with Producer(bootstrap) as producer:
+        for number in range(40):
+            producer.send(topic, b"%05d" % number + bytes(100_000), partition=number % 2)
+    limits = {"maxBytesPerTrigger": 1_000_000, "maxRecordsPerPartition": 3}
+    stream = Stream(spark, bootstrap, tmp_path, subscribe=topic, **limits)
+
+    assert [value[:5] for value in stream.run()] == [f"{number:05}" for number in range(40)]
+    sizes = [progress["numInputRows"] for progress in stream.progress]
+    assert len(sizes) == 4
+    assert max(sizes) <= 12
+
+
+def test_a_minimum_does_not_delay_available_now(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(5)
+    limits = {"minOffsetsPerTrigger": 1000, "maxTriggerDelay": "1h"}
+    stream = Stream(spark, bootstrap, tmp_path, subscribe=topic, **limits)
+    assert len(stream.run()) == 5
+    produce(bootstrap, topic, range(5, 7))
+    assert stream.run() == ["v5", "v6"]
+
+
+def test_topics_are_views_by_name(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(10)
+    assert topic in attach(spark, bootstrap)
+    counted = spark.sql(f"SELECT count(*), max(offset) FROM `{topic}` WHERE partition = 0")
+    assert tuple(counted.collect()[0]) == (4, 3)
+    produce(bootstrap, topic, range(10, 13))
+    attach(spark, bootstrap, topics=[topic])
+    assert spark.table(f"`{topic}`").count() == 13, "a view made again reads to the present end"
+
+
+def test_records_that_java_would_not_accept(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """A header key that is not UTF-8 is readable; an impossible timestamp has a way out."""
+    topic = make_topic(partitions=1)
+    key, expected = b"a\xff\xc3(", "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}("
+    with Admin(bootstrap) as admin:
+        unlimited = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+        admin.configs.alter(ResourceType.TOPIC, topic, unlimited)
+    with WireClient(bootstrap) as wire:
+        for timestamp in (START_MS, 10**17):
+            builder = BatchBuilder()
+            builder.append(timestamp, None, b"v", [("a??(", b"h")])
+            batch = bytearray(builder.build().replace(b"a??(", key))
+            batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+            assert wire_produce(wire, topic, bytes(batch)).error_code == 0
+
+    good = read(
+        spark,
+        bootstrap,
+        subscribe=topic,
+        includeHeaders=True,
+        endingOffsets=f'{{"{topic}":{{"0":1}}}}',
+    )
+    assert [row["headers"][0]["key"] for row in good.collect()] == [expected]
+    named = rf"{topic}-0@1: the timestamp 100000000000000000 .*impossibleTimestamps=null"
+    with pytest.raises(PySparkException, match=named):
+        read(spark, bootstrap, subscribe=topic).collect()
+    nulls = read(spark, bootstrap, subscribe=topic, impossibleTimestamps="null").orderBy("offset")
+    assert [row["rawTimestamp"] for row in nulls.collect()] == [None, 10**17]

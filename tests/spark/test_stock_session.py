@@ -31,7 +31,7 @@ OURS = ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH", 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_topic_is_written_and_read(
+def test_a_topic_is_written_read_named_and_followed(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str
 ) -> None:
     topic = make_topic()
@@ -54,3 +54,5 @@ def test_a_topic_is_written_and_read(
     assert found["columns"][:3] == ["key", "value", "topic"]
     assert found["batch"] == values
     assert found["stream"] == values
+    assert found["view"] == values
+    assert found["lag"] == {"0": 0, "1": 0, "2": 0}

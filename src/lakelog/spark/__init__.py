@@ -4,29 +4,31 @@
 - `sink/`: queries that write to a topic; `write_to` for `foreachBatch`.
 - `archive/`: the job behind `lakelog table sync`.
 - `session.py`: sessions whose workers find this Python.
+- `progress.py`: streaming queries as consumer groups.
+- `views.py`: topics as temporary views.
 - `demo/`: all of it in one run.
 
 Read `source/readers.py` first; `pyspark_lakelog` is where Spark finds it. What needs no Spark is in
-`lakelog.tables`: reading ranges of a topic, and the tables.
+`lakelog.tables`: reading ranges of a topic, and the tables. Spark's workers import this package, so
+each public name is imported at its first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from lakelog.spark.progress import publish_progress
+    from lakelog.spark.sink.shared import write_to
+    from lakelog.spark.views import attach
 
-__all__ = ["write_to"]
+__all__ = ["attach", "publish_progress", "write_to"]
+
+_HOME_OF = {"attach": "views", "publish_progress": "progress", "write_to": "sink.shared"}
 
 
-def write_to(topic: str | None, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """Return a function for `foreachBatch` that writes each micro-batch exactly once.
-
-    See `lakelog.spark.sink.shared.write_to`. Raises `OptionError`.
-    """
-    # Later, because workers that only read import this package.
-    from lakelog.spark.sink import shared
-
-    return shared.write_to(topic, options)
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

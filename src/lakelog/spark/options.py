@@ -2,58 +2,28 @@
 
 Spark passes option names in lower case, so they are compared in lower case; errors use the
 documented spelling. An option that would change which records are read is rejected unless it is
-supported. Options that only tune the official connector's client are accepted and ignored.
+supported. Options that only tune the official connector's client are accepted and ignored
+(`connector_options.py`).
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lakelog.spark.connector_options import WITHOUT_EFFECT, refusal
 from lakelog.tables.topic.errors import OptionError
 
 T = TypeVar("T")
 
-_TUNING = frozenset(
-    {
-        "fetchoffset.numretries",
-        "fetchoffset.retryintervalms",
-        "groupidprefix",
-        "kafka.batch.size",
-        "kafka.buffer.memory",
-        "kafka.check.crcs",
-        "kafka.client.dns.lookup",
-        "kafka.client.rack",
-        "kafka.connections.max.idle.ms",
-        "kafka.default.api.timeout.ms",
-        "kafka.delivery.timeout.ms",
-        "kafka.enable.idempotence",
-        "kafka.fetch.max.bytes",
-        "kafka.fetch.max.wait.ms",
-        "kafka.fetch.min.bytes",
-        "kafka.heartbeat.interval.ms",
-        "kafka.isolation.level",
-        "kafka.linger.ms",
-        "kafka.max.block.ms",
-        "kafka.max.in.flight.requests.per.connection",
-        "kafka.max.partition.fetch.bytes",
-        "kafka.max.poll.interval.ms",
-        "kafka.max.poll.records",
-        "kafka.metadata.max.age.ms",
-        "kafka.receive.buffer.bytes",
-        "kafka.reconnect.backoff.max.ms",
-        "kafka.reconnect.backoff.ms",
-        "kafka.request.timeout.ms",
-        "kafka.retries",
-        "kafka.retry.backoff.max.ms",
-        "kafka.retry.backoff.ms",
-        "kafka.send.buffer.bytes",
-        "kafka.session.timeout.ms",
-        "kafkaconsumer.polltimeoutms",
-    }
-)
+_UNITS_S = {
+    **{"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0},
+    **{"h": 3600.0, "d": 86400.0},
+}
+_DURATION = re.compile(rf"(\d{{1,15}})\s*({'|'.join(_UNITS_S)})")
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 
 
@@ -68,8 +38,13 @@ class OptionReader:
     def __post_init__(self) -> None:
         self._by_name = {name.lower(): value for name, value in self.values.items()}
         known = {name.lower(): name for name in self.names}
-        for name in self._by_name:
-            if name not in known and name not in _TUNING and name not in _SPARK_OWN:
+        for name, value in self._by_name.items():
+            if name in known or name in _SPARK_OWN:
+                continue
+            reason = refusal(name, value)
+            if reason:
+                raise OptionError(f"option {name!r} is not supported: {reason}")
+            if name not in WITHOUT_EFFECT:
                 raise OptionError(_unknown(name, known))
 
     def text(self, name: str, default: str = "") -> str:
@@ -103,10 +78,20 @@ class OptionReader:
             )
         return value
 
+    def seconds(self, name: str, default_s: float) -> float:
+        """Return a duration such as `500ms`, `90s`, `15m` or `1h`; without a unit it is in ms."""
+        text = self.text(name)
+        if not text:
+            return default_s
+        found = _DURATION.fullmatch(text.lower())
+        if found is None:
+            raise OptionError(
+                f"option {name!r} must be a duration such as 500ms, 90s or 15m, not {text!r}"
+            )
+        return int(found[1]) * _UNITS_S[found[2]]
+
 
 def _unknown(name: str, known: Mapping[str, str]) -> str:
-    if name.startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
-        return f"option {name!r} is not supported: listeners have no encryption or authentication"
     if name == "path":
         return "load() and start() accept no path: select topics with the connector's options"
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from lakelog.spark.source.continuation import continue_from
 from lakelog.spark.source.joined import open_planner, planned, read_planned
 from lakelog.spark.source.options import SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
+from lakelog.spark.source.pruning import Pruning
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
@@ -35,6 +36,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._pruning = Pruning()
 
     def partitions(self) -> list[RangePartition]:
         options = self._options
@@ -52,10 +54,24 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
                     client, start, end, fail_on_data_loss=options.fail_on_data_loss
                 )
                 start, end = continuation.start, continuation.end
+            start, end = self._pruning.narrow(client, start, end)
             return plan(client, start, end, options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_planned(self._options, self._schema, partition.value)
+
+
+class PushdownReader(BatchReader):
+    """A batch query that Spark passes its filters to.
+
+    It is a class of its own because Spark fails each read of a reader with `pushFilters` while
+    pushdown is off (`spark.sql.python.filterPushdown.enabled`).
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Keep the filters for planning; return all, because they only bound the offsets."""
+        self._pruning = Pruning(tuple(filters))
+        return filters
 
 
 def plan(
@@ -66,6 +82,8 @@ def plan(
     Spark cannot run a query without tasks. Raises as `planned`.
     """
     ranges = identified(ranges_between(start.offsets, end.offsets), end)
-    pieces = split_ranges(ranges, options.partitions_min)
+    pieces = split_ranges(
+        ranges, options.partitions_min, offsets_max=options.records_per_partition_max
+    )
     found = [RangePartition(each) for each in planned(client, pieces)]
     return found or [RangePartition(None)]

@@ -6,7 +6,7 @@ The work is in `lakelog.tables.joined`; this module connects it with the options
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.losses import report_loss
@@ -34,7 +34,7 @@ _WAY_ON = (
 def open_client(options: SourceOptions) -> TopicClient:
     """Return a client of a query's cluster, for records. Raises `AddressError`."""
     return TopicClient(
-        options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
+        options.bootstrap, timeout_s=options.client.reading_timeout_s, **_settings(options)
     )
 
 
@@ -45,8 +45,19 @@ def open_planner(options: SourceOptions) -> TopicClient:
     """
     kind = JoinedClient if options.reads_tables else TopicClient
     return kind(
-        options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
+        options.bootstrap, timeout_s=options.client.planning_timeout_s, **_settings(options)
     )
+
+
+def _settings(options: SourceOptions) -> dict[str, Any]:
+    given = options.client
+    return {
+        "client_id": given.client_id,
+        "read_committed": options.read_committed,
+        "request_timeout_s": given.request_timeout_s,
+        "fetch_bytes": given.fetch_bytes,
+        "fetch_wait_ms": given.fetch_wait_ms,
+    }
 
 
 def planned(client: TopicClient, ranges: list[OffsetRange]) -> list[PlannedRange]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES
 from lakelog.client.isolation import LEVELS
 from lakelog.spark.options import OptionReader, parsed
+from lakelog.spark.source.limits import BatchLimits
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.topic.offsets import (
     Offsets,
@@ -54,27 +56,71 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Settings of the connections.
+
+    fetch_bytes: limit of one response. planning_timeout_s: limit of finding topics and offsets.
+    reading_timeout_s: limit of a read that makes no progress.
+    """
+
+    client_id: str = "lakelog-spark"
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    fetch_wait_ms: int = 500
+    request_timeout_s: float = 30.0
+    planning_timeout_s: float = 60.0
+    reading_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """The consumer group that shows a query's progress: its id, or a prefix of ids.
+
+    Both are empty by default.
+    """
+
+    group_id: str = ""
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
+    """All options of a query.
+
+    prunes: plan with the filters of the query. Spark keeps the plan for all queries of the same
+    DataFrame, so others would lack rows.
+    """
+
     bootstrap: str
     subscription: Subscription
     starting: Position
     ending: Position
     latest_if_no_timestamp: bool = False
-    offsets_per_trigger_max: int | None = None
+    limits: BatchLimits = field(default_factory=BatchLimits)
     partitions_min: int | None = None
+    records_per_partition_max: int | None = None
     include_headers: bool = False
     fail_on_data_loss: bool = True
     read_committed: bool = True
     null_timestamps: bool = False
     reads_tables: bool = True
+    prunes: bool = False
     columns: tuple[str, ...] = ()
-    client_id: str = "lakelog-spark"
+    client: ClientOptions = field(default_factory=ClientOptions)
+    group: GroupName = field(default_factory=GroupName)
 
 
 NAMES = (
     "kafka.bootstrap.servers",
     "kafka.client.id",
+    "kafka.default.api.timeout.ms",
+    "kafka.fetch.max.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.group.id",
     "kafka.isolation.level",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.request.timeout.ms",
+    "kafkaConsumer.pollTimeoutMs",
+    "groupIdPrefix",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -86,11 +132,16 @@ NAMES = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
     "minPartitions",
+    "maxRecordsPerPartition",
     "includeHeaders",
     "failOnDataLoss",
     "impossibleTimestamps",
     "archive",
+    "filterPushdown",
     "columns",
 )
 
@@ -110,16 +161,61 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         starting=_position(given, "starting", fallback),
         ending=_position(given, "ending", Boundary.LATEST),
         latest_if_no_timestamp=_timestamp_strategy(given),
-        offsets_per_trigger_max=given.number("maxOffsetsPerTrigger", minimum=1),
+        limits=_limits(given),
         partitions_min=given.number("minPartitions", minimum=1),
+        records_per_partition_max=given.number("maxRecordsPerPartition", minimum=1),
         include_headers=given.flag("includeHeaders", False),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         read_committed=_read_committed(given),
         null_timestamps=_null_timestamps(given),
         reads_tables=_reads_tables(given),
+        prunes=given.flag("filterPushdown", False),
         columns=_names(given.text("columns")),
-        client_id=given.text("kafka.client.id", "lakelog-spark"),
+        client=_client(given),
+        group=GroupName(given.text("kafka.group.id"), given.text("groupIdPrefix")),
     )
+
+
+def _limits(given: OptionReader) -> BatchLimits:
+    limits = BatchLimits(
+        offsets_max=given.number("maxOffsetsPerTrigger", minimum=1),
+        offsets_min=given.number("minOffsetsPerTrigger", minimum=1),
+        delay_max_s=given.seconds("maxTriggerDelay", BatchLimits().delay_max_s),
+        bytes_max=given.number("maxBytesPerTrigger", minimum=1),
+    )
+    least, most = limits.offsets_min, limits.offsets_max
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"option 'minOffsetsPerTrigger' ({least}) must not be larger than "
+            f"'maxOffsetsPerTrigger' ({most})"
+        )
+    return limits
+
+
+def _client(given: OptionReader) -> ClientOptions:
+    defaults = ClientOptions()
+    sizes = [
+        given.number(name, minimum=1)
+        for name in ("kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes")
+    ]
+    wait_ms = given.number("kafka.fetch.max.wait.ms", minimum=0)
+    return ClientOptions(
+        client_id=given.text("kafka.client.id", defaults.client_id),
+        fetch_bytes=min((size for size in sizes if size), default=defaults.fetch_bytes),
+        fetch_wait_ms=defaults.fetch_wait_ms if wait_ms is None else wait_ms,
+        request_timeout_s=_timeout_s(given, "kafka.request.timeout.ms", defaults.request_timeout_s),
+        planning_timeout_s=_timeout_s(
+            given, "kafka.default.api.timeout.ms", defaults.planning_timeout_s
+        ),
+        reading_timeout_s=_timeout_s(
+            given, "kafkaConsumer.pollTimeoutMs", defaults.reading_timeout_s
+        ),
+    )
+
+
+def _timeout_s(given: OptionReader, name: str, default_s: float) -> float:
+    value = given.number(name, minimum=1)
+    return default_s if value is None else value / 1000
 
 
 def _refuse_endings(given: OptionReader) -> None:

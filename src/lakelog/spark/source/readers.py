@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakelog.spark.schema import check_schema, source_schema
-from lakelog.spark.source.batch import BatchReader
+from lakelog.spark.source.batch import BatchReader, PushdownReader
 from lakelog.spark.source.options import parse_source_options
 from lakelog.spark.source.stream import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
@@ -31,10 +35,18 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of a batch query. Raises `OptionError`."""
     check_schema(schema)
-    return BatchReader(parse_source_options(options, streaming=False), schema)
+    given = parse_source_options(options, streaming=False)
+    reader = PushdownReader if given.prunes and _pushes_filters() else BatchReader
+    return reader(given, schema)
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     """Return the reader of a streaming query. Raises `OptionError`."""
     check_schema(schema)
     return StreamReader(parse_source_options(options, streaming=True), schema)
+
+
+def _pushes_filters() -> bool:
+    """Return whether this process plans a read with filters; Spark has a program for that."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHDOWN in sys.modules or (main is not None and main.name == _PUSHDOWN)

@@ -8,6 +8,7 @@ keeps in the checkpoint.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,13 +25,16 @@ from pyspark.sql.streaming.datasource import (
 from lakelog.base.events import event
 from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.continuation import Continuation, continue_from
+from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.joined import open_planner, read_planned
+from lakelog.spark.source.limits import Pace, waiting_offsets
 from lakelog.spark.source.options import Boundary, SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError
-from lakelog.tables.topic.offsets import StreamOffset
-from lakelog.tables.topic.ranges import limit_offsets
+from lakelog.tables.topic.offsets import Offsets, StreamOffset
+from lakelog.tables.topic.ranges import limit_offsets, ranges_between
+from lakelog.tables.topic.samples import offsets_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._final: _Latest | None = None
         self._latest: StreamOffset | None = None
         self._logged_missing: set[str] = set()
+        self._pace = Pace(options.limits)
 
     @cached_property
     def _client(self) -> TopicClient:
@@ -73,8 +78,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         ).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        limit = self._options.offsets_per_trigger_max
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """Return a limit whose number is not used if the query has any limits.
+
+        Spark has no combined limits, so `latestOffset` applies the limits of the options, unless
+        Spark asks for all available records, as with `Trigger.Once`.
+        """
+        limits = self._options.limits
+        return ReadMaxRows(limits.offsets_max or 1) if limits.are_set else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._final = self._retrying(self._read_latest)
@@ -88,8 +98,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin = StreamOffset.from_json(start)
         return self._retrying(lambda: self._end_of_next(begin, limit)).to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return None if self._latest is None else self._latest.to_json()
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the end of the log as `latestOffset` found it, and the entry for listeners."""
+        options = self._options
+        about = Identity(options.bootstrap, options.group.group_id, options.group.prefix)
+        return about.add_to(None if self._latest is None else self._latest.to_json())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
@@ -111,11 +124,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         latest = self._final or self._read_latest()
         self._latest = latest.point
         self._check_missing(latest.missing, begin)
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        if is_limited and self._final is None:
+            waiting = waiting_offsets(begin.offsets, latest.point.offsets)
+            if self._pace.delays(waiting, time.monotonic()):
+                return begin
         continuation = self._continue(begin, latest.point)
         end = continuation.end
-        if isinstance(limit, ReadMaxRows):
-            limited = limit_offsets(continuation.start.offsets, end.offsets, limit.max_rows)
-            end = replace(end, offsets=limited)
+        if is_limited:
+            end = replace(end, offsets=self._limited(continuation.start.offsets, end.offsets))
+        return end
+
+    def _limited(self, start: Offsets, end: Offsets) -> Offsets:
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            end = limit_offsets(start, end, limits.offsets_max)
+        ranges = ranges_between(start, end)
+        if limits.bytes_max is not None and ranges:
+            end = limit_offsets(start, end, offsets_in(limits.bytes_max, ranges, self._client))
         return end
 
     def _continue(self, begin: StreamOffset, target: StreamOffset) -> Continuation:

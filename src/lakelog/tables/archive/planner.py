@@ -16,9 +16,7 @@ from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
 from lakelog.tables.topic.offsets import StreamOffset, from_items
 from lakelog.tables.topic.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
-
-_SAMPLED_MAX = 16
-"""Partitions whose records are sampled to estimate how many bytes an offset takes."""
+from lakelog.tables.topic.samples import offsets_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class BatchPlanner:
             return begin
         ends = starts
         if ranges:
-            most = self._offsets_max(ranges)
+            most = offsets_in(self.job.batch_bytes, ranges, self.client)
             ends = limit_offsets({topic: starts}, latest.offsets, most)[topic]
         assert all(ends[p] >= at for p, at in starts.items()), "a batch never goes back"
         return self._point(ends, latest.epochs.get(topic, {}))
@@ -107,20 +105,6 @@ class BatchPlanner:
         known = Progress({p: Extent(at, at) for p, at in point.offsets.get(topic, {}).items()})
         partitions = self.client.describe([topic])[topic].partitions
         return first_extents(self.client, topic, partitions, known, skip_lost=self.job.skip_lost)
-
-    def _offsets_max(self, ranges: list[OffsetRange]) -> int:
-        """Estimate from samples how many offsets make a batch of about `batch_bytes`."""
-        largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_SAMPLED_MAX]
-        first = self.client.earliest([(each.topic, each.partition) for each in largest])
-        weights = {each: self._weight(each, first[each.topic, each.partition]) for each in largest}
-        offsets = sum(each.size for each in largest)
-        average = sum(each.size * weight for each, weight in weights.items()) / offsets
-        return max(1, int(self.job.batch_bytes / max(average, 1.0)))
-
-    def _weight(self, each: OffsetRange, first: int) -> float:
-        """Return the bytes per offset; offsets that retention removed count as 0 bytes."""
-        start = min(max(each.start, first), each.end)
-        return self.client.bytes_per_offset(each.topic, each.partition, start, each.end)
 
 
 def _starts(extents: dict[int, Extent]) -> dict[int, int]:

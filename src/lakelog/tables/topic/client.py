@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import decode_uuid, encode_uuid
-from lakelog.client.consumer.reader import PartitionReader
+from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES, PartitionReader
 from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import (
     ClientError,
@@ -52,7 +52,9 @@ class TopicClient(Closeable):
 
     read_committed: skip records of aborted transactions; the latest offset is then the start of the
     first open transaction. timeout_s: the limit for each operation, and for a read that makes no
-    progress. Raises `AddressError` for a malformed `bootstrap`.
+    progress. request_timeout_s: the limit for one request. fetch_bytes, fetch_wait_ms: limits of
+    one response, and of the wait for its first record. Raises `AddressError` for a malformed
+    `bootstrap`.
     """
 
     def __init__(
@@ -62,12 +64,20 @@ class TopicClient(Closeable):
         client_id: str,
         read_committed: bool = True,
         timeout_s: float = 60.0,
+        request_timeout_s: float = 30.0,
+        fetch_bytes: int = DEFAULT_FETCH_BYTES,
+        fetch_wait_ms: int = 500,
     ) -> None:
         self._reader = PartitionReader(
-            bootstrap, client_id=client_id, read_committed=read_committed, timeout_s=timeout_s
+            bootstrap,
+            client_id=client_id,
+            read_committed=read_committed,
+            timeout_s=timeout_s,
+            max_wait_ms=fetch_wait_ms,
         )
+        self._fetch_bytes = fetch_bytes
         self._cluster = self._reader.cluster
-        self._cluster.request_timeout_s = min(self._cluster.request_timeout_s, timeout_s)
+        self._cluster.request_timeout_s = min(request_timeout_s, timeout_s)
 
     def close(self) -> None:
         self._reader.close()
@@ -193,9 +203,14 @@ class TopicClient(Closeable):
         """
         topic_id = decode_uuid(wanted.topic_id) if wanted.topic_id else None
         epoch = wanted.leader_epoch
-        try:
+        with _telling_losses(str(wanted)):
             for header, batch in self._reader.read(
-                wanted.topic, wanted.partition, wanted.start, wanted.end, topic_id=topic_id
+                wanted.topic,
+                wanted.partition,
+                wanted.start,
+                wanted.end,
+                max_bytes=self._fetch_bytes,
+                topic_id=topic_id,
             ):
                 if 0 <= epoch < header.partition_leader_epoch:
                     raise LogReplacedError(
@@ -205,12 +220,6 @@ class TopicClient(Closeable):
                     )
                 if not header.is_control:
                     yield header, batch
-        except LogTruncatedError as error:
-            raise LogReplacedError(f"{wanted}: {error.message}") from None
-        except OffsetOutOfRangeError as error:
-            raise DataLossError(error.message) from None
-        except (TopicNotFoundError, PartitionNotFoundError, TopicRecreatedError) as error:
-            raise TopicGoneError(f"{wanted}: {error.message}") from None
 
     def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
         """Estimate the bytes of log per offset from the first 64 KiB of a range.
@@ -218,13 +227,14 @@ class TopicClient(Closeable):
         Gaps count as offsets of 0 bytes. Raises `DataLossError` and `KafkaError` as `batches`.
         """
         taken, position = 0, start
-        for header, batch in self._reader.read(
-            topic, partition, start, end, max_bytes=_SAMPLE_BYTES
-        ):
-            taken += len(batch)
-            position = header.last_offset + 1
-            if taken >= _SAMPLE_BYTES:
-                break
+        with _telling_losses(f"{topic}-{partition} [{start}, {end})"):
+            for header, batch in self._reader.read(
+                topic, partition, start, end, max_bytes=_SAMPLE_BYTES
+            ):
+                taken += len(batch)
+                position = header.last_offset + 1
+                if taken >= _SAMPLE_BYTES:
+                    break
         return taken / max(1, position - start)
 
     def _list(
@@ -248,3 +258,15 @@ def _telling_missing() -> Iterator[None]:
         yield
     except (TopicNotFoundError, PartitionNotFoundError) as error:
         raise TopicMissingError(error.message) from None
+
+
+@contextmanager
+def _telling_losses(where: str) -> Iterator[None]:
+    try:
+        yield
+    except LogTruncatedError as error:
+        raise LogReplacedError(f"{where}: {error.message}") from None
+    except OffsetOutOfRangeError as error:
+        raise DataLossError(error.message) from None
+    except (TopicNotFoundError, PartitionNotFoundError, TopicRecreatedError) as error:
+        raise TopicGoneError(f"{where}: {error.message}") from None

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ABOUT = "@"
+"""The name of an entry about the source itself, in offsets that it reports to listeners."""
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 
@@ -67,7 +69,7 @@ class StreamOffset:
         """Return the point of a checkpoint. Raises `ValueError` for another shape."""
         point = cls(_checked({name: inner for name, inner in value.items() if "@" not in name}))
         for name in value:
-            if "@" in name:
+            if "@" in name and name != ABOUT:
                 topic, topic_id, epochs = (name + "@").split("@")[:3]
                 point.topic_ids[topic] = topic_id
                 if epochs:

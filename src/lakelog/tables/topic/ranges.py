@@ -58,12 +58,17 @@ def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange
     ]
 
 
-def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
-    """Return at least `partitions_min` ranges, or one per offset if there are fewer offsets.
+def split_ranges(
+    ranges: list[OffsetRange], partitions_min: int | None, *, offsets_max: int | None = None
+) -> list[OffsetRange]:
+    """Return ranges of at most `offsets_max` offsets, and at least `partitions_min` of them.
 
-    Each range is cut into adjacent pieces, their number in proportion to its size. The
-    option is `minPartitions`, as in Spark's Kafka source.
+    If there are fewer offsets than `partitions_min`, each becomes a range. Each range is cut into
+    adjacent pieces, their number in proportion to its size. The options are
+    `maxRecordsPerPartition` and `minPartitions`, as in Spark's Kafka source.
     """
+    if offsets_max is not None:
+        ranges = [part for each in ranges for part in _cut(each, -(-each.size // offsets_max))]
     total = sum(each.size for each in ranges)
     if partitions_min is None or len(ranges) >= partitions_min or total == 0:
         return ranges

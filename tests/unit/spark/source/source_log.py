@@ -60,6 +60,9 @@ class Log:
             for (topic, partition), epoch in epochs.items()
         }
 
+    def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
+        return 100.0
+
     @staticmethod
     def _place(end: int, at: int) -> OffsetAt:
         if at == LATEST:

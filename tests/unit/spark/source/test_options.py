@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from lakelog.spark.source.limits import BatchLimits
 from lakelog.spark.source.options import (
     AtTimestamp,
     AtTimestamps,
     Boundary,
+    ClientOptions,
+    GroupName,
     SourceOptions,
     Subscription,
     parse_source_options,
@@ -39,7 +42,7 @@ def test_names_are_compared_without_case() -> None:
     )
 
     assert found.subscription == Subscription(pattern="a.*")
-    assert found.offsets_per_trigger_max == 9
+    assert found.limits == BatchLimits(offsets_max=9)
 
 
 def test_positions_in_the_official_order_of_precedence() -> None:
@@ -70,6 +73,13 @@ def test_positions_in_the_official_order_of_precedence() -> None:
         ({"endingOffsets": '{"a": {"0": -2}}'}, "is not an end"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1, not '0'"),
         ({"minPartitions": "many"}, "at least 1, not 'many'"),
+        ({"maxRecordsPerPartition": "0"}, "at least 1, not '0'"),
+        ({"maxBytesPerTrigger": "1MB"}, "at least 1, not '1MB'"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            r"'minOffsetsPerTrigger' \(9\)",
+        ),
+        ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a duration .* not 'soon'"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
     ],
@@ -99,3 +109,35 @@ def test_a_stream_has_no_end() -> None:
 
 def test_tuning_of_the_official_consumer_changes_nothing() -> None:
     assert parse({"kafka.fetch.min.bytes": "5", "fetchOffset.numRetries": "3"}) == parse()
+
+
+def test_limits_of_a_batch() -> None:
+    given = {
+        "minOffsetsPerTrigger": "5",
+        "maxOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "2m",
+        "maxBytesPerTrigger": "1048576",
+    }
+    assert parse(given).limits == BatchLimits(
+        offsets_max=5, offsets_min=5, bytes_max=1 << 20, delay_max_s=120.0
+    )
+    assert parse().limits == BatchLimits(delay_max_s=15 * 60.0), "as in the official connector"
+    assert parse({"maxRecordsPerPartition": "7"}).records_per_partition_max == 7
+
+
+def test_settings_of_the_connections() -> None:
+    given = {
+        "kafka.client.id": "report",
+        "kafka.max.partition.fetch.bytes": "2000",
+        "kafka.fetch.max.bytes": "1000",
+        "kafka.fetch.max.wait.ms": "0",
+        "kafka.request.timeout.ms": "1500",
+        "kafka.default.api.timeout.ms": "2500",
+        "kafkaConsumer.pollTimeoutMs": "3500",
+    }
+    assert parse(given).client == ClientOptions("report", 1000, 0, 1.5, 2.5, 3.5)
+
+
+def test_the_group_that_shows_the_progress() -> None:
+    assert parse({"kafka.group.id": "report"}).group == GroupName(group_id="report")
+    assert parse({"groupIdPrefix": "team"}).group == GroupName(prefix="team")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import pytest
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from lakelog.spark.source.batch import PushdownReader
 from lakelog.spark.source.readers import batch_reader, schema_of, stream_reader
 from lakelog.tables.topic.errors import OptionError
 
+PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 OFFICIAL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
@@ -47,3 +51,16 @@ def test_a_stream_rejects_the_end_that_a_batch_accepts() -> None:
     batch_reader(given, schema)
     with pytest.raises(OptionError, match="a stream has no end"):
         stream_reader(given, schema)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("plans_filters", [True, False])
+def test_filters_bound_a_query_that_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, is_asked: bool, plans_filters: bool
+) -> None:
+    """Spark fails each read of a reader with `pushFilters` while its own setting is off."""
+    if plans_filters:
+        monkeypatch.setitem(sys.modules, PUSHDOWN, ModuleType(PUSHDOWN))
+    given = {**OPTIONS, "filterPushdown": str(is_asked)}
+    reader = batch_reader(given, schema_of(given))
+    assert isinstance(reader, PushdownReader) is (is_asked and plans_filters)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lakelog.client.offsets import OffsetAt
 from lakelog.spark.source import stream
+from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.readers import schema_of, stream_reader
 from lakelog.spark.source.stream import StreamReader
 from lakelog.tables.topic.errors import OptionError, TopicMissingError
@@ -71,7 +74,58 @@ def test_a_limit_takes_a_share_of_each_partition(open_reader: Open) -> None:
     assert limit == ReadMaxRows(6)
     end = reader.latestOffset(reader.initialOffset(), limit)
     assert offsets(end) == {"t": {0: 5, 1: 1}}
-    assert offsets(reader.reportLatestOffset() or {}) == {"t": {0: 10, 1: 2}}
+    assert offsets(reader.reportLatestOffset()) == {"t": {0: 10, 1: 2}}
+
+
+def test_a_limit_in_bytes_is_a_share_of_each_partition(log: Log, open_reader: Open) -> None:
+    """The stand-in has records of 100 bytes."""
+    reader = open_reader(maxBytesPerTrigger="600")
+    limit = reader.getDefaultReadLimit()
+    assert not isinstance(limit, ReadAllAvailable)
+    start = reader.initialOffset()
+    assert offsets(reader.latestOffset(start, limit)) == {"t": {0: 5, 1: 1}}
+    assert offsets(reader.latestOffset(start, NO_LIMIT)) == {"t": {0: 10, 1: 2}}
+
+    smaller = open_reader(maxBytesPerTrigger="600", maxOffsetsPerTrigger="3")
+    assert offsets(smaller.latestOffset(start, limit)) == {"t": {0: 3, 1: 1}}
+
+
+def test_a_batch_waits_for_enough_offsets_at_most_for_the_delay(
+    log: Log, open_reader: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: now))
+    reader = open_reader(minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert offsets(first) == {"t": {0: 10, 1: 2}}, "the first batch is not delayed"
+
+    log.ends["t"] = [12, 4]
+    assert reader.latestOffset(first, limit) == first
+    log.ends["t"] = [12, 5]
+    second = reader.latestOffset(first, limit)
+    assert offsets(second) == {"t": {0: 12, 1: 5}}
+
+    log.ends["t"] = [13, 5]
+    now = 109.9
+    assert reader.latestOffset(second, limit) == second
+    now = 110.0
+    assert offsets(reader.latestOffset(second, limit)) == {"t": {0: 13, 1: 5}}
+
+
+def test_available_now_is_never_delayed(log: Log, open_reader: Open) -> None:
+    reader = open_reader(minOffsetsPerTrigger="1000")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    log.ends["t"] = [11, 2]
+    reader.prepareForTriggerAvailableNow()
+    assert offsets(reader.latestOffset(first, limit)) == {"t": {0: 11, 1: 2}}
+
+
+def test_a_report_names_the_brokers_and_the_group(open_reader: Open) -> None:
+    """Also before the first question for an offset: a restart may repeat a planned batch."""
+    reader = open_reader(groupIdPrefix="team")
+    assert Identity.of(json.dumps(reader.reportLatestOffset())) == Identity("h:9092", prefix="team")
 
 
 def test_available_now_ends_where_the_log_ended_at_its_start(log: Log, open_reader: Open) -> None:

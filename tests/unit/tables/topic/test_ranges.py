@@ -32,6 +32,20 @@ def test_splitting_keeps_every_offset_once(lengths: list[int], wanted: int) -> N
     assert len(parts) >= min(wanted, sum(lengths)) or not whole
 
 
+@given(sizes, st.integers(1, 300), st.none() | st.integers(1, 20))
+def test_no_range_is_larger_than_the_limit(
+    lengths: list[int], most: int, wanted: int | None
+) -> None:
+    whole = ranges_of(lengths)
+
+    parts = split_ranges(whole, wanted, offsets_max=most)
+
+    assert sum(each.size for each in parts) == sum(each.size for each in whole)
+    assert all(0 < each.size <= most for each in parts)
+    if wanted is None:
+        assert len(parts) == sum(-(-each.size // most) for each in whole), "as few as possible"
+
+
 def test_the_largest_range_is_split_most() -> None:
     parts = split_ranges(ranges_of([900, 100]), 5)
 

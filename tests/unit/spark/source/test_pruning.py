@@ -1,0 +1,122 @@
+"""Filters of a batch query: offsets that are left out, and never one too many."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from lakelog.spark.source.pruning import Pruning
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.offsets import StreamOffset
+from unit.spark.source.source_log import Log
+
+ENDS = {"a": [10, 20, 30], "b": [5]}
+START = StreamOffset({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 2}}, {"a": "a-id"})
+END = StreamOffset({"a": {0: 10, 1: 20, 2: 30}, "b": {0: 5}}, {"a": "a-id"}, {"a": {0: 4}})
+ALL = {("a", 0): (0, 10), ("a", 1): (0, 20), ("a", 2): (0, 30), ("b", 0): (2, 5)}
+
+
+def at(ms: float) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def narrowed(*filters: Filter) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the offsets to read: first, and the one after the last."""
+    client = cast("TopicClient", Log(**ENDS))
+    start, end = Pruning(filters).narrow(client, START, END)
+    assert (end.topic_ids, end.epochs) == (END.topic_ids, END.epochs)
+    return {
+        (topic, p): (start.offsets[topic][p], last)
+        for topic, partitions in end.offsets.items()
+        for p, last in partitions.items()
+        if start.offsets[topic][p] < last
+    }
+
+
+def test_without_filters_everything_is_read() -> None:
+    assert narrowed() == ALL
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (EqualTo(("partition",), 1), {("a", 1)}),
+        (EqualNullSafe(("partition",), 1), {("a", 1)}),
+        (In(("partition",), (0, 2, 9)), {("a", 0), ("a", 2), ("b", 0)}),
+        (GreaterThan(("partition",), 1), {("a", 2)}),
+        (LessThanOrEqual(("partition",), 0), {("a", 0), ("b", 0)}),
+        (Not(EqualTo(("partition",), 0)), {("a", 1), ("a", 2)}),
+        (Not(In(("partition",), (0, 1))), {("a", 2)}),
+        (EqualTo(("topic",), "b"), {("b", 0)}),
+        (StringStartsWith(("topic",), "b"), {("b", 0)}),
+        (StringEndsWith(("topic",), "b"), {("b", 0)}),
+        (StringContains(("topic",), "b"), {("b", 0)}),
+        (Not(EqualTo(("topic",), "a")), {("b", 0)}),
+    ],
+)
+def test_partitions_that_no_row_can_come_from_are_left_out(
+    given: Filter, kept: set[tuple[str, int]]
+) -> None:
+    assert narrowed(given) == {key: ALL[key] for key in kept}
+
+
+@pytest.mark.parametrize(
+    ("filters", "bounds"),
+    [
+        ([EqualTo(("offset",), 4)], (4, 5)),
+        ([GreaterThan(("offset",), 4), LessThan(("offset",), 7)], (5, 7)),
+        ([GreaterThanOrEqual(("offset",), 4), LessThanOrEqual(("offset",), 7)], (4, 8)),
+        ([In(("offset",), (7, 3, 5))], (3, 8)),
+        ([Not(EqualTo(("offset",), 4))], (0, 10)),
+        ([Not(GreaterThan(("offset",), 4))], (0, 10)),
+        ([IsNotNull(("offset",)), GreaterThan(("value",), 8)], (0, 10)),
+    ],
+)
+def test_offsets_are_bounded(filters: list[Filter], bounds: tuple[int, int]) -> None:
+    assert narrowed(EqualTo(("partition",), 0), EqualTo(("topic",), "a"), *filters) == {
+        ("a", 0): bounds
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (GreaterThanOrEqual(("timestamp",), at(7)), 7),
+        (GreaterThan(("timestamp",), at(7.25)), 7),
+        (EqualTo(("timestamp",), at(7)), 7),
+        (In(("timestamp",), (at(9), at(7))), 7),
+        (LessThan(("timestamp",), at(7)), 0),
+        (GreaterThan(("timestamp",), at(-1)), 0),
+        (GreaterThan(("timestamp",), at(7).replace(tzinfo=None)), 0),
+        (Not(LessThan(("timestamp",), at(7))), 0),
+    ],
+)
+def test_records_before_the_first_one_of_a_time_are_left_out(given: Filter, first: int) -> None:
+    """Those after it may have any timestamp. The stand-in's record n has the timestamp n."""
+    assert narrowed(given, EqualTo(("partition",), 0), EqualTo(("topic",), "a")) == {
+        ("a", 0): (first, 10)
+    }
+
+
+def test_a_partition_without_a_record_of_the_time_is_not_read() -> None:
+    assert narrowed(GreaterThanOrEqual(("timestamp",), at(12))) == {
+        ("a", 1): (12, 20),
+        ("a", 2): (12, 30),
+    }
