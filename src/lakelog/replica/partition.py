@@ -368,6 +368,8 @@ class Partition:
             # Before the first append of the reign. The empty epoch is also an answer to followers
             # that ask for it, which would otherwise truncate further than necessary (KIP-101).
             self.log.assign_epoch(role.leader_epoch)
+        elif is_new:
+            self.log.forget_empty_epochs()
         if is_new:
             # A coordinator's answer belongs to the leader epoch in which it was asked: another
             # leader may have written a marker since (KIP-890).

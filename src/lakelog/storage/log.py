@@ -198,6 +198,13 @@ class Log:
         """Begin a leader epoch at the log's end, when this broker becomes the leader (KIP-101)."""
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)
 
+    def forget_empty_epochs(self) -> None:
+        """Forget leader epochs without records, before this replica follows another leader.
+
+        The next records may be of an epoch before them, if that leader wrote them earlier.
+        """
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+
     # Writing
 
     def append(

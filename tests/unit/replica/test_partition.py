@@ -66,6 +66,24 @@ def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
     assert code_of(error) is ErrorCode[code]
 
 
+@pytest.mark.parametrize("records", [0, 3])
+def test_a_leader_that_wrote_nothing_follows_a_leader_of_an_older_history(records: int) -> None:
+    """The other leader has records of an epoch before this reign, and leads again after it."""
+    leader, follower = open_partition(), open_partition()
+    for number in range(3):
+        leader.append(make_batch(1), NOW)
+        if number < records:
+            follower.append(make_batch(1), NOW)
+    follower.assume(sole_leader(6), 0)
+    follower.assume(Role(7, 2, is_leader=False, isr=(1, 2)), 0)
+    leader.assume(sole_leader(7), 0)
+    leader.append(make_batch(1), NOW)
+    for batch in read_batches(leader.log)[records:]:
+        follower.append_fetched(memoryview(batch), 7, 0, 0, NOW)
+    assert follower.log.log_end_offset == 4
+    assert follower.log.leader_epochs.entries == [(5, 0), (7, 3)]
+
+
 def test_followers_that_wait_learn_of_deleted_records() -> None:
     settled: list[Partition] = []
     log = open_partition().log
