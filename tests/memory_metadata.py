@@ -28,6 +28,7 @@ class MemoryMetadata:
     """
 
     entry_bytes_max = BATCH_BYTES_MAX
+    heartbeat_s = float("inf")
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []

@@ -163,6 +163,11 @@ class MetadataLog:
         """Call `callback` once, after a failure that only a new process may overcome."""
         self._on_failure = callback
 
+    @property
+    def heartbeat_s(self) -> float:
+        """See `MetadataStore.heartbeat_s`."""
+        return self._store.heartbeat_s
+
     async def live_brokers(self) -> Mapping[int, bytes]:
         """Return the incarnation ids of the live brokers by id. Raises `MetadataError`."""
         try:

@@ -96,6 +96,10 @@ class FaultyStore:
         await self._reach()
         return await self._inner.live_brokers()
 
+    @property
+    def heartbeat_s(self) -> float:
+        return self._inner.heartbeat_s
+
     async def report_dead(self, broker_id: int, incarnation_id: bytes) -> None:
         await self._reach()
         await self._inner.report_dead(broker_id, incarnation_id)

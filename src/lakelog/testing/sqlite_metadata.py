@@ -96,6 +96,8 @@ class SimulatedMetadata:
 class SimulatedStore:
     """A `MetadataStore` of one process."""
 
+    heartbeat_s = float("inf")
+
     def __init__(
         self, metadata: SimulatedMetadata, tasks: Tasks, is_alive: Callable[[], bool]
     ) -> None:

@@ -184,6 +184,15 @@ class MetadataStore(Protocol):
         """
         ...
 
+    @property
+    def heartbeat_s(self) -> float:
+        """When the newest heartbeat was sent that other brokers can see, on the monotonic clock.
+
+        They count this broker as dead no earlier than a session timeout after it. Infinite if they
+        need no heartbeats.
+        """
+        ...
+
     async def live_brokers(self) -> Mapping[int, bytes]:
         """Return the incarnation ids of the registered brokers that are alive, by broker id."""
         ...

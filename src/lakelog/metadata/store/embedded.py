@@ -85,10 +85,12 @@ class EmbeddedStore:
         self._shared = shared
         self._log = SqliteLog(DatabaseFile(path), marks)
         timeout_s = session_timeout_s if shared else float("inf")
-        self._heartbeat_s = min(_HEARTBEAT_S_MAX, timeout_s / _HEARTBEATS_PER_TIMEOUT)
+        self._clock = clock
+        self._beat_every_s = min(_HEARTBEAT_S_MAX, timeout_s / _HEARTBEATS_PER_TIMEOUT)
         self._neighbourhood = Neighbourhood(path, clock.monotonic, timeout_s)
         self._registration: Registration | None = None
         self._broker_id = -1
+        self.heartbeat_s = float("-inf") if shared else float("inf")
         self._thread: ThreadPoolExecutor | None = None
         self._poller: asyncio.Task[None] | None = None
         self._watchers: list[Callable[[Change], None]] = []
@@ -129,9 +131,11 @@ class EmbeddedStore:
 
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
         assert self._registration is None
+        sent_s = self._clock.monotonic()
         self._registration = await self._run(
             lambda: self._neighbourhood.register(broker_id, incarnation_id)
         )
+        self._note_heartbeat(sent_s)
         self._broker_id = broker_id
 
     async def live_brokers(self) -> Mapping[int, bytes]:
@@ -197,8 +201,14 @@ class EmbeddedStore:
 
     def _beat(self) -> bool:
         if self._registration is not None:
+            sent_s = self._clock.monotonic()
             self._registration.beat()
+            self._note_heartbeat(sent_s)
         return True
+
+    def _note_heartbeat(self, sent_s: float) -> None:
+        if self._shared:
+            self.heartbeat_s = sent_s
 
     def _look(self) -> _View:
         """Return the current view.
@@ -256,7 +266,7 @@ class EmbeddedStore:
             if died.is_set():
                 died.clear()
                 change = Change.BROKERS  # even if the broker has registered again since
-            if loop.time() - beaten >= self._heartbeat_s and await self._try(self._beat):
+            if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
                 # Only after a success: a failed heartbeat is repeated in the next turn.
                 beaten = loop.time()
             if (found := await self._try(self._look)) is not None:

@@ -7,6 +7,7 @@ get its heartbeats, and may soon elect another coordinator although all of them 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 from lakelog.base.errors import KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
@@ -17,6 +18,16 @@ from lakelog.server.peers.peer import Peer
 
 _TOPICS = (GROUP_TOPIC, TRANSACTION_TOPIC)
 _PATIENCE_S = 1.0
+
+
+class Agreement(Enum):
+    """The answers of the other brokers together."""
+
+    FULL = auto()
+    """All that may lead have answered, with the same controller and no later leader."""
+    OPEN = auto()
+    DENIED = auto()
+    """One of them knows a later leader of a partition that this broker leads."""
 
 
 class LaterLeaders:
@@ -40,15 +51,18 @@ class LaterLeaders:
         self._controller_id = controller_id
         self._peer = peer
 
-    async def none_known(self) -> bool:
-        """Return whether all other brokers that may lead have answered, and know none."""
-        image = self._image()
+    async def ask(self) -> Agreement:
+        """Ask all other brokers that may lead."""
+        image, found = self._image(), Agreement.FULL
         others = set(image.brokers).difference(image.fenced) | self._eligible(image)
         for node_id in sorted(others - {self._node_id}):
             peer = self._peer(node_id)
-            if peer is None or not await self._agrees(peer):
-                return False
-        return True
+            answer = Agreement.OPEN if peer is None else await self._answer(peer)
+            if answer is Agreement.DENIED:
+                return answer
+            if answer is Agreement.OPEN:
+                found = answer
+        return found
 
     def _eligible(self, image: MetadataImage) -> set[int]:
         """Return the brokers that may be elected in place of this one.
@@ -64,20 +78,23 @@ class LaterLeaders:
             for node_id in (*partition.isr, *partition.elr)
         }
 
-    async def _agrees(self, peer: Peer) -> bool:
+    async def _answer(self, peer: Peer) -> Agreement:
         topics = [MetadataRequestTopic(name=name) for name in _TOPICS]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         try:
             response = await peer.request(request, timeout_s=_PATIENCE_S)
         except KafkaError:
-            return False
+            return Agreement.OPEN
         assert isinstance(response, MetadataResponse)
-        if response.controller_id != self._controller_id():
-            return False
         image = self._image()
+        is_same = response.controller_id == self._controller_id()
         for topic in response.topics:
             for partition in topic.partitions:
                 own = image.partition(topic.name or "", partition.partition_index)
-                if own is None or partition.leader_epoch > own.leader_epoch:
-                    return False
-        return True
+                if own is None:
+                    is_same = False
+                elif partition.leader_epoch > own.leader_epoch:
+                    if own.leader == self._node_id:
+                        return Agreement.DENIED
+                    is_same = False
+        return Agreement.FULL if is_same else Agreement.OPEN

@@ -3,11 +3,14 @@
 A broker that is cut off, or was stopped for a while, does not learn that another one coordinates in
 its place. Its appends fail, but it would answer heartbeats and offset fetches from an old state. So
 it answers only while it holds a lease, which ends before the cluster can count it as dead: half the
-session timeout after a moment at which its image was complete.
+session timeout after a moment at which its image was complete, and before a session timeout after
+its last heartbeat that the others can see, even if it still reads the metadata.
 
 The metadata store confirms the image. While the store cannot be reached, the other brokers do, if
 all of them answer and know no later leader of a coordinator's partition: without its store, a
-cluster elects nothing, and its groups go on. The clock runs during a stop of the process, and so
+cluster elects nothing, and its groups go on. If only this broker cannot reach the store, the others
+may elect right after they have agreed, so their word counts for a shorter time, and ends at once
+when one of them knows a later leader. The clock runs during a stop of the process, and so
 does the lease.
 """
 
@@ -19,9 +22,15 @@ from typing import Any
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
+from lakelog.server.coordinators.later_leaders import Agreement
 
 _LEASES_PER_SESSION = 2
+_LEASES_PER_SESSION_BY_PEERS = 3
+_UNSEEN_MAX = 0.9
+"""Part of a session after the last visible heartbeat; the clocks of brokers drift."""
 _RENEWALS_PER_LEASE = 3
+_PAUSE_MIN = 0.3
+"""Part of the time between two questions that is left after a late answer."""
 _LATE = 0.6
 """Part of a lease that is left when the store has missed a renewal; the others need some of it."""
 
@@ -32,24 +41,30 @@ class Lease:
     Args:
         catch_up: returns once the image has every entry that was committed before the call. Raises
             `KafkaError` or `MetadataError`.
-        peers_agree: returns whether every other broker answers, and knows no later leader.
+        heartbeat_s: returns when the last heartbeat was sent that other brokers can see.
+        ask_peers: asks all other brokers for later leaders.
         session_timeout_s: after which the cluster counts a silent broker as dead.
     """
 
     def __init__(
         self,
         catch_up: Callable[[], Awaitable[None]],
-        peers_agree: Callable[[], Awaitable[bool]],
+        heartbeat_s: Callable[[], float],
+        ask_peers: Callable[[], Awaitable[Agreement]],
         session_timeout_s: float,
         clock: Clock,
         tasks: Tasks,
     ) -> None:
         self._catch_up = catch_up
-        self._peers_agree = peers_agree
+        self._heartbeat_s = heartbeat_s
+        self._ask_peers = ask_peers
+        self._session_s = session_timeout_s
         self._lease_s = session_timeout_s / _LEASES_PER_SESSION
         self._clock = clock
         self._tasks = tasks
         self._until = float("inf")
+        self._denied_s = float("-inf")
+        """When another broker knew a later leader; older questions count no more."""
         self._running: Sequence[Any] = ()
 
     @property
@@ -61,8 +76,8 @@ class Lease:
         """Renew the lease from now on; the image is complete."""
         self._until = self._clock.monotonic() + self._lease_s
         self._running = [
-            self._tasks.spawn(self._renew(confirm), name=f"lease by {by}")
-            for by, confirm in (("store", self._by_store), ("peers", self._by_peers))
+            self._tasks.spawn(self._renew(limit), name=f"lease by {by}")
+            for by, limit in (("store", self._by_store), ("peers", self._by_peers))
         ]
 
     def stop(self) -> None:
@@ -71,21 +86,32 @@ class Lease:
             task.cancel()
         self._running = ()
 
-    async def _renew(self, confirm: Callable[[], Awaitable[bool]]) -> None:
+    async def _renew(self, limit: Callable[[float], Awaitable[float]]) -> None:
+        """Extend the lease to `limit`, which gets the time of the question."""
+        every_s, asked_s = self._lease_s / _RENEWALS_PER_LEASE, self._clock.monotonic()
         while True:
-            await pause(self._tasks, self._lease_s / _RENEWALS_PER_LEASE)
-            asked = self._clock.monotonic()
-            if await confirm():
-                self._until = max(self._until, asked + self._lease_s)
+            due_s = asked_s + every_s - self._clock.monotonic()
+            await pause(self._tasks, max(every_s * _PAUSE_MIN, due_s))
+            asked_s = self._clock.monotonic()
+            until = await limit(asked_s)
+            if asked_s > self._denied_s:
+                self._until = max(self._until, until)
 
-    async def _by_store(self) -> bool:
+    async def _by_store(self, asked_s: float) -> float:
         try:
             await self._catch_up()
         except (KafkaError, MetadataError):
-            return False
-        return True
+            return asked_s
+        # Until then no broker counts this one as dead.
+        seen = self._heartbeat_s() + _UNSEEN_MAX * self._session_s
+        return min(asked_s + self._lease_s, seen)
 
-    async def _by_peers(self) -> bool:
+    async def _by_peers(self, asked_s: float) -> float:
         """Ask the others only when the store is late."""
-        left = self._until - self._clock.monotonic()
-        return left < _LATE * self._lease_s and await self._peers_agree()
+        if self._until - asked_s >= _LATE * self._lease_s:
+            return asked_s
+        answer = await self._ask_peers()
+        if answer is Agreement.DENIED:
+            self._denied_s = self._until = self._clock.monotonic()
+        agreed = answer is Agreement.FULL
+        return asked_s + self._session_s / _LEASES_PER_SESSION_BY_PEERS if agreed else asked_s

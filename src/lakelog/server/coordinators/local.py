@@ -104,9 +104,8 @@ class Coordinators:
         self._tasks = tasks
         self._lease = Lease(
             metadata.catch_up,
-            LaterLeaders(
-                node_id, lambda: metadata.image, lambda: metadata.controller_id, peer
-            ).none_known,
+            lambda: metadata.heartbeat_s,
+            LaterLeaders(node_id, lambda: metadata.image, lambda: metadata.controller_id, peer).ask,
             config.get_int("broker.session.timeout.ms") / 1000,
             clock,
             tasks,

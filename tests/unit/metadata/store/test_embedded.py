@@ -211,4 +211,22 @@ def test_heartbeats_come_several_times_in_a_session_timeout(
     """Otherwise a live broker would be fenced before its next heartbeat."""
     path = tmp_path / "metadata.db"
     store = EmbeddedStore(path, SystemClock(), shared=True, session_timeout_s=timeout_s)
-    assert store._heartbeat_s == heartbeat_s
+    assert store._beat_every_s == heartbeat_s
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_store_of_one_broker_needs_no_heartbeats(shared: bool, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = SystemClock()
+        store = EmbeddedStore(tmp_path / "m.db", clock, shared=shared, session_timeout_s=0.4)
+        await store.open(create=True)
+        begun = clock.monotonic()
+        await store.register_broker(1, b"1" * 16)
+        assert store.heartbeat_s >= begun
+        assert (store.heartbeat_s == float("inf")) is not shared
+        registered = store.heartbeat_s
+        while shared and store.heartbeat_s == registered:  # noqa: ASYNC110 - a heartbeat has no event
+            await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(scenario())

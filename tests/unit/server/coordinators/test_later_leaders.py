@@ -21,7 +21,7 @@ from lakelog.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from lakelog.server.coordinators.later_leaders import LaterLeaders
+from lakelog.server.coordinators.later_leaders import Agreement, LaterLeaders
 from lakelog.server.peers.errors import PeerTimedOutError
 from virtual_time import run_in_virtual_time
 
@@ -50,13 +50,13 @@ class OtherBroker:
         return MetadataResponse(topics=[topic], controller_id=self.controller)
 
 
-def none_known(
+def ask(
     peers: dict[int, OtherBroker],
     *,
     fenced: tuple[int, ...] = (),
     isr: tuple[int, ...] = (1, 2, 3),
     elr: tuple[int, ...] = (),
-) -> bool:
+) -> Agreement:
     records: list[Record] = [
         *(BrokerRecord(n, bytes([n]) * 16, 1, (), None) for n in (OWN, SECOND, THIRD)),
         TopicRecord(GROUP_TOPIC, b"g" * 16),
@@ -67,10 +67,14 @@ def none_known(
     found: Any = peers
     leaders = LaterLeaders(OWN, lambda: image, lambda: SECOND, found.get)
 
-    async def ask(_: object) -> bool:
-        return await leaders.none_known()
+    async def main(_: object) -> Agreement:
+        return await leaders.ask()
 
-    return run_in_virtual_time(ask)
+    return run_in_virtual_time(main)
+
+
+def none_known(peers: dict[int, OtherBroker], **image: tuple[int, ...]) -> bool:
+    return ask(peers, **image) is Agreement.FULL
 
 
 def test_all_others_have_to_agree() -> None:
@@ -101,3 +105,10 @@ def test_a_later_leader_or_a_new_partition_is_noticed(epochs: tuple[int, ...]) -
 def test_a_controller_that_this_broker_does_not_know_may_replace_it() -> None:
     third = OtherBroker(EPOCH, controller=THIRD)
     assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: third})
+
+
+def test_a_later_leader_in_its_place_differs_from_silence() -> None:
+    later, silent = OtherBroker(EPOCH + 1), OtherBroker(EPOCH, answers=False)
+    assert ask({SECOND: silent, THIRD: later}) is Agreement.DENIED
+    assert ask({SECOND: silent, THIRD: OtherBroker(EPOCH)}) is Agreement.OPEN
+    assert ask({SECOND: OtherBroker(EPOCH), THIRD: OtherBroker(EPOCH, 0)}) is Agreement.OPEN

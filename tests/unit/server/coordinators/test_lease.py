@@ -10,6 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.coordinators.later_leaders import Agreement
 from lakelog.server.coordinators.lease import Lease
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
@@ -24,11 +25,15 @@ class World:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.failure: Exception | None = None
         self.is_stuck = False
-        self.peers_agree, self.peers_need_s = False, 0.0
+        self.peers, self.peers_need_s = Agreement.OPEN, 0.0
+        self.seen = True
+        self._heartbeat_at = 0.0
         self.refreshed = self.asked = 0
         self.clock = SimulatedClock(loop)
         self.tasks = AsyncioTasks(loop)
-        self.lease = Lease(self._refresh, self._ask, SESSION_S, self.clock, self.tasks)
+        self.lease = Lease(
+            self._refresh, self._heartbeat, self._ask, SESSION_S, self.clock, self.tasks
+        )
 
     async def _refresh(self) -> None:
         self.refreshed += 1
@@ -37,10 +42,15 @@ class World:
         if self.failure is not None:
             raise self.failure
 
-    async def _ask(self) -> bool:
+    def _heartbeat(self) -> float:
+        if self.seen:
+            self._heartbeat_at = self.clock.monotonic()
+        return self._heartbeat_at
+
+    async def _ask(self) -> Agreement:
         self.asked += 1
         await asyncio.sleep(self.peers_need_s)
-        return self.peers_agree
+        return self.peers
 
 
 def in_world(scenario: Callable[[World], Coroutine[None, None, None]]) -> None:
@@ -111,12 +121,12 @@ def test_an_answer_of_the_store_counts_from_its_request() -> None:
 def test_without_the_store_the_others_renew_it_until_one_disagrees() -> None:
     async def scenario(world: World) -> None:
         world.lease.start()
-        world.failure, world.peers_agree = MetadataUnavailable("no quorum"), True
+        world.failure, world.peers = MetadataUnavailable("no quorum"), Agreement.FULL
         world.peers_need_s = 1.0
         for _ in range(100):
             await asyncio.sleep(1)
             assert world.lease.holds
-        world.peers_agree = False
+        world.peers = Agreement.OPEN
         await asyncio.sleep(0.6 * SESSION_S)
         assert not world.lease.holds
 
@@ -130,6 +140,65 @@ def test_it_ends_while_the_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -
         now = world.clock.monotonic()
         monkeypatch.setattr(world.clock, "monotonic", lambda: now + SESSION_S)
         assert not world.lease.holds, "before the first turn of the loop"
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_a_broker_that_reads_the_store_loses_it_with_its_heartbeats() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(20)
+        world.lease._heartbeat_s()
+        world.seen = False
+        await asyncio.sleep(0.85 * SESSION_S)
+        held = world.lease.holds
+        await asyncio.sleep(0.1 * SESSION_S)
+        assert (held, world.lease.holds) == (True, False), "it may count as dead in a moment"
+        world.seen = True
+        await asyncio.sleep(2)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_it_ends_at_once_when_another_broker_knows_a_later_leader() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        world.failure, world.peers = MetadataUnavailable("cut off"), Agreement.FULL
+        await asyncio.sleep(20)
+        assert world.lease.holds
+        world.peers = Agreement.DENIED
+        await asyncio.sleep(0.2 * SESSION_S)
+        assert not world.lease.holds
+
+    in_world(scenario)
+
+
+def test_the_word_of_the_others_counts_for_a_third_of_a_session() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        world.failure, world.peers = MetadataUnavailable("cut off"), Agreement.FULL
+        await asyncio.sleep(20)
+        world.peers = Agreement.OPEN
+        await asyncio.sleep(0.35 * SESSION_S)
+        assert not world.lease.holds
+
+    in_world(scenario)
+
+
+def test_an_answer_to_an_older_question_revives_no_ended_lease() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(20)
+        world.is_stuck, world.peers = True, Agreement.DENIED
+        await asyncio.sleep(0.4 * SESSION_S)
+        assert not world.lease.holds
+        world.is_stuck = False
+        await asyncio.sleep(0.2)
+        assert not world.lease.holds
+        world.peers = Agreement.OPEN
         await asyncio.sleep(2)
         assert world.lease.holds
 

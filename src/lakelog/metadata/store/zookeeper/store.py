@@ -73,7 +73,7 @@ class ZooKeeperStore:
         self._random = random
         self._clock = clock
         self._timeout_s = session_timeout_s
-        self._heartbeat_s = session_timeout_s / _HEARTBEATS_PER_TIMEOUT
+        self._beat_every_s = session_timeout_s / _HEARTBEATS_PER_TIMEOUT
         self._terms = Terms(session, layout)
         self._log = EntryLog(session, layout, marks, self._terms, entries_kept=entries_kept)
         self._brokers = Brokers(session, layout, clock.monotonic, session_timeout_s)
@@ -86,7 +86,7 @@ class ZooKeeperStore:
         self._stale = _ALL
         self._reported_term = ControllerTerm(-1, 0)
         self._reported_brokers = 0
-        self._beaten_s = float("-inf")
+        self.heartbeat_s = float("-inf")
         self._wake = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
         self._open = False
@@ -275,7 +275,7 @@ class ZooKeeperStore:
                 self._report(_ALL)  # the caller's next call raises the error, too
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat_s):
+                async with asyncio.timeout(self._beat_every_s):
                     await self._wake.wait()
 
     async def _turn(self) -> None:
@@ -284,7 +284,7 @@ class ZooKeeperStore:
         # turn reads again.
         stale, self._stale = self._stale, NO_CHANGE
         try:
-            if self._clock.monotonic() - self._beaten_s >= self._heartbeat_s:
+            if self._clock.monotonic() - self.heartbeat_s >= self._beat_every_s:
                 await self._beat()
                 stale |= Change.BROKERS  # heartbeats that no longer come have no watch
             changed = await self._look(stale)
@@ -300,12 +300,13 @@ class ZooKeeperStore:
             callback(changed)
 
     async def _beat(self) -> None:
+        sent_s = self._clock.monotonic()
         # The node is gone: the session expired while the process or its connection was stalled, and
         # other brokers may have fenced this one.
         if not await self._brokers.beat():
             self._verified = -1
             await self._verify()
-        self._beaten_s = self._clock.monotonic()
+        self.heartbeat_s = sent_s
 
     async def _look(self, stale: Change) -> Change:
         """Arm the watches of these parts again; return the parts with changes to report."""

@@ -11,7 +11,7 @@ from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
 from lakelog.metadata.store.zookeeper.session import Create, Delete
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.testing.zookeeper import Faults
-from zookeeper_kit import LAYOUT, OTHER, WRITER, World, in_world
+from zookeeper_kit import LAYOUT, OTHER, SESSION_TIMEOUT_S, WRITER, World, in_world
 
 
 async def _append(store: ZooKeeperStore, serial: int, end: int, writer: bytes) -> bool:
@@ -162,5 +162,26 @@ def test_calls_fail_while_no_server_answers() -> None:
         await store.close()
         with pytest.raises(MetadataUnavailable, match="closed"):
             await store.controller()
+
+    in_world(work)
+
+
+def test_only_an_acknowledged_heartbeat_counts_from_when_it_was_sent() -> None:
+    async def work(world: World) -> None:
+        store = world.store()
+        await store.open(create=True)
+        await store.register_broker(1, b"1" * 16)
+        for _ in range(3):
+            await asyncio.sleep(SESSION_TIMEOUT_S / 2)
+            assert 0 <= world.loop.time() - store.heartbeat_s < SESSION_TIMEOUT_S / 3
+        world.ensemble.faults = Faults(loss_percent=100)
+        await asyncio.sleep(SESSION_TIMEOUT_S / 2)
+        last = store.heartbeat_s
+        await asyncio.sleep(SESSION_TIMEOUT_S / 2)
+        assert store.heartbeat_s == last
+        world.ensemble.faults = Faults()
+        await asyncio.sleep(SESSION_TIMEOUT_S)
+        assert store.heartbeat_s > last
+        await store.close()
 
     in_world(work)
