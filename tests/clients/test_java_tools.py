@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from broker_process import eventually
+from broker_process import LAKELOG, eventually
 from clients.adapters.api import Sent
 from clients.adapters.confluent import Confluent
 from kafka_jars import java_command
@@ -197,3 +197,26 @@ def test_an_unknown_topic_is_explained(tools: Tools, topic: str) -> None:
     done = tools.run(f"{TOOLS}.TopicCommand", "--describe", "--topic", topic)
     assert done.returncode == 1
     assert f"Topic '{topic}' does not exist as expected" in done.stdout + done.stderr
+
+
+def test_feature_levels_are_shown_as_lakelog_shows_them(bootstrap: str, tools: Tools) -> None:
+    main = f"{TOOLS}.FeatureCommand"
+    described = re.findall(
+        r"Feature: (\S+)\s+SupportedMinVersion: (\d+)\s+SupportedMaxVersion: (\d+)\s+"
+        r"FinalizedVersionLevel: (\d+)",
+        tools(main, "describe"),
+    )
+    shown = subprocess.run(
+        [LAKELOG, "cluster", "features", "-f", "json", "-b", bootstrap],
+        capture_output=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    rows = json.loads(shown.stdout)
+    assert described == [
+        (row["feature"], str(row["lowest"]), str(row["highest"]), str(row["level"])) for row in rows
+    ]
+    lower = ("--feature", "transaction.version=1", "--dry-run")
+    assert "transaction.version can be downgraded to 1" in tools(main, "downgrade", *lower)
+    refused = tools.run(main, "upgrade", *lower)
+    assert refused.returncode and "needs the upgrade type of a downgrade" in refused.stdout

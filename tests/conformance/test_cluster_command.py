@@ -30,6 +30,13 @@ def document(address: str, command: str) -> Any:
     return json.loads(done.stdout)
 
 
+def listing(address: str, command: str) -> list[Any]:
+    done = run(address, command, "-f", "json")
+    assert done.returncode == 0, done.stderr
+    rows: list[Any] = json.loads(done.stdout)
+    return rows
+
+
 @pytest.mark.parametrize("which", ["ours", "kafka"])
 def test_a_cluster_of_one_broker_is_described(pair: Pair, which: str) -> None:
     address: str = getattr(pair, which)
@@ -41,5 +48,12 @@ def test_a_cluster_of_one_broker_is_described(pair: Pair, which: str) -> None:
     broker = document(address, "brokers")
     assert (broker["id"], broker["state"], broker["is_controller"]) == (1, "online", True)
     assert document(address, "health")["is_healthy"]
+    levels = {row["feature"]: row for row in listing(address, "features")}
+    assert levels["transaction.version"]["level"] == levels["transaction.version"]["highest"] == 2
+    done = run(address, "features", "--downgrade", "transaction.version=1", "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "Would change transaction.version from 2 to 1\n")
+    for change in (("--upgrade", "transaction.version=1"), ("--upgrade", "transaction.version=99")):
+        done = run(address, "features", *change, "-y")
+        assert "error[LL0310]" in done.stderr, done.stderr
     done = run(address, "unregister", "77", "-y")
     assert (done.returncode, "error[LL0307]" in done.stderr) == (3, True)

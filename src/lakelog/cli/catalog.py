@@ -255,6 +255,16 @@ _ENTRIES = (
         "whose start needs no election.",
     ),
     Entry(
+        "LL0310",
+        "feature level refused",
+        ExitCode.CONFLICT,
+        "A feature level is finalized only if every registered broker supports it: upgrade the "
+        "named broker and start it, or unregister it if it will not return. A level is lowered by "
+        "--downgrade; lakelog.metadata.version cannot be lowered, because older versions cannot "
+        "read the metadata log. `lakelog cluster features` shows the levels.",
+        (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FEATURE_UPDATE_FAILED),
+    ),
+    Entry(
         "LL0401",
         "permission denied",
         ExitCode.DENIED,

@@ -4,14 +4,14 @@
 | --- | --- | --- |
 | group.version | 1 | consumer groups (KIP-848) |
 | lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
-| | 2 | changes of several entries (`transactions.py`) |
+| | 2 | changes of several entries (`transactions.py`), levels, and what brokers support |
 | lakelog.txn.set | 1 | sinks (ADR 8); clients need it supported only, not finalized |
 | transaction.version | 0, 1 | producers use the classic flow of transactions |
 | | 2 | each transaction has an epoch of its own (KIP-890) |
 
-A new kind of record raises the highest `lakelog.metadata.version`. It is written only after an
-operator has finalized the level, which every registered broker must support: an older broker would
-stop at a record that it cannot read.
+A new kind of record, or a new version of one, raises the highest `lakelog.metadata.version`. It is
+written only after an operator has finalized the level, which every registered broker must support:
+an older broker would stop at a record that it cannot read. `records.py` has the level of each form.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from lakelog.protocol.commit_sets import FEATURE as COMMIT_SETS
 METADATA_VERSION = "lakelog.metadata.version"
 TRANSACTIONS_SINCE = 2
 """The `lakelog.metadata.version` with changes of several entries."""
+
+
+LEVELS_SINCE = 2
+"""The `lakelog.metadata.version` with records of levels, and with the levels of each broker."""
 
 
 class SupportedLevels(NamedTuple):

@@ -16,7 +16,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.features import METADATA_VERSION, TRANSACTIONS_SINCE
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Planner
-from lakelog.metadata.records import Record, encode_record
+from lakelog.metadata.records import Record, encode_record, metadata_version_of
 from lakelog.metadata.space import Space
 from lakelog.metadata.transactions import PlannedEntry, entries_of, fits
 
@@ -110,6 +110,9 @@ class PlanQueue:
                 encoded = [encode_record(record) for record in plan.records]
                 self._check_size(planned, encoded)
                 changed = planned.apply_all(plan.records, image.end + 1) if encoded else planned
+                level = changed.feature_level(METADATA_VERSION)
+                # An older broker would stop at such a record.
+                assert all(metadata_version_of(record) <= level for record in plan.records)
             except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
                 group.settled.append((self._waiting.popleft(), None, error))
                 continue

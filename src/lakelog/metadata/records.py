@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
-from lakelog.metadata.features import SupportedLevels
+from lakelog.metadata.features import LEVELS_SINCE, TRANSACTIONS_SINCE, SupportedLevels
 
 _SHOWN_CHARS_MAX = 100
 
@@ -282,13 +282,15 @@ class _Form(NamedTuple):
     types: frozenset[tuple[type, ...]]
     loads: tuple[tuple[int, Callable[[Any], object]], ...]
     omitted: tuple[object, ...]
+    since: int
+    """The lowest `lakelog.metadata.version` with this form."""
 
 
-def _form(record: type[Any], name: str, *kinds: _Kind, version: int = 0) -> _Form:
+def _form(record: type[Any], name: str, *kinds: _Kind, version: int = 0, since: int = 1) -> _Form:
     types = frozenset(product(*[kind.types for kind in kinds]))
     loads = tuple((i, kind.load) for i, kind in enumerate(kinds) if kind.load is not None)
     omitted = tuple(record._field_defaults[field] for field in record._fields[len(kinds) :])
-    return _Form(record, name, version, kinds, types, loads, omitted)
+    return _Form(record, name, version, kinds, types, loads, omitted, since)
 
 
 _BROKER = (_INT, _UUID, _INT, _ENDPOINTS, _OPTIONAL_TEXT)
@@ -297,7 +299,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(ClusterRecord, "cluster", _TEXT),
     _form(BrokerRecord, "broker", *_BROKER),
     _form(BrokerRecord, "broker", *_BROKER, _UUID, version=1),
-    _form(BrokerRecord, "broker", *_BROKER, _UUID, _FEATURES, version=2),
+    _form(BrokerRecord, "broker", *_BROKER, _UUID, _FEATURES, version=2, since=LEVELS_SINCE),
     _form(BrokerFencedV0, "broker-fenced", _INT, _INT),
     _form(BrokerFenced, "broker-fenced", _INT, _INT, version=1),
     _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL),
@@ -312,10 +314,10 @@ _FORMS: tuple[_Form, ...] = (
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),
     _form(ProducerIdBlock, "producer-ids", _INT, _INT),
     _form(ForgottenEpochs, "forgotten-epochs", _INT),
-    _form(FeatureRecord, "feature", _TEXT, _INT),
-    _form(BeginTransaction, "begin-transaction"),
-    _form(EndTransaction, "end-transaction"),
-    _form(AbortTransaction, "abort-transaction"),
+    _form(FeatureRecord, "feature", _TEXT, _INT, since=LEVELS_SINCE),
+    _form(BeginTransaction, "begin-transaction", since=TRANSACTIONS_SINCE),
+    _form(EndTransaction, "end-transaction", since=TRANSACTIONS_SINCE),
+    _form(AbortTransaction, "abort-transaction", since=TRANSACTIONS_SINCE),
 )
 _FORM_OF_NAME = {(form.name, form.version): form for form in _FORMS}
 _FORMS_OF_CLASS: dict[object, list[_Form]] = {}
@@ -326,12 +328,21 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 def encode_record(record: Record) -> bytes:
     """Return one line, including its end, in the oldest version that has all of the record."""
-    forms = _FORMS_OF_CLASS[type(record)]
-    form = next(form for form in forms if record[len(form.kinds) :] == form.omitted)
+    form = _form_of(record)
     fields: list[object] = [form.name, form.version]
     for kind, value in zip(form.kinds, record, strict=False):
         fields.append(value if kind.dump is None else kind.dump(value))
     return _encode_json(fields).encode("utf-8") + b"\n"
+
+
+def metadata_version_of(record: Record) -> int:
+    """Return the lowest `lakelog.metadata.version` at which brokers can read the record."""
+    return _form_of(record).since
+
+
+def _form_of(record: Record) -> _Form:
+    forms = _FORMS_OF_CLASS[type(record)]
+    return next(form for form in forms if record[len(form.kinds) :] == form.omitted)
 
 
 def encode_records(records: Iterable[Record]) -> bytes:

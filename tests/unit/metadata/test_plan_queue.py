@@ -89,6 +89,14 @@ def test_a_large_plan_needs_the_level_with_transactions() -> None:
     assert "finalize lakelog.metadata.version=2" in error.message
 
 
+def test_a_plan_with_a_record_above_the_finalized_level_is_a_bug() -> None:
+    record = FeatureRecord("transaction.version", 1)
+    group = _queue(lambda image: Plan((record,), "")).next_group(MetadataImage())
+    ((_, _, error),) = group.settled
+    assert isinstance(error, AssertionError)
+    assert not group.entries
+
+
 def test_a_group_without_records_does_not_abort_a_pending_transaction() -> None:
     image = MetadataImage(pending=_settings(1))
     assert not _queue(lambda image: Plan((), "")).next_group(image).entries

@@ -1,16 +1,19 @@
-"""`lakelog cluster`: describes the brokers of a cluster and its health, and removes brokers."""
+"""`lakelog cluster`: describes brokers, health and feature levels; changes levels."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
+from lakelog.cli.feature_levels import changes, feature_listing, parse_levels
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ClusterDescription
     from lakelog.client.view import Topic
 
-app = noun("cluster", "Describe brokers and the health of their partitions; remove brokers.")
+app = noun("cluster", "Describe brokers, their health and features; remove brokers.")
 
 _BROKER_COLUMNS = ("id", "address", "rack", "state", "is_controller", "leaders", "replicas")
 _STORE_KEY = "lakelog.metadata.store"
@@ -39,7 +42,7 @@ def info(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT)
     """Show the cluster: id, controller, metadata store, numbers, features."""
     with open_admin(session) as admin:
         cluster, topics = _cluster(admin)
-        document = info_document(cluster, topics, _metadata_store(admin), admin.brokers.features())
+        document = info_document(cluster, topics, _metadata_store(admin), admin.features.levels())
     show(document, output.format)
 
 
@@ -98,6 +101,58 @@ def unregister(
                 raise
             raise CliError("LL0308", error.message, "stop the broker first") from error
     note(f"Unregistered broker {broker_id}", quiet=session.quiet)
+
+
+LevelOption = Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)]
+
+
+@app.command(name="features")
+def feature_command(
+    *,
+    upgrade: LevelOption = None,
+    downgrade: LevelOption = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    unsafe: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+    consent: Consent = NO_CONSENT,
+) -> None:
+    """Show the feature levels of the cluster, or change them.
+
+    A level is finalized for all brokers, each of which must support it. Upgrade all brokers before
+    you raise a level: afterwards an older version of lakelog cannot join the cluster.
+
+    Parameters
+    ----------
+    upgrade
+        FEATURE=LEVEL to raise to; FEATURE alone is the highest level that all brokers support, and
+        "all" every feature. May be repeated.
+    downgrade
+        FEATURE=LEVEL to lower to. May be repeated.
+    dry_run
+        Only check whether the brokers would accept the change.
+    unsafe
+        Lower a level even if metadata is lost. Brokers of lakelog refuse this.
+    """
+    with open_admin(session) as admin:
+        found = admin.features.describe()
+        if not upgrade and not downgrade:
+            show(feature_listing(found), output.format)
+            return
+        by_name = {each.name: each for each in found}
+        up = parse_levels(upgrade, by_name, upgrade=True)
+        down = parse_levels(downgrade, by_name, upgrade=False)
+        if twice := sorted(up.keys() & down.keys()):
+            raise CliError("LL0902", f"{twice[0]} cannot be both upgraded and downgraded")
+        wanted = changes(by_name, up | down)
+        admin.features.update(up, down, is_unsafe=unsafe, validate_only=True)
+        if dry_run or not wanted:
+            text = f"Would change {', '.join(wanted)}" if wanted else "No level changes"
+            note(text, quiet=session.quiet)
+            return
+        confirm(f"change {', '.join(wanted)}", yes=consent.yes)
+        admin.features.update(up, down, is_unsafe=unsafe)
+    note(f"Changed {', '.join(wanted)}", quiet=session.quiet)
 
 
 def _cluster(admin: Admin) -> tuple[ClusterDescription, list[Topic]]:

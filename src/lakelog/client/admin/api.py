@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin.brokers import Brokers
     from lakelog.client.admin.configs import Configs
     from lakelog.client.admin.elections import Elections
+    from lakelog.client.admin.features import Features
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
     from lakelog.client.admin.transactions import Transactions
@@ -71,6 +72,13 @@ class Admin(Closeable):
         from lakelog.client.admin.topics import Topics
 
         return Topics(self._cluster)
+
+    @cached_property
+    def features(self) -> Features:
+        """Operations on feature levels."""
+        from lakelog.client.admin.features import Features
+
+        return Features(self._cluster)
 
     @cached_property
     def brokers(self) -> Brokers:

@@ -1,15 +1,12 @@
-"""The brokers of a cluster: their states, the features that they agreed on, and their removal."""
+"""The brokers of a cluster: their states, and their removal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakelog import __version__
 from lakelog.client.admin.change import change, check_change
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.protocol.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -55,19 +52,6 @@ class Brokers:
             for row in rows
         ]
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
-
-    def features(self) -> Mapping[str, int]:
-        """Return the finalized level of each feature, by name (KIP-584).
-
-        Raises `UnreachableError` and `ClientError`.
-        """
-        request = ApiVersionsRequest(
-            client_software_name="lakelog", client_software_version=__version__
-        )
-        response = self._cluster.ask_any(request, ApiVersionsResponse)
-        check(response.error_code, "the features")
-        rows = sorted(response.finalized_features, key=lambda row: row.name)
-        return {row.name: row.max_version_level for row in rows}
 
     def unregister(self, node_id: int) -> None:
         """Remove the registration of a broker that will not return.

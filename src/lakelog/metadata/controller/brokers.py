@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.features import SUPPORTED, SupportedLevels
+from lakelog.metadata.features import (
+    LEVELS_SINCE,
+    METADATA_VERSION,
+    SUPPORTED,
+    SupportedLevels,
+)
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
@@ -65,7 +70,15 @@ def plan_register_broker(
         return Plan((), known.epoch)
     epoch = _last_epoch(image, broker_id) + 1
     records: list[Record] = [
-        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, NO_DIRECTORY, SUPPORTED)
+        BrokerRecord(
+            broker_id,
+            incarnation_id,
+            epoch,
+            endpoints,
+            rack,
+            NO_DIRECTORY,
+            _recorded(image, SUPPORTED),
+        )
     ]
     if known is not None and known.is_fenced:
         records.append(BrokerUnfenced(broker_id, epoch))
@@ -108,7 +121,15 @@ def plan_join(
     last = _last_epoch(image, broker_id)
     epoch = last + 1
     records: list[Record] = [
-        BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack, directory_id, features)
+        BrokerRecord(
+            broker_id,
+            incarnation_id,
+            epoch,
+            endpoints,
+            rack,
+            directory_id,
+            _recorded(image, features),
+        )
     ]
     if known is None:
         records.append(BrokerFenced(broker_id, epoch))
@@ -121,6 +142,13 @@ def plan_join(
         existing = tuple(each for each in kept if image.topic_by_id(each) is not None)
         records.append(BrokerLost(broker_id, epoch, keeps, existing))
     return Plan(tuple(records), Joined(epoch, has_lost))
+
+
+def _recorded(
+    image: MetadataImage, features: tuple[SupportedLevels, ...]
+) -> tuple[SupportedLevels, ...]:
+    """Return the supported levels for a registration; none while older brokers would read it."""
+    return features if image.feature_level(METADATA_VERSION) >= LEVELS_SINCE else ()
 
 
 def _last_epoch(image: MetadataImage, broker_id: int) -> int:

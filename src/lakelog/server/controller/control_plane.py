@@ -23,6 +23,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.replica.role import Role
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.controller import Controller
+from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.membership import KeptTopics, Membership
 from lakelog.server.environment import Environment
@@ -64,6 +65,7 @@ class ControlPlane:
             environment.clock,
             tasks,
             options.config,
+            DeclaredLevels(node_id, self.peer),
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
 

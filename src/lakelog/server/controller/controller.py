@@ -7,6 +7,7 @@ raise NOT_CONTROLLER.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -26,7 +27,11 @@ from lakelog.metadata.controller.brokers import (
     plan_unregister,
 )
 from lakelog.metadata.controller.election_settings import plan_election_settings
-from lakelog.metadata.controller.features import check_supported
+from lakelog.metadata.controller.features import (
+    FeatureUpdate,
+    check_supported,
+    plan_update_features,
+)
 from lakelog.metadata.controller.in_sync import (
     AlteredIsr,
     ProposedIsr,
@@ -56,6 +61,7 @@ from lakelog.protocol.broker_registration import (
     BrokerRegistrationResponse,
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.server.controller.declared_levels import DeclaredLevels
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +76,7 @@ class Controller:
         node_id: of this broker.
         config: of this broker. Its settings about elections become the cluster's, unless the
             cluster has such settings.
+        declared: the feature levels of other brokers.
     """
 
     def __init__(
@@ -79,7 +86,9 @@ class Controller:
         clock: Clock,
         tasks: Tasks,
         config: BrokerConfig,
+        declared: DeclaredLevels,
     ) -> None:
+        self._declared = declared
         self._clock = clock
         self.elections = Durations()
         """From the report of a dead broker to the commit of the new leaders."""
@@ -151,6 +160,17 @@ class Controller:
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
         return AlterPartitionResponse(topics=_altered(results))
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool
+    ) -> None:
+        """Finalize levels. Raises `KafkaError` as `plan_update_features`, `MetadataLog.submit`."""
+        declared = await self._declared.of(self._metadata.image) if updates else {}
+        await self._metadata.submit(
+            lambda image: plan_update_features(
+                image, updates, declared, validate_only=validate_only
+            )
+        )
 
     async def unregister(self, broker_id: int) -> None:
         """Remove the registration of a broker that will not return.

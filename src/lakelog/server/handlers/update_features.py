@@ -6,11 +6,7 @@ Version 0 allows any downgrade or none; before version 2 each feature has a resu
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.features import (
-    FeatureUpdate,
-    UpgradeType,
-    plan_update_features,
-)
+from lakelog.metadata.controller.features import FeatureUpdate, UpgradeType
 from lakelog.protocol.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -28,9 +24,7 @@ async def handle(
     """Finalize the levels. Errors: see `plan_update_features`."""
     updates = [_update(each, context.version) for each in request.feature_updates]
     try:
-        await broker.metadata.submit(
-            lambda image: plan_update_features(image, updates, validate_only=request.validate_only)
-        )
+        await broker.controller.update_features(updates, validate_only=request.validate_only)
     except KafkaError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     results = [UpdatableFeatureResult(feature=each.name, error_message=None) for each in updates]

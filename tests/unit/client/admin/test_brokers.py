@@ -6,7 +6,6 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.brokers import Brokers
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.protocol.api_versions import ApiVersionsRequest, FinalizedFeatureKey
 from lakelog.protocol.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -33,15 +32,6 @@ def test_brokers_are_listed_by_id_with_fenced_ones(
     ]
     (request,) = broker.asked(DescribeClusterRequest)
     assert request.include_fenced_brokers
-
-
-def test_features_have_their_finalized_levels(broker: ScriptedBroker, cluster: Cluster) -> None:
-    versions = broker.api_versions(ApiVersionsRequest())
-    versions.finalized_features = [
-        FinalizedFeatureKey(name="t", max_version_level=2, min_version_level=2)
-    ]
-    broker.on(ApiVersionsRequest, versions)
-    assert Brokers(cluster).features() == {"t": 2}
 
 
 def test_a_broker_that_cannot_be_unregistered_is_an_error(

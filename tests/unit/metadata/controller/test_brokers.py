@@ -13,7 +13,7 @@ from lakelog.metadata.controller.brokers import (
     plan_register_broker,
     plan_unregister,
 )
-from lakelog.metadata.features import SUPPORTED
+from lakelog.metadata.features import METADATA_VERSION, SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
@@ -22,8 +22,11 @@ from lakelog.metadata.records import (
     BrokerRecord,
     BrokerUnregistered,
     ClusterRecord,
+    FeatureRecord,
     ForgottenEpochs,
     ProducerIdBlock,
+    Record,
+    metadata_version_of,
 )
 
 
@@ -53,6 +56,32 @@ def test_a_broker_joins_fenced_and_leads_nothing(image: MetadataImage) -> None:
         image, 1, b"n" * 16, endpoints=(), rack=None, directory_id=bytes(16), previous_epoch=-1
     )
     assert again == Plan((), Joined(2, has_lost=False)), "the same process"
+
+
+def test_a_registration_has_the_levels_of_its_broker_once_all_brokers_can_read_them() -> None:
+    """An older broker, which the cluster may still have below level 2, would stop at them."""
+
+    def registered(image: MetadataImage) -> Record:
+        plan = plan_join(
+            image,
+            1,
+            b"n" * 16,
+            endpoints=(),
+            rack=None,
+            directory_id=b"d" * 16,
+            previous_epoch=-1,
+            features=SUPPORTED,
+        )
+        return next(each for each in plan.records if isinstance(each, BrokerRecord))
+
+    image = MetadataImage()
+    below = registered(image)
+    assert metadata_version_of(below) == image.feature_level(METADATA_VERSION) == 1
+    above = registered(image.apply(FeatureRecord(METADATA_VERSION, 2)))
+    assert isinstance(above, BrokerRecord)
+    assert above.features == SUPPORTED
+    alone = plan_register_broker(image, 1, b"n" * 16).records
+    assert {metadata_version_of(each) for each in alone} == {1}
 
 
 @pytest.mark.parametrize("previous_epoch", [-1, 0, 2], ids=["power", "backup", "newer"])

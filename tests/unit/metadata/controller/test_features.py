@@ -13,7 +13,7 @@ from lakelog.metadata.controller.features import (
 )
 from lakelog.metadata.features import METADATA_VERSION, SUPPORTED, SupportedLevels
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerRecord, FeatureRecord
+from lakelog.metadata.records import BrokerFenced, BrokerRecord, FeatureRecord
 
 UP, SAFE, UNSAFE = UpgradeType
 TV = "transaction.version"
@@ -69,6 +69,29 @@ def test_a_registered_broker_without_support_is_named() -> None:
     with pytest.raises(KafkaError, match="broker 2 does not support") as caught:
         plan_update_features(_image(SUPPORTED, ()), [FeatureUpdate(METADATA_VERSION, 2, UP)])
     assert caught.value.code is E.INVALID_UPDATE_VERSION
+
+
+def test_a_broker_that_has_declared_its_levels_since_counts() -> None:
+    """Its registration could not have them before `lakelog.metadata.version` 2."""
+    image, update = _image(SUPPORTED, ()), [FeatureUpdate(METADATA_VERSION, 2, UP)]
+    assert plan_update_features(image, update, {(2, 1): SUPPORTED}).records
+    with pytest.raises(KafkaError, match="broker 2 does not support"):
+        plan_update_features(image, update, {(2, 0): SUPPORTED})  # an earlier process
+
+
+def test_a_broker_that_is_down_has_to_be_started_or_unregistered() -> None:
+    image = _image(SUPPORTED, ()).apply(BrokerFenced(2, 1))
+    with pytest.raises(KafkaError, match=r"broker 2 does not .* it does not run; start it"):
+        plan_update_features(image, [FeatureUpdate(METADATA_VERSION, 2, UP)])
+
+
+def test_levels_are_recorded_only_where_brokers_can_read_them() -> None:
+    image = _image(SUPPORTED)
+    lower = FeatureUpdate(TV, 1, SAFE)
+    with pytest.raises(KafkaError, match=r"levels need lakelog.metadata.version=2") as caught:
+        plan_update_features(image, [lower])
+    assert caught.value.code is E.INVALID_UPDATE_VERSION
+    assert plan_update_features(image, [lower, FeatureUpdate(METADATA_VERSION, 2, UP)]).records
 
 
 def test_a_request_without_features_changes_nothing() -> None:
