@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TypeVar
@@ -109,6 +109,7 @@ class Replicas:
         self._names_used: set[str] = set()
         """Names of deleted topics whose logs may still be in the checkpoint files."""
         self._touched = 0
+        self._image = MetadataImage()
         self._stopped = False
         self.lost: list[str] = []
         """Partitions that the controller may elect this broker for, and whose records it lacks."""
@@ -127,11 +128,22 @@ class Replicas:
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
+        self._image = image
+        durable = [each.topic_id for each in image.topics if self._is_durable(image, each)]
+        await self._durable.restart(durable)
         configs = self._log_configs(image)
-        durable = (each for each in image.topics if configs(each.name).durability == FSYNC)
-        await self._durable.restart(each.topic_id for each in durable)
         for topic_image in sorted(image.topics, key=lambda topic: topic.name):
             await self._ensure(image, topic_image)
+            if self._durable.is_bound(topic_image.topic_id):
+                self._configure(topic_image, configs(topic_image.name))
+        self._durable.watch_withdrawn(self._loosen)
+
+    def _loosen(self, topic_ids: set[bytes]) -> None:
+        """Apply the settings that had to wait for the end of a promise."""
+        configs = self._log_configs(self._image)
+        for topic in filter(None, map(self._image.topic_by_id, sorted(topic_ids))):
+            self._configure(topic, configs(topic.name))
+        self._revoke()
 
     def _find_lost(self, image: MetadataImage) -> list[str]:
         """Return the partitions for which this broker is eligible, although its logs lack records.
@@ -181,12 +193,17 @@ class Replicas:
         Without `records` the images are compared.
         """
         async with self._turn:
-            for topic_id in _changes(old, new, records).topic_ids:
-                topic = new.topic_by_id(topic_id)
-                # A name that belonged to a deleted topic has its folder until `follow` has renamed
-                # it.
-                if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
-                    await self._ensure(new, topic)
+            found = map(new.topic_by_id, _changes(old, new, records).topic_ids)
+            # A name that belonged to a deleted topic has its folder until `follow` has renamed it.
+            topics = [
+                topic
+                for topic in found
+                if topic is not None
+                and old.topic_ids.get(topic.name, topic.topic_id) == topic.topic_id
+            ]
+            await self._name_durable(new, topics)
+            for topic in topics:
+                await self._ensure(new, topic)
 
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -215,6 +232,7 @@ class Replicas:
     async def _follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> DeletedTopics:
+        self._image = new
         changes = _changes(old, new, records)
         gone = []
         for topic_id in changes.topic_ids:
@@ -223,10 +241,10 @@ class Replicas:
                 await self._delete(before)
                 gone.append((before.name, topic_id))
         self._durable.forget(topic_id for _, topic_id in gone)
-        for topic_id in changes.topic_ids:
-            topic = new.topic_by_id(topic_id)
-            if topic is not None:
-                await self._ensure(new, topic)
+        topics = [topic for topic in map(new.topic_by_id, changes.topic_ids) if topic is not None]
+        await self._name_durable(new, topics)
+        for topic in topics:
+            await self._ensure(new, topic)
         await self._follow_configs(old, new, changes, [name for name, _ in gone])
         return gone
 
@@ -234,12 +252,12 @@ class Replicas:
         self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
     ) -> None:
         topics = self._configured(old, image, changes, gone)
+        weak = [each.topic_id for each in topics if not self._is_durable(image, each)]
+        await self._durable.remove(weak)
         configs = self._log_configs(image)
-        weak = [each for each in topics if configs(each.name).durability != FSYNC]
-        await self._durable.remove(each.topic_id for each in weak)
         for topic in topics:
             self._configure(topic, configs(topic.name))
-            if configs(topic.name).durability == FSYNC:
+            if self._is_durable(image, topic):
                 self._durable.await_flush(topic.topic_id)
         if topics or changes.all_configs:
             self._revoke()
@@ -285,6 +303,8 @@ class Replicas:
             # After a crash the new logs would be compared with the recovery points of the old ones.
             self._names_used.clear()
             await self._checkpointed()
+        if self._durable.names(topic.topic_id) and not self._is_durable(image, topic):
+            await self._durable.remove([topic.topic_id])
         configs = self._log_configs(image)
         wanted = [
             partition
@@ -298,24 +318,26 @@ class Replicas:
             if self._stopped:
                 return
             await self._make_logs(topic, missing[start : start + _LOGS_AT_ONCE], configs)
-        await self._mark_durability(topic, configs(topic.name))
         for partition in wanted:
             if self._stopped:
                 return
             if self._ensure_partition(topic, partition, configs):
                 await self._yield_sometimes()
 
-    async def _mark_durability(self, topic: TopicImage, config: LogConfig) -> None:
-        """Let `durable-topics` follow before the first partition has these settings."""
-        is_durable, is_named = config.durability == FSYNC, self._durable.names(topic.topic_id)
-        if is_named and not is_durable:
-            await self._durable.remove([topic.topic_id])
-        elif is_durable and not is_named:
-            known = (self._partitions.get(topic.topic_id, index) for index in topic.partitions)
-            # Only a topic that has no partition here yet: earlier records were appended under other
-            # settings, and may not be durable.
-            if all(partition is None for partition in known):
-                await self._durable.add(topic.topic_id)
+    async def _name_durable(self, image: MetadataImage, topics: Iterable[TopicImage]) -> None:
+        """Name new topics with `fsync` in `durable-topics`, before they have partitions here.
+
+        A topic with a partition has records that were appended under other settings, and may not be
+        durable.
+        """
+        await self._durable.add(
+            topic.topic_id
+            for topic in topics
+            if self._is_durable(image, topic)
+            and all(
+                self._partitions.get(topic.topic_id, index) is None for index in topic.partitions
+            )
+        )
 
     def _ensure_partition(
         self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
@@ -430,8 +452,18 @@ class Replicas:
                 self._partitions.note_config(partition)
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
-        """Return the settings by topic; the logs of a topic share one object."""
-        return cache(lambda topic: log_config(image, self._config(), topic))
+        """Return the settings in force by topic; the logs of a topic share one object."""
+
+        def in_force(name: str) -> LogConfig:
+            config, topic = log_config(image, self._config(), name), image.topic(name)
+            is_bound = topic is not None and self._durable.is_bound(topic.topic_id)
+            return config._replace(durability=FSYNC) if is_bound else config
+
+        return cache(in_force)
+
+    def _is_durable(self, image: MetadataImage, topic: TopicImage) -> bool:
+        """Return whether the topic has `durability=fsync`, which need not be in force yet."""
+        return log_config(image, self._config(), topic.name).durability == FSYNC
 
 
 class _TopicIds:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lakelog.replica.partition import Partition
 from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.controller.membership import KeptTopics
+from lakelog.storage.folder.durable_mark import DurableMark
 from memory_broker import MemoryBroker
 
 FORMER, OWN, NEXT = b"f" * 16, b"o" * 16, b"n" * 16
@@ -63,7 +65,7 @@ def test_a_broker_that_is_alone_has_no_file(folder: Folder) -> None:
     folder.mark.remove()
     topics = folder.of(OWN)
     folder.broker.run(topics.restart([ORDERS]))
-    folder.broker.run(topics.add(ORDERS))
+    folder.broker.run(topics.add([ORDERS]))
     topics.await_flush(ORDERS)
     assert not topics.names(ORDERS)
     assert folder.named() is None
@@ -73,7 +75,7 @@ def test_new_topics_are_added_and_weaker_ones_removed(folder: Folder) -> None:
     run, topics = folder.broker.run, folder.topics
     run(topics.remove([ORDERS]))
     assert folder.named() == {PAYMENTS}
-    run(topics.add(ORDERS))
+    run(topics.add([ORDERS]))
     assert folder.named() == {PAYMENTS, ORDERS}
     assert topics.names(ORDERS)
 
@@ -81,7 +83,7 @@ def test_new_topics_are_added_and_weaker_ones_removed(folder: Folder) -> None:
 def test_deleted_topics_are_left_out_of_the_next_write(folder: Folder) -> None:
     folder.topics.forget([ORDERS])
     assert folder.named() == {ORDERS, PAYMENTS}
-    folder.broker.run(folder.topics.add(b"a" * 16))
+    folder.broker.run(folder.topics.add([b"a" * 16]))
     assert folder.named() == {b"a" * 16, PAYMENTS}
 
 
@@ -125,6 +127,33 @@ def test_a_file_that_cannot_be_removed_either_is_reported(
 ) -> None:
     disk = folder.broker.disk
     disk.fail("write", errno.EIO, suffix="durable-topics.tmp")
-    disk.fail("name", errno.EIO, suffix="durable-topics")
-    folder.broker.run(folder.topics.remove([ORDERS]))
+    disk.fail("name", errno.EIO, suffix="durable-topics", times=100)
+    broker, topics, free = folder.broker, folder.topics, list[set[bytes]]()
+    topics.watch_withdrawn(free.append)
+    broker.run(topics.remove([ORDERS]))
     assert caplog.records[-1].event == "durable_topics_not_removed"  # type: ignore[attr-defined]
+    assert topics.is_bound(ORDERS), "a weaker setting may not apply yet"
+    said = len(caplog.records)
+    broker.pass_time(3)
+    assert topics.is_bound(ORDERS) and not free
+    assert len(caplog.records) == said, "it is said once"
+    disk.forget_faults()
+    broker.pass_time(2)
+    assert folder.named() is None
+    assert free == [{ORDERS, PAYMENTS}]
+    assert not topics.is_bound(ORDERS)
+
+
+def test_new_topics_of_one_change_are_written_at_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, write = list[int](), DurableMark.write
+
+    def counting(self: DurableMark, processes: Any, topic_ids: Any) -> None:
+        written.append(len(topic_ids))
+        write(self, processes, topic_ids)
+
+    monkeypatch.setattr(DurableMark, "write", counting)
+    folder.broker.run(folder.topics.add(bytes([number]) * 16 for number in range(50)))
+    folder.broker.run(folder.topics.add([ORDERS]))
+    assert written == [52]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 
@@ -44,7 +45,14 @@ PAYMENTS = b"p" * 16
 class Node:
     """A broker's replicas over one disk; `restart` returns a new process over the disk."""
 
-    def __init__(self, disk: MemoryDisk, image: MetadataImage) -> None:
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        image: MetadataImage,
+        *,
+        begins: bool = False,
+        breaks: Callable[[MemoryDisk], None] = lambda disk: None,
+    ) -> None:
         self.disk = disk
         self.image = image
         self.partitions = Partitions()
@@ -70,6 +78,9 @@ class Node:
             self._revoke,
             self.durable,
         )
+        if begins:
+            asyncio.run(self.durable.begin(1, b"p" * 16))
+        breaks(disk)
         asyncio.run(self.replicas.load(image))
 
     def _revoke(self) -> None:
@@ -83,6 +94,13 @@ class Node:
         done = asyncio.get_running_loop().create_future()
         done.set_result(work())
         return done
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Only `DurableTopics` calls it, to try again."""
+        self.later = callback
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        asyncio.run(work)
 
     def apply(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
         return asyncio.run(self.follow(records, named=named))
@@ -514,6 +532,45 @@ def test_the_promise_ends_before_a_weaker_setting_applies(node: Node, named: boo
     node.apply([PartitionRecord(ORDERS, *state), _durability("orders", "page-cache")], named=named)
     assert partition.log.config.durability == "page-cache"
     assert seen == [("fsync", frozenset())]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_weaker_setting_waits_until_the_promise_can_end(node: Node, restarts: bool) -> None:
+    asyncio.run(node.durable.begin(-1, None))
+    node.apply([*topic("orders", ORDERS, 1), _durability("orders", "fsync")])
+    if restarts:
+        node.image = node.image.apply(_durability("orders", "page-cache"))
+        directory = node.directory
+        directory.close(clean=True)
+        node = Node(node.disk, node.image, begins=True, breaks=_break_mark)
+    else:
+        _break_mark(node.disk)
+        node.apply([_durability("orders", "page-cache")])
+    node.apply([PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 0, 0)])
+    found = [node.partitions.leader("orders", index) for index in (0, 1)]
+    assert [each.log.config.durability for each in found] == ["fsync", "fsync"]
+    assert _promised(node) == {ORDERS}
+    node.disk.forget_faults()
+    revoked = node.revoked
+    node.later()
+    assert not _promised(node)
+    assert [each.log.config.durability for each in found] == ["page-cache", "page-cache"]
+    assert node.revoked > revoked
+
+
+def _break_mark(disk: MemoryDisk) -> None:
+    disk.fail("write", errno.EIO, suffix="durable-topics.tmp", times=100)
+    disk.fail("name", errno.EIO, suffix="durable-topics", times=100)
+
+
+def test_new_topics_of_one_change_are_named_by_one_write(node: Node) -> None:
+    asyncio.run(node.durable.begin(-1, None))
+    mark: Any = node.directory.durable_mark
+    durable = [_durability(name, "fsync") for name in ("orders", "payments")]
+    with mock.patch.object(mark, "write", wraps=mark.write) as writing:
+        node.apply([*topic("orders", ORDERS, 2), *topic("payments", PAYMENTS, 1), *durable])
+    assert writing.call_count == 1
+    assert _promised(node) == {ORDERS, PAYMENTS}
 
 
 def test_a_start_names_all_topics_with_fsync(node: Node) -> None:
