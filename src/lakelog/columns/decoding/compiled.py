@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakelog.columns.compiler import compiled, first_call
-from lakelog.columns.decoding.groups import Group, column_types, corrupt, header_rows
+from lakelog.columns.decoding.groups import Group, column_types, corrupt
 from lakelog.columns.decoding.loop import (
     CORRUPT,
     copy,
@@ -24,7 +24,7 @@ from lakelog.columns.decoding.loop import (
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import read_headers, read_records, record_view
+from lakelog.records.record import Headers, read_headers, read_records, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Buffers:
         self.header_starts, self.header_stops = (
             empty("headers", count, np.int64) for _ in range(2)
         )
-        self._headers: list[list[dict[str, Any]] | None] = []
+        self._headers: dict[int, Headers] = {}
 
     def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
         """Complete the rows up to `rows`, which the loop appended from this batch."""
@@ -140,14 +140,11 @@ class _Buffers:
 
     def _add_headers(self, data: Buffer, first: int) -> None:
         """Decode the headers of the rows from `first` on, whose bounds the loop has checked."""
-        starts = self.header_starts[first : self.rows]
-        found: list[list[dict[str, Any]] | None] = [None] * len(starts)
-        rows = np.flatnonzero(starts >= 0)
+        rows = np.flatnonzero(self.header_starts[first : self.rows] >= 0) + first
         content = bytes(data) if len(rows) else b""
-        for index in rows:
-            stop = int(self.header_stops[first + index])
-            found[index] = header_rows(read_headers(content, int(starts[index]), stop)[0])
-        self._headers += found
+        for row in rows.tolist():
+            start, stop = int(self.header_starts[row]), int(self.header_stops[row])
+            self._headers[row] = read_headers(content, start, stop)[0]
 
     def to_arrays(self) -> RawColumns:
         import pyarrow as pa
@@ -163,8 +160,27 @@ class _Buffers:
         if "value" in self.columns:
             raw["value"] = _binary(self.values, self.value_ends, self.value_nulls, rows)
         if "headers" in self.columns:
-            raw["headers"] = pa.array(self._headers, column_types()["headers"])
+            raw["headers"] = self._header_column()
         return raw
+
+    def _header_column(self) -> pa.Array:
+        """Return the headers; null for rows without any. Python handles only the other rows."""
+        import pyarrow as pa
+
+        kind = column_types()["headers"]
+        if not self._headers:
+            return pa.nulls(self.rows, kind)
+        counts = np.zeros(self.rows + 1, np.int32)
+        counts[[row + 1 for row in self._headers]] = [len(each) for each in self._headers.values()]
+        pairs = [pair for each in self._headers.values() for pair in each]
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        inside = pa.StructArray.from_arrays(
+            [pa.array(keys, pa.string()), pa.array(values, pa.binary())],
+            fields=list(kind.value_type),
+        )
+        is_null = pa.array(counts[1:] == 0)
+        ends = pa.array(np.cumsum(counts, dtype=np.int32))
+        return pa.ListArray.from_arrays(ends, inside, type=kind, mask=is_null)
 
 
 def _binary(data: Any, ends: Any, nulls: Any, rows: int) -> pa.Array:
