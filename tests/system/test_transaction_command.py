@@ -16,6 +16,7 @@ from broker_process import LAKELOG, BrokerProcess
 from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from lakelog.client.producer import TransactionalProducer
+from lakelog.client.sink import Sink, SinkProducer
 from wire_client import WireClient, batch_of, produce_request
 
 UNVERIFIED = {
@@ -129,3 +130,26 @@ def test_abort_refuses_a_transaction_that_has_a_coordinator(broker: BrokerProces
         forced = txn(broker, "abort", "orders", "0", "--yes", "--force")
         assert forced.returncode == 0, forced.stderr
         assert as_json(broker, "describe", "billing")[0]["state"] == "Ongoing"
+
+
+def test_a_sink_is_listed_described_and_removed(broker: BrokerProcess) -> None:
+    with Sink(broker.bootstrap, "daily") as sink, SinkProducer(broker.bootstrap) as producer:
+        run = sink.begin("query", "run-1")
+        sink.commit(run, 4, [])
+        producer.open(run, 5, 0, 0)
+        producer.send("orders", b"open", partition=0)
+        producer.finish()
+        rows = {row["transactional_id"]: row for row in as_json(broker, "list")}
+        assert (rows["daily"]["next_batch"], rows["daily"]["open_children"]) == (5, 1)
+        (found,) = as_json(broker, "describe", "daily")
+        assert (found["query_id"], found["run_id"], found["next_batch"]) == ("query", "run-1", 5)
+        assert [row["transactional_id"] for row in found["children"]] == ["daily/5/0/0"]
+        refused = txn(broker, "remove", "daily")
+        assert "--yes" in refused.stderr
+        unknown = txn(broker, "remove", "dayly", "--yes")
+        assert "LL0211" in unknown.stderr
+        assert "daily" in unknown.stderr
+        removed = txn(broker, "remove", "daily", "--yes")
+        assert removed.returncode == 0, removed.stderr
+        assert as_json(broker, "list") == []
+    assert read_all(broker.bootstrap, "orders", COMMITTED, 2) == []

@@ -175,6 +175,13 @@ _ENTRIES = (
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
     ),
     Entry(
+        "LL0215",
+        "not a sink",
+        ExitCode.CONFLICT,
+        "The transactional id belongs to an ordinary producer. Only a sink has a record of its "
+        "query, run and next batch; `lakelog txn list` shows the next batch of each sink.",
+    ),
+    Entry(
         "LL0301",
         "cannot reach the broker",
         ExitCode.UNREACHABLE,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+NOT_A_SINK = -2
+"""The next batch of an ordinary transactional id."""
 
 
 class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
@@ -26,6 +29,10 @@ class TransactionState(Struct):
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
+    next_batch: int = int64(tag=OWN_TAGS, default=NOT_A_SINK)
+    """The next batch if the id is a sink, -1 before its first commit."""
+    open_children: int = int32(tag=OWN_TAGS + 1)
+    """The children of the sink whose transactions have not ended."""
 
 
 class ListTransactionsResponse(Message, versions="0-2", flexible="0+"):

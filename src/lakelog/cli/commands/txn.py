@@ -1,10 +1,10 @@
-"""`lakelog txn`: lists, describes and aborts transactions."""
+"""`lakelog txn`: lists, describes and aborts transactions, and removes sinks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ActiveProducer,
         Admin,
         HangingTransaction,
+        SinkControl,
         Transaction,
         TransactionListing,
     )
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 app = noun("txn", "List, describe and abort transactions.")
 
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
+_SINK_COLUMNS = ("next_batch", "open_children")
+_CHILD_COLUMNS = ("transactional_id", "state", "start", "partitions")
 _HANGING_COLUMNS = (
     "topic",
     "partition",
@@ -177,6 +180,43 @@ def abort(
     note(f"aborted the transaction of {what} in {topic}-{partition}", quiet=session.quiet)
 
 
+@app.command
+def remove(
+    sink_id: str,
+    /,
+    *,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Remove a sink: abort its open children, and forget its query, run and next batch.
+
+    Parameters
+    ----------
+    sink_id
+        Sink to remove. Its query could write batches again that are committed already.
+    """
+    with open_admin(session) as admin:
+        _check_is_sink(admin, sink_id)
+        confirm(f"remove the sink '{sink_id}' with its next batch", yes=consent.yes)
+        admin.transactions.remove_sink(sink_id)
+    if output.format != "table":
+        facts = {"sink_id": sink_id}
+        show(Document(facts, facts, []), output.format)
+    note(f"removed the sink '{sink_id}'", quiet=session.quiet)
+
+
+def _check_is_sink(admin: Admin, sink_id: str) -> None:
+    known = {row.transactional_id: row.next_batch for row in admin.transactions.list()}
+    if known.get(sink_id) is not None:
+        return
+    sinks = [name for name, next_batch in known.items() if next_batch is not None]
+    hint = suggestion(sink_id, sinks) or "use lakelog txn list to show all sinks"
+    if sink_id in known:
+        raise CliError("LL0215", f"'{sink_id}' is the id of an ordinary producer", hint)
+    raise CliError("LL0211", f"unknown sink '{sink_id}'", hint)
+
+
 def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
     """Check that no coordinator knows the transaction: it would end it at the timeout."""
     known = admin.transactions.list(states=_RUNNING, producer_ids=[producer.producer_id])
@@ -243,10 +283,19 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
             "state": row.state,
             "producer_id": row.producer_id,
             "coordinator": row.node_id,
+            **_sink_columns(row),
         }
         for row in found
     ]
-    return Listing(rows, _LIST_COLUMNS, empty="no transactional ids")
+    has_sinks = any("next_batch" in row for row in rows)
+    columns = _LIST_COLUMNS + (_SINK_COLUMNS if has_sinks else ())
+    return Listing(rows, columns, empty="no transactional ids")
+
+
+def _sink_columns(row: TransactionListing) -> dict[str, int]:
+    if row.next_batch is None:
+        return {}
+    return {"next_batch": row.next_batch, "open_children": row.open_children}
 
 
 def hanging_listing(found: Iterable[HangingTransaction]) -> Listing:
@@ -280,4 +329,26 @@ def document(found: Transaction, now_ms: int) -> Document:
     }
     rows = [{"topic": topic, "partition": index} for topic, index in sorted(found.partitions)]
     parts = [Listing(rows, _PARTITION_COLUMNS, empty="the transaction has no partitions")]
+    if found.sink is not None:
+        return _sink_document(facts, found.sink)
     return Document({**facts, "partitions": rows}, facts, parts)
+
+
+def _sink_document(facts: dict[str, Any], sink: SinkControl) -> Document:
+    control = {
+        **facts,
+        "query_id": sink.query_id,
+        "run_id": sink.run_id,
+        "next_batch": sink.next_batch if sink.next_batch >= 0 else None,
+    }
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "state": each.state,
+            "start": iso_utc(each.start_ms),
+            "partitions": each.partitions,
+        }
+        for each in sink.children
+    ]
+    parts = [Listing(rows, _CHILD_COLUMNS, empty="the sink has no open children")]
+    return Document({**control, "children": rows}, control, parts)

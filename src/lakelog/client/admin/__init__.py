@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakelog.client.admin.transactions import (
         ActiveProducer,
         HangingTransaction,
+        SinkChild,
+        SinkControl,
         Transaction,
         TransactionListing,
     )
@@ -42,6 +44,8 @@ __all__ = [
     "LogDir",
     "RegisteredBroker",
     "ResourceType",
+    "SinkChild",
+    "SinkControl",
     "Transaction",
     "TransactionListing",
 ]
@@ -52,7 +56,14 @@ _HOMES = {
     "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
     "group_descriptions": ("Group", "GroupMember"),
     "groups": ("GroupListing", "Lag"),
-    "transactions": ("ActiveProducer", "HangingTransaction", "Transaction", "TransactionListing"),
+    "transactions": (
+        "ActiveProducer",
+        "HangingTransaction",
+        "SinkChild",
+        "SinkControl",
+        "Transaction",
+        "TransactionListing",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

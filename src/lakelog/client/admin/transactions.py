@@ -19,8 +19,13 @@ from lakelog.protocol.describe_producers import (
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TransactionState,
 )
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.protocol.list_transactions import (
+    NOT_A_SINK,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -35,12 +40,41 @@ RUNNING = (ONGOING, "PrepareCommit", "PrepareAbort")
 
 @dataclass(slots=True, frozen=True)
 class TransactionListing:
-    """A transactional id in the list. `node_id` is its coordinator."""
+    """A transactional id in the list. `node_id` is its coordinator.
+
+    next_batch: of a sink, -1 before its first commit; None for any other id. open_children: the
+    number of its unfinished tasks.
+    """
 
     transactional_id: str
     producer_id: int
     state: str
     node_id: int
+    next_batch: int | None = None
+    open_children: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class SinkChild:
+    """A task's transaction that has not ended. start_ms: milliseconds since the epoch.
+
+    partitions: the number of its partitions.
+    """
+
+    transactional_id: str
+    state: str
+    start_ms: int
+    partitions: int
+
+
+@dataclass(slots=True, frozen=True)
+class SinkControl:
+    """The control record of a sink. next_batch: -1 before its first commit."""
+
+    query_id: str
+    run_id: str
+    next_batch: int
+    children: tuple[SinkChild, ...]
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,6 +92,7 @@ class Transaction:
     timeout_ms: int
     start_ms: int
     partitions: tuple[TopicPartition, ...]
+    sink: SinkControl | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -114,7 +149,12 @@ class Transactions:
             check(response.error_code, f"transactions of broker {node}")
             found += [
                 TransactionListing(
-                    row.transactional_id, row.producer_id, row.transaction_state, node
+                    row.transactional_id,
+                    row.producer_id,
+                    row.transaction_state,
+                    node,
+                    None if row.next_batch == NOT_A_SINK else row.next_batch,
+                    row.open_children,
                 )
                 for row in response.transaction_states
             ]
@@ -138,9 +178,19 @@ class Transactions:
                 row.transaction_timeout_ms,
                 row.transaction_start_time_ms,
                 tuple((topic.topic, part) for topic in row.topics for part in topic.partitions),
+                _control(row),
             )
 
         return self._cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
+
+    def remove_sink(self, sink_id: str) -> None:
+        """Abort all open transactions of a sink, and forget its control record.
+
+        Raises `NotASinkError`, and `UnsupportedError` if the broker has no commit sets.
+        """
+        from lakelog.client.sink.coordinator import remove_sink
+
+        remove_sink(self._cluster, sink_id)
 
     def producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
         """Return the recent producers of a partition, ordered by producer id.
@@ -257,6 +307,16 @@ class Transactions:
                 raise refused(error_code(code), f"marker for {name}-{index}")
 
         self._cluster.retrying(work)
+
+
+def _control(row: TransactionState) -> SinkControl | None:
+    if row.sink is None:
+        return None
+    children = tuple(
+        SinkChild(each.transactional_id, each.state, each.start_time_ms, each.partitions)
+        for each in row.children
+    )
+    return SinkControl(row.sink.query_id, row.sink.run_id, row.sink.next_batch, children)
 
 
 def _active(row: ProducerState) -> ActiveProducer:

@@ -169,15 +169,7 @@ class Sink(Closeable):
 
         A later run may begin at any batch, with any query. Raises `NotASinkError`.
         """
-        request = EndTxnRequest(
-            transactional_id=self.sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
-        )
-
-        def work() -> None:
-            response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
-            check_sink(response.error_code, response.refused, self._where, response.sink)
-
-        self._retrying(work)
+        remove_sink(self._cluster, self.sink_id)
 
     @property
     def _where(self) -> str:
@@ -238,6 +230,19 @@ def ask(cluster: Cluster, sink_id: str, request: Message, kind: type[R]) -> R:
         raise UnreachableError.after(error) from error
     assert isinstance(response, kind)
     return response
+
+
+def remove_sink(cluster: Cluster, sink_id: str) -> None:
+    """Abort all open transactions of a sink and forget it. Raises `NotASinkError`."""
+    request = EndTxnRequest(
+        transactional_id=sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
+    )
+
+    def work() -> None:
+        response = ask(cluster, sink_id, request, EndTxnResponse)
+        check_sink(response.error_code, response.refused, f"sink {sink_id!r}", response.sink)
+
+    cluster.retrying_coordinator(sink_id, work, TRANSACTION)
 
 
 def _winner(receipt: Receipt) -> Winner:

@@ -192,8 +192,13 @@ class TransactionShard:
     def list_transactions(self, wanted: TransactionFilter) -> Iterator[ListedTransaction]:
         """Yield the transactions that pass the filters."""
         for transactional_id, found in self.transactions.items():
-            if wanted.accepts(transactional_id, found):
-                yield list_transaction(transactional_id, found)
+            if not wanted.accepts(transactional_id, found):
+                continue
+            listed = list_transaction(transactional_id, found)
+            if isinstance(found.part, Sink):
+                listed.next_batch = found.part.next_batch
+                listed.open_children = sum(1 for _ in self.sinks.children(transactional_id))
+            yield listed
 
 
 def _is_permanent(found: Transaction) -> bool:

@@ -12,7 +12,14 @@ from lakelog.cli.commands.txn import (
 )
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.client.admin import ActiveProducer, HangingTransaction, Transaction, TransactionListing
+from lakelog.client.admin import (
+    ActiveProducer,
+    HangingTransaction,
+    SinkChild,
+    SinkControl,
+    Transaction,
+    TransactionListing,
+)
 
 KEY = ("orders", 3)
 
@@ -29,6 +36,34 @@ def test_a_listing_names_every_id_and_its_coordinator() -> None:
         "producer_id": 7,
         "coordinator": 1,
     }
+
+
+def test_a_listing_with_a_sink_also_shows_next_batches_and_open_children() -> None:
+    sink = TransactionListing("daily", 8, "Empty", 2, next_batch=5, open_children=3)
+    found = listing([TransactionListing("billing", 7, "Ongoing", 1), sink])
+    assert found.columns[-2:] == ("next_batch", "open_children")
+    assert (found.rows[1]["next_batch"], found.rows[1]["open_children"]) == (5, 3)
+    assert "next_batch" not in found.rows[0]
+
+
+def test_a_sink_is_described_with_its_query_and_open_children() -> None:
+    child = SinkChild("daily/5/0/1", "Ongoing", 5_000, 2)
+    sink = SinkControl("query", "run", 5, (child,))
+    found = document(Transaction("daily", "Empty", 8, 1, 60_000, -1, (), sink), 12_000)
+    assert (found.data["query_id"], found.data["run_id"], found.data["next_batch"]) == (
+        "query",
+        "run",
+        5,
+    )
+    assert found.data["children"] == [
+        {
+            "transactional_id": "daily/5/0/1",
+            "state": "Ongoing",
+            "start": "1970-01-01T00:00:05.000Z",
+            "partitions": 2,
+        }
+    ]
+    assert "partitions" not in found.data
 
 
 def test_a_hanging_transaction_is_shown_with_its_place_and_producer() -> None:
