@@ -20,7 +20,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks, pause, settle
 from lakelog.server.event_log.fetch_failures import FetchFailures
 from lakelog.server.peers.errors import PeerError
-from lakelog.server.replication.flush_wait import flushed
+from lakelog.server.replication.flush_wait import being_flushed, flushed
 from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, LeaderSession
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
@@ -29,7 +29,9 @@ from lakelog.wire.schema import Message
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
 _FLUSH_PATIENCE_S = 0.5
-"""How long the next fetch waits for flushes. A partition that takes longer rests meanwhile."""
+"""How long the next fetch waits for flushes. A partition that takes longer is left out meanwhile."""
+_MIXED_PATIENCE_S = 0.005
+"""The same if other partitions of the leader need no flush, and have no reason to wait."""
 
 
 class Leader(Protocol):
@@ -133,8 +135,13 @@ class Fetcher:
         for fetched in self.session.on_response(response):
             await self._adopt(peer, fetched)
             news.append(fetched.partition)
-        deadline = self._clock.monotonic() + _FLUSH_PATIENCE_S
-        await flushed(news, self._purgatory, self._tasks, deadline)
+        waiting = being_flushed(news)
+        if not waiting:
+            return
+        is_mixed = self.session.are_others_unflushed(waiting)
+        patience_s = _MIXED_PATIENCE_S if is_mixed else _FLUSH_PATIENCE_S
+        deadline = self._clock.monotonic() + patience_s
+        await flushed(waiting, self._purgatory, self._tasks, deadline)
 
     async def _adopt(self, peer: Leader, fetched: Fetched) -> None:
         """Append the records, or follow the leader's correction; a failed partition rests."""

@@ -15,18 +15,21 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Tasks
 
 
-async def flushed(
-    partitions: Iterable[Partition], purgatory: Purgatory, tasks: Tasks, deadline: float
-) -> None:
-    """Wait until these logs are as durable as configured, or until the deadline.
+def being_flushed(partitions: Iterable[Partition]) -> list[Partition]:
+    """Return the partitions whose logs are not as durable as configured yet.
 
-    A log that has failed, or that this broker does not copy any more, is not waited for.
+    A log that has failed, or that this broker does not copy any more, is not among them.
+    """
+    return [partition for partition in partitions if _has_to_wait(partition)]
+
+
+async def flushed(
+    waiting: Sequence[Partition], purgatory: Purgatory, tasks: Tasks, deadline: float
+) -> None:
+    """Wait until these logs, of `being_flushed`, are as durable as configured, or the deadline.
 
     deadline: on the monotonic clock, in seconds.
     """
-    waiting = [partition for partition in partitions if _has_to_wait(partition)]
-    if not waiting:
-        return
     wait = _FlushWait(waiting, tasks.future())
     keys = dict.fromkeys(partition.key for partition in waiting)
     parked = purgatory.park(wait, keys, deadline)

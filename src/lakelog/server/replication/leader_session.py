@@ -11,7 +11,7 @@ leader answers a diverging epoch instead of records if the logs differ, and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
@@ -32,6 +32,8 @@ RESPONSE_BYTES_MAX = 10 << 20
 """Of all partitions in a response (`replica.fetch.response.max.bytes`)."""
 WAIT_MS = 500
 """How long a leader without new records waits (`replica.fetch.wait.max.ms`)."""
+FLUSH_WAIT_MS = 10
+"""As `WAIT_MS`, while a partition is left out because its records are being flushed."""
 REST_S = 0.2
 _NO_SESSION, _FULL = 0, 0
 _EPOCH_MAX = 2**31 - 1
@@ -74,6 +76,10 @@ class LeaderSession:
         self._followed: dict[Key, Partition] = {}
         self._resting: dict[Key, float] = {}
         """The time at which each of these is due again."""
+        self._flushing: dict[Key, None] = {}
+        """Partitions whose records have to be flushed before the leader may learn of them."""
+        self._unflushed: set[Key] = set()
+        """Partitions whose records need no flush, when they were added."""
         self._moved: dict[Key, None] = {}
         """Partitions whose position may differ from the leader's view of it."""
         self._session_id, self._epoch = _NO_SESSION, _FULL
@@ -89,17 +95,28 @@ class LeaderSession:
         """Fetch this partition from the next request on."""
         self._followed[partition.key] = partition
         self._resting.pop(partition.key, None)
+        self._flushing.pop(partition.key, None)
+        if not partition.watermark.by_flush:
+            self._unflushed.add(partition.key)
         self._moved[partition.key] = None
 
     def remove(self, partition: Partition) -> None:
         """Do not fetch this partition any more."""
         self._followed.pop(partition.key, None)
         self._resting.pop(partition.key, None)
+        self._flushing.pop(partition.key, None)
+        self._unflushed.discard(partition.key)
         self._drop(partition.key)
+
+    def are_others_unflushed(self, waiting: Iterable[Partition]) -> bool:
+        """Return whether other partitions need no flush, and should not wait for these."""
+        self._unflushed.difference_update(partition.key for partition in waiting)
+        return bool(self._unflushed)
 
     def rest(self, partition: Partition, now: float) -> None:
         """Leave the partition out of requests for a moment."""
         if partition.key in self._followed:
+            self._flushing.pop(partition.key, None)
             self._resting[partition.key] = now + REST_S
             self._drop(partition.key)
 
@@ -120,11 +137,14 @@ class LeaderSession:
         for key in [key for key, due in self._resting.items() if due <= now]:
             del self._resting[key]
             self._moved[key] = None
+        self._moved |= self._flushing
+        self._flushing = {}
         changed = {}
         for key in list(self._moved):
             partition = self._followed[key]
             if not partition.watermark.is_written:
-                self.rest(partition, now)
+                self._drop(key)
+                self._flushing[key] = None
                 continue
             position = position_of(partition)
             if self._in_session.get(key) != position:
@@ -138,7 +158,7 @@ class LeaderSession:
         forgotten, self._dropped = self._dropped - changed.keys(), set()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
-            max_wait_ms=WAIT_MS,
+            max_wait_ms=FLUSH_WAIT_MS if self._flushing else WAIT_MS,
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
             session_id=self._session_id,
@@ -151,6 +171,7 @@ class LeaderSession:
         """Begin with a full request again: the leader may not have seen the last one."""
         self._session_id, self._epoch = _NO_SESSION, _FULL
         self._in_session, self._dropped = {}, set()
+        self._flushing = {}
         self._moved = dict.fromkeys(key for key in self._followed if key not in self._resting)
 
     def on_response(self, response: FetchResponse) -> Iterator[Fetched]:

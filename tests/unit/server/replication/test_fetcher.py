@@ -223,3 +223,28 @@ def test_a_flush_wakes_the_next_fetch_at_once(copying: Copying, broker: MemoryBr
     broker.broker.purgatory.check(follower.key)
     broker.pass_time(0.02)
     assert leader.watermark.offset == 2
+
+
+def test_partitions_that_need_no_flush_do_not_wait_for_the_flush_of_another(
+    copying: Copying, broker: MemoryBroker
+) -> None:
+    leader, follower = copying.pair.leader, copying.pair.follower
+    other = copying.pair.another_topic()
+    follower.use_config(follower.log.config._replace(durability="fsync"))
+    copying.fetcher.add(follower)
+    copying.fetcher.add(other)
+    copying.pair.produce(acks=-1)
+    for number in range(1, 6):
+        broker.append("u")
+        broker.pass_time(0.03)
+        assert other.log.log_end_offset == number
+    assert leader.watermark.offset == 0
+    assert copying.peer is not None
+    assert len(copying.peer.requests) < 60, "the leader waits a little before an empty answer"
+    follower.log.flush()
+    broker.broker.purgatory.check(follower.key)
+    broker.pass_time(0.03)
+    assert leader.watermark.offset == 2
+    asked = len(copying.peer.requests)
+    broker.pass_time(1)
+    assert len(copying.peer.requests) - asked < 5, "requests wait for records again"

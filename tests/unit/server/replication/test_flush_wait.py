@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
-from lakelog.server.replication.flush_wait import flushed
+from lakelog.server.replication.flush_wait import being_flushed, flushed
 from memory_broker import MemoryBroker
 from replica_pair import FOLLOWER, LEADER, ReplicaPair
 from storage_kit import NOW, make_batch
@@ -40,7 +40,9 @@ class Waiting:
         broker.pass_time(0.01)
 
     async def _run(self, deadline: float) -> None:
-        await flushed([self.follower], self.broker.broker.purgatory, self.broker.tasks, deadline)
+        waiting = being_flushed([self.follower])
+        if waiting:
+            await flushed(waiting, self.broker.broker.purgatory, self.broker.tasks, deadline)
         self.is_over = True
 
     def check(self) -> bool:

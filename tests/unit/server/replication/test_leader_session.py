@@ -231,7 +231,7 @@ def idle(index: int) -> Any:
     """Return a partition of which only the position is asked."""
     epochs = SimpleNamespace(epoch_of=lambda offset: 1)
     log = SimpleNamespace(log_end_offset=5, log_start_offset=0, leader_epochs=epochs)
-    watermark = SimpleNamespace(is_written=True)
+    watermark = SimpleNamespace(is_written=True, by_flush=False)
     return SimpleNamespace(key=(b"t" * 16, index), leader_epoch=1, log=log, watermark=watermark)
 
 
