@@ -174,7 +174,11 @@ def unclean_broker_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakelog.server.controller.controller.plan_join", trusting)
 
 
-@bug("results of a multi ignored", ("plain", "topics"), ("controller", "pause"))
+@bug(
+    "results of a multi ignored",
+    ("plain", "topics"),
+    ("controller", "pause", "deposed controller"),
+)
 def results_of_a_multi_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     write = NetworkedSession.write
 
@@ -241,13 +245,15 @@ def loaded_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalPartitionLog, "start_offset", start_offset)
 
 
-@bug("a live coordinator epoch", ("transactions",), ("deposed leader",), seeds=0)
+@bug(
+    "a live coordinator epoch",
+    ("classic transactions",),
+    ("stuck marker",),
+    seconds=20.0,
+    settings={"request.timeout.ms": "1000"},
+)
 def live_coordinator_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer of markers repeats them, each time with the epoch that it knows by then.
-
-    A marker must wait in a cut until its coordinator has learned of the next epoch. The schedule of
-    a deposed leader has not led there yet: in a cut, few transactions get as far as a decision.
-    """
+    """The writer of markers repeats them, each time with the epoch that it knows by then."""
     shards = dict[int, int]()
     marker = _Job.marker
 
@@ -280,11 +286,12 @@ def _with_live_epoch(image: MetadataImage, shards: dict[int, int], marker: Marke
     return marker._replace(coordinator_epoch=state.leader_epoch)
 
 
-@bug("a marker settled by an unknown partition", ("transactions",), ("kill",), seeds=0)
+@bug(
+    "a marker settled by an unknown partition",
+    ("transactions in new topics",),
+    ("unheard topic",),
+    seconds=20.0,
+)
 def marker_settled_by_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610).
-
-    It needs a new topic, a replica elected before it has heard of the topic, and its death before
-    it has truncated the other replicas.
-    """
+    """The leader's image decides instead of the coordinator's (KAFKA-5202, KAFKA-5610)."""
     monkeypatch.setattr(cluster_markers, "_unsettled", lambda code: code)

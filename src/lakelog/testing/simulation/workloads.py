@@ -20,6 +20,7 @@ from lakelog.testing.simulation.clients.producers.idempotent import (
     IdempotentProducer,
     PlainProducer,
 )
+from lakelog.testing.simulation.clients.producers.new_topics import NewTopicProducer
 from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.plan import Plan
@@ -96,7 +97,9 @@ class Workloads:
             "static consumer members": self._static_consumer_members,
             "administration": self._administration,
             "retention": self._retention,
+            "classic transactions": self._classic_transactions,
             "topics": self._topics,
+            "transactions in new topics": self._transactions_in_new_topics,
         }
         for topic in ("__consumer_offsets", "__transaction_state"):
             await create_topic(hand, topic, 2, _INTERNAL)
@@ -144,6 +147,15 @@ class Workloads:
         for number, version in enumerate((0, 2, 2)):
             name = self.named(f"txn{number}")
             self.clients.append(TransactionalProducer(self._context, name, places, version))
+        self._readers(places)
+
+    async def _classic_transactions(self, hand: Client) -> None:
+        """All of one producer have the same epoch: a late marker ends another transaction."""
+        places = await self._topic(hand, "ledger", 3)
+        for number in range(3):
+            name = self.named(f"ctxn{number}")
+            client = TransactionalProducer(self._context, name, places, 0, pause_s=1.5)
+            self.clients.append(client)
         self._readers(places)
 
     async def _compaction(self, hand: Client) -> None:
@@ -217,6 +229,11 @@ class Workloads:
 
     async def _topics(self, _: Client) -> None:
         self.clients.append(TopicMaker(self._context, self.named("shortlived")))
+
+    async def _transactions_in_new_topics(self, _: Client) -> None:
+        for version in (0, 2):
+            name = self.named(f"novel{version}")
+            self.clients.append(NewTopicProducer(self._context, name, self.places, version))
 
     async def _retention(self, hand: Client) -> None:
         places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")

@@ -83,6 +83,7 @@ class Law(Enum):
     SAME_PREFIX = "all replicas have the same committed bytes"
     CURRENT_MEMBERS = "an in-sync replica joined with its current broker epoch, and is not fenced"
     ONE_COORDINATOR = "a coordinator acts in the leader epoch of its partition, alone"
+    MARKED = "a transaction is complete only when every partition has its marker"
     SAME_IMAGE = "metadata images are equal at equal index"
     HEALS = "after all faults every ISR is complete within 30 seconds"
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from lakelog.metadata.image import MetadataImage
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.clients.pool import ClientPool
+from lakelog.testing.simulation.cluster.control_schedules import ControlSchedules
 from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.plan import (
     DEATHS,
@@ -73,16 +74,20 @@ class ClusterNemesis:
         self._faults = BrokerFaults(
             simulator, network, conditions, hosts, pool, self._rng, self._come_back
         )
-        schedules = Schedules(
-            simulator,
-            network,
-            hosts,
-            self._faults,
-            self._rng,
-            lambda: plan.is_durable or cluster.is_healed,
-            lambda: cluster.image,
-            has_ensemble=plan.store == "zookeeper",
+        of_partitions, of_control = (
+            kind(
+                simulator,
+                network,
+                hosts,
+                self._faults,
+                self._rng,
+                lambda: plan.is_durable or cluster.is_healed,
+                lambda: cluster.image,
+                has_ensemble=plan.store == "zookeeper",
+            )
+            for kind in (Schedules, ControlSchedules)
         )
+        schedules = of_partitions.injectors | of_control.injectors
         own: dict[str, Injector] = {
             "controller": self._kill_controller,
             "power": self._power,
@@ -93,7 +98,7 @@ class ClusterNemesis:
             "cut store": self._cut_store,
             "cut clients": self._cut_clients,
         }
-        injectors = self._faults.injectors | own | schedules.injectors
+        injectors = self._faults.injectors | own | schedules
         # In the order of the plan's list: a choice among them then depends on the plan alone.
         self._names = [name for name in FAULTS if name in plan.faults]
         self._injections = Injections(simulator, conditions, self._rng, injectors)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
+from lakelog.coordinator.transaction.hanging import Owner
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.replica.partition import Partition
@@ -17,6 +19,7 @@ from lakelog.testing.simulation.cluster.coordinator_history import CoordinatorHi
 from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.image_history import ImageHistory
 from lakelog.testing.simulation.cluster.replica_history import ReplicaHistory, Run
+from lakelog.testing.simulation.cluster.transaction_history import TransactionHistory
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.network.network import Network
 
@@ -44,6 +47,7 @@ class ClusterObserver:
         self.images = ImageHistory(findings, self._leader_of)
         self.replicas = ReplicaHistory(findings, records)
         self._coordinators = CoordinatorHistory(findings)
+        self.transactions = TransactionHistory(findings)
         self._seen: dict[int, tuple[MetadataImage, int]] = {}
         """The image and the number of disk operations at the last check, by node id."""
         self._compared_at: dict[int, float] = {}
@@ -67,6 +71,7 @@ class ClusterObserver:
     def on_loss(self) -> None:
         """Note that a broker lost its page cache or its disk: it distrusts all assigned epochs."""
         self._producer_ids.note_loss(HOME, self._simulator.loop.time())
+        self.transactions.has_lost = True
 
     def on_start_refused(self, host: BrokerHost, error: BaseException) -> None:
         self._simulator.trace("refused", str(error))
@@ -97,6 +102,22 @@ class ClusterObserver:
         broker, run = host.server.broker, Run(host.node_id, host.starts)
         self.replicas.check(run, broker.partitions, self.images.newest)
         self._coordinators.check(run, broker.groups, broker.transactions, broker.partitions)
+        self.transactions.check(run, broker.partitions, self.images.newest, self)
+
+    def owner(self, producer_id: int) -> Owner | None:
+        """Return the owner of a producer id as its present coordinator knows it."""
+        topic = self.images.newest.topic(TRANSACTION_TOPIC)
+        states = topic.partitions.values() if topic is not None else ()
+        for state in states:
+            for host in self._hosts:
+                if host.node_id != state.leader or host.server is None:
+                    continue
+                known = host.server.broker.transactions
+                if known.leader_epoch(state.partition) == state.leader_epoch:
+                    owner = known.owners().get(producer_id)
+                    if owner and known.partition_for(owner.transactional_id) == state.partition:
+                        return owner
+        return None
 
     def compare(self, host: BrokerHost) -> None:
         """Compare the committed bytes of a running broker with the bytes of the others."""

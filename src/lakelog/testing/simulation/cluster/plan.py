@@ -17,6 +17,8 @@ ENTRIES_KEPT = 1
 STORES = ("file", "zookeeper")
 SMALL_ENTRY_BYTES = 280
 """Size of entries of the metadata log with which most changes are transactions of several."""
+NEW_TOPICS = "transactions in new topics"
+CLASSIC = "classic transactions"
 WORKLOADS = (
     "plain",
     "idempotent",
@@ -26,10 +28,14 @@ WORKLOADS = (
     "static classic members",
     "static consumer members",
     "topics",
+    NEW_TOPICS,
+    CLASSIC,
 )
-PRODUCING = ("plain", "idempotent", "transactions")
-SURVIVABLE = ("lagging follower", "deposed leader")
-"""Schedules of `schedules.py` that may end without a death. The others are deaths."""
+PRODUCING = ("plain", "idempotent", "transactions", CLASSIC)
+_OF_CONTROL = ("deposed controller", "stuck marker", "unheard topic")
+"""The schedules of `control_schedules.py`."""
+SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL)
+"""Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
 """Faults that end processes of brokers."""
 _SURVIVED = tuple(name for name in DEATHS if name != "power of all")
@@ -80,7 +86,11 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     """Return the plan of a seed; a broker dies in each, and clients produce to it."""
     rng = random.Random(f"{seed} cluster plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2))))
-    faults = {name for name in FAULTS if rng.random() < 0.35}
+    faults = {name for name in FAULTS if rng.random() < (0.15 if name in _OF_CONTROL else 0.35)}
+    if "unheard topic" in faults:
+        workloads.add(NEW_TOPICS)
+    if "stuck marker" in faults:
+        workloads.add(CLASSIC)
     if workloads.isdisjoint(PRODUCING):
         workloads.add(rng.choice(PRODUCING))
     has_blackout = _BLACKOUT in faults

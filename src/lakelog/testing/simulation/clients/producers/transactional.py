@@ -11,6 +11,7 @@ from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.produce import ProduceRequest
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Fate, Place, Transaction
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
@@ -46,7 +47,7 @@ _OVER = frozenset(
 """Errors that end the transaction: the coordinator ended it, or another producer has the id."""
 
 
-class _Over(Exception):  # noqa: N818 - an event
+class TransactionOver(Exception):  # noqa: N818 - an event
     """The transaction cannot continue."""
 
 
@@ -54,7 +55,7 @@ class TransactionalProducer(Client):
     """Commits or aborts one transaction after another.
 
     `version` is the transaction version: 0 sends AddPartitionsToTxn, 2 gets an epoch for each
-    transaction (KIP-890).
+    transaction (KIP-890). `pause_s` is the longest pause after a batch, with few exceptions.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class TransactionalProducer(Client):
         version: int,
         *,
         keyed: bool = False,
+        pause_s: float = 0.3,
     ) -> None:
         super().__init__(context, name)
+        self._pause_s = pause_s
         self._places = places
         self._version = version
         self._keyed = keyed
@@ -83,18 +86,24 @@ class TransactionalProducer(Client):
         if self._current is not None and self._current.fate is Fate.OPEN:
             self._current.fate = Fate.ABORTED
         return TransactionalProducer(
-            self.context, self.next_name, self._places, self._version, keyed=self._keyed
+            self.context,
+            self.next_name,
+            self._places,
+            self._version,
+            keyed=self._keyed,
+            pause_s=self._pause_s,
         )
 
     async def run(self) -> None:
         await self._identify()
         while not self.conditions.is_ending:
             await self.pause(0.0, 1.5)
+            await self._prepare()
             transaction = self._current = self.history.begin(f"{self.name}/{self._serial}")
             self._began = self.now
             try:
                 await self._fill(transaction)
-            except _Over:
+            except TransactionOver:
                 transaction.fate = Fate.ABORTED
                 await self._start_again()
                 continue
@@ -103,6 +112,9 @@ class TransactionalProducer(Client):
             if oversleeps:
                 await self.pause(TIMEOUT_MS / 1000 + 2, TIMEOUT_MS / 1000 + 4)
             await self._end(transaction, commit=not oversleeps and self.rng.random() < 0.7)
+
+    async def _prepare(self) -> None:
+        """Prepare the next transaction."""
 
     async def _start_again(self) -> None:
         """Get another epoch; sometimes check that the old one is fenced."""
@@ -198,7 +210,7 @@ class TransactionalProducer(Client):
             place = self.some_place(self._places)
             await self._add(place)
             await self._send(transaction, place)
-            await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
+            await self.pause(0.0, self._pause_s if self.rng.random() < 0.95 else 10.0)
         if self.rng.random() < 0.4:
             await self._commit_offset(transaction)
 
@@ -235,11 +247,15 @@ class TransactionalProducer(Client):
         batch = batch_of(self, values, producer, transactional=True, keyed=self._keyed)
         request = produce_request(place, batch, transaction=self._id)
         while True:
-            answer = answer_of(await self.ask(request, 12 if self._version == 2 else 11))
+            answer = answer_of(await self._produce(request, 12 if self._version == 2 else 11))
             if answer.error_code == 0:
                 self.history.acknowledged(place, answer.base_offset, values)
             if await self._is_done("Produce", answer.error_code):
                 return
+
+    async def _produce(self, request: ProduceRequest, version: int) -> Any:
+        """Return the response; repeat the request until one arrives."""
+        return await self.ask(request, version)
 
     async def _commit_offset(self, transaction: Transaction) -> None:
         """Commit an offset of a group without members, in the transaction."""
@@ -266,7 +282,7 @@ class TransactionalProducer(Client):
                 return
 
     async def _is_done(self, what: str, code: int) -> bool:
-        """Return False if the request has to be repeated. Raises `_Over`."""
+        """Return False if the request has to be repeated. Raises `TransactionOver`."""
         if code == 0:
             return True
         if code not in RETRIABLE:
@@ -276,7 +292,7 @@ class TransactionalProducer(Client):
                 self.findings.violation(
                     Law.IN_TIME, f"{self.name}: {what}: {ErrorCode(code).name} before the timeout"
                 )
-            raise _Over
+            raise TransactionOver
         await self.pause(0.05, 0.4)
         return False
 

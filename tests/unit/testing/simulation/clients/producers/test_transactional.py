@@ -14,7 +14,7 @@ from lakelog.testing.simulation.checkers.observations import Fate
 from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
 from lakelog.testing.simulation.clients.producers.transactional import (
     TransactionalProducer,
-    _Over,
+    TransactionOver,
 )
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced, scripted_world
 
@@ -84,7 +84,7 @@ def test_a_transaction_is_open_until_its_timeout(waits_s: float, right: bool) ->
     with scripted_world() as world:
         made, _ = producer(world)
         made._began = 20.0 - waits_s  # `play` begins at 20 s, after the identity
-        with pytest.raises(_Over):
+        with pytest.raises(TransactionOver):
             world.play(made._is_done("Produce", ErrorCode.INVALID_TXN_STATE))
         assert world.findings.broken == (set() if right else {Law.IN_TIME})
 

@@ -1,0 +1,58 @@
+"""Each schedule about the controller and coordinators comes about, and the cluster survives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.cluster import control_schedules
+from lakelog.testing.simulation.cluster.control_schedules import ControlSchedules, Owed
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.plan import CLASSIC, NEW_TOPICS, ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+from lakelog.testing.simulation.execution import Outcome
+
+
+def run(schedule: str, workload: str, seed: int, seconds: float = 3.0) -> Outcome:
+    plan = ClusterPlan(seconds, frozenset({workload}), frozenset({schedule}))
+    outcome = run_cluster(ClusterWorld(seed, plan))
+    assert outcome.violations == ()
+    assert outcome.faults[schedule] >= 1
+    return outcome
+
+
+def test_a_deposed_controller_wakes_beside_another_one() -> None:
+    assert run("deposed controller", "topics", 1).counts["replicas in sync again"] > 0
+
+
+def test_a_coordinator_owes_a_marker_to_a_leader_that_it_cannot_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[object] = []
+    has_begun_again = control_schedules._has_begun_again
+
+    def noting(leader: BrokerHost, owed: set[Owed]) -> bool:
+        seen.append(owed)
+        return has_begun_again(leader, owed)
+
+    monkeypatch.setattr(control_schedules, "_has_begun_again", noting)
+    seeds = iter(range(1, 10))
+    while not any(seen):
+        run("stuck marker", CLASSIC, next(seeds))
+
+
+def test_a_broker_leads_a_partition_of_a_topic_that_it_has_not_heard_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[object] = []
+    unheard = ControlSchedules._unheard
+
+    def noting(self: ControlSchedules, host: BrokerHost) -> object:
+        partition = unheard(self, host)
+        found.append(partition)
+        return partition
+
+    monkeypatch.setattr(ControlSchedules, "_unheard", noting)
+    seeds = iter(range(1, 10))
+    while not any(found):
+        run("unheard topic", NEW_TOPICS, next(seeds), 10.0)
