@@ -29,7 +29,7 @@ from lakelog.wire.schema import Message
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
 _FLUSH_PATIENCE_S = 0.5
-"""How long the next fetch waits for flushes. A partition that takes longer is left out meanwhile."""
+"""How long the next fetch waits for flushes. A partition that takes longer is left out."""
 _MIXED_PATIENCE_S = 0.005
 """The same if other partitions of the leader need no flush, and have no reason to wait."""
 
