@@ -1,8 +1,8 @@
 """Records as columns, beside the Python clients of Kafka: CPU time a record, 100 B of random bytes.
 
 Two parts. "alone" decodes and encodes record batches in memory, checksums included, without a
-broker: lakelog's columns (compiled and in plain Python), and the batch classes of aiokafka (compiled
-C) and kafka-python; confluent-kafka has none to call. "client" sends to and reads from
+broker: the columns of lakelog (compiled and in plain Python), and the batch classes of aiokafka (in
+C) and kafka-python; the codec of confluent-kafka cannot be called. "client" sends to and reads from
 a lakelog broker on loopback, and counts all threads of the client's process: lakelog's tables, and
 the usual loop over records with each client. Every round runs all of them in turn; the figure is
 the median of the rounds. Records have no key.
@@ -55,7 +55,7 @@ _SLOW = 10
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to do `work` on `count` records. is_own: lakelog's."""
+XX
 
     work: str
     name: str
@@ -171,7 +171,7 @@ class _Clients:
         self._bootstrap = bootstrap
         self._values = [os.urandom(_SIZE) for _ in range(count)]
         self._table = pa.table({"value": self._values})
-        self._full = self._topic()
+        self._full, self._target = self._topic(), self._topic()
         with connect(bootstrap) as client, client.producer() as producer:
             producer.send_table(self._table, self._full)
 
@@ -247,12 +247,12 @@ class _Clients:
         return found
 
     def _send_table(self) -> int:
-        topic = self._topic()
         with connect(self._bootstrap) as client, client.producer() as producer:
-            return sum(each.records for each in producer.send_table(self._table, topic).result())
+            return sum(
+                each.records for each in producer.send_table(self._table, self._target).result()
+            )
 
     def _send_confluent(self, count: int) -> int:
-        topic = self._topic()
         producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -262,12 +262,11 @@ class _Clients:
             }
         )
         for value in self._values[:count]:
-            producer.produce(topic, value, partition=0)
+            producer.produce(self._target, value, partition=0)
         assert producer.flush(120) == 0
         return count
 
     async def _send_aiokafka(self, count: int) -> int:
-        topic = self._topic()
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
@@ -275,24 +274,23 @@ class _Clients:
         )
         await producer.start()
         for value in self._values[:count]:
-            await producer.send(topic, value, partition=0)
+            await producer.send(self._target, value, partition=0)
         await producer.stop()
         return count
 
     def _send_kafka_python(self, count: int) -> int:
-        topic = self._topic()
         producer = kafka.KafkaProducer(
             bootstrap_servers=self._bootstrap, enable_idempotence=True, batch_size=_BATCH_BYTES
         )
         for value in self._values[:count]:
-            producer.send(topic, value, partition=0)
+            producer.send(self._target, value, partition=0)
         producer.flush()
         producer.close()
         return count
 
 
 def _rounds(ways: list[Way], rounds: int) -> Iterator[Table]:
-    """Yield a table for each work: medians of the rounds, after one that warms up."""
+    """Yield a table for each work: medians of the rounds, after a round to warm up."""
     figures: dict[Way, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
         for way in ways:

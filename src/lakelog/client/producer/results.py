@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lakelog.client.errors import ClientError
@@ -26,6 +27,7 @@ class BatchResult:
     """The result of one batch, shared by the deliveries of its records."""
 
     __slots__ = (
+        "_callbacks",
         "_event",
         "append_time_ms",
         "base_offset",
@@ -46,6 +48,7 @@ class BatchResult:
         self.is_noticed = False
         """Whether a caller has got the error."""
         self._event = threading.Event()
+        self._callbacks: list[Callable[[], object]] = []
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
         """Settle the batch: its base offset, and the time of its append (ms) or -1."""
@@ -62,9 +65,25 @@ class BatchResult:
         """Wait until the batch is settled; return false after a timeout in seconds."""
         return self._event.wait(timeout_s)
 
+    def when_done(self, callback: Callable[[], object]) -> None:
+        """Call `callback` once when the batch is settled, in any thread; at once if it is."""
+        self._callbacks.append(callback)
+        if self.done:
+            self._call_back()
+
     def _finish(self) -> None:
         self.done = True
         self._event.set()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        # Both threads may be here at once: each callback is removed by one of them.
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop()
+            except IndexError:
+                return
+            callback()
 
 
 class Delivery:
@@ -76,6 +95,11 @@ class Delivery:
         self._batch = batch
         self._delta = delta
         self._timestamp = timestamp
+
+    @property
+    def batches(self) -> list[BatchResult]:
+        """The batch of the record."""
+        return [self._batch]
 
     @property
     def done(self) -> bool:
@@ -119,6 +143,11 @@ class TableDelivery:
     def __init__(self, batches: list[tuple[BatchResult, int]]) -> None:
         """batches: each with its number of records."""
         self._batches = batches
+
+    @property
+    def batches(self) -> list[BatchResult]:
+        """The batches of the rows."""
+        return [batch for batch, _ in self._batches]
 
     @property
     def count(self) -> int:

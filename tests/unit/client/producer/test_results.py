@@ -86,3 +86,13 @@ def test_a_caller_in_another_thread_is_woken() -> None:
     result.succeed(1, -1)
     waiter.join(60)
     assert not waiter.is_alive()
+
+
+def test_callbacks_run_once_before_or_after_the_result() -> None:
+    called: list[str] = []
+    result = BatchResult("t", 0)
+    result.when_done(lambda: called.append("before"))
+    assert called == []
+    result.succeed(0, -1)
+    result.when_done(lambda: called.append("after"))
+    assert called == ["before", "after"]
