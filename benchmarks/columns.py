@@ -55,7 +55,7 @@ _SLOW = 10
 
 @dataclass(frozen=True, slots=True)
 class Way:
-XX
+    """A way to do `work` on `count` records. is_own: of lakelog."""
 
     work: str
     name: str
