@@ -38,12 +38,13 @@ def main(master: str, bootstrap: str, topic: str, target: str) -> None:
     stream.awaitTermination()
     publisher.stop()
     with Admin(bootstrap) as admin:
-        lags = [lag.records for lag in admin.groups.lag("spark-seen").values()]
+        found = admin.groups.lag("spark-seen")
+        lags = [lag.records for (name, _), lag in found.items() if name == target]
     context = spark.sparkContext
     homes = context.parallelize(range(4), 4).map(lambda _: sys.prefix).collect()
     processes = context._jsc.sc().statusTracker().getExecutorInfos()
     driver = context.getConf().get("spark.driver.host")
-    found = {
+    result = {
         "driver": driver,
         "executors": sorted({process.host() for process in processes} - {driver}),
         "homes": sorted(set(homes)),
@@ -51,7 +52,7 @@ def main(master: str, bootstrap: str, topic: str, target: str) -> None:
         "stream": values(spark.table("seen")),
         "lag": lags,
     }
-    print(json.dumps(found))
+    print(json.dumps(result))
     spark.stop()
 
 

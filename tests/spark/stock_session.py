@@ -40,7 +40,8 @@ def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
     view = spark.sql(f"SELECT value FROM `{topic}` WHERE offset >= 0")
     publisher.stop()
     with Admin(bootstrap) as admin:
-        group = {str(key[1]): at.records for key, at in admin.groups.lag("spark-seen").items()}
+        lags = admin.groups.lag("spark-seen")
+    group = {str(key[1]): lag.records for key, lag in lags.items() if key[0] == topic}
     found = {
         "kind": type(spark).__module__,
         "columns": batch.columns,
