@@ -7,6 +7,7 @@ from simulation import (
     planted_in_groups,
     planted_in_logs,
     planted_in_service,
+    planted_in_sinks,
     planted_in_transactions,
 )
 from simulation.planted_bug import BUGS, Bug
@@ -18,5 +19,6 @@ __all__ = [
     "planted_in_groups",
     "planted_in_logs",
     "planted_in_service",
+    "planted_in_sinks",
     "planted_in_transactions",
 ]

@@ -16,6 +16,7 @@ WORKLOADS = (
     "plain",
     "idempotent",
     "transactions",
+    "sinks",
     "compaction",
     "classic group",
     "consumer group",
@@ -24,7 +25,15 @@ WORKLOADS = (
     "administration",
     "retention",
 )
-PRODUCING = ("plain", "idempotent", "transactions", "compaction", "administration", "retention")
+PRODUCING = (
+    "plain",
+    "idempotent",
+    "transactions",
+    "sinks",
+    "compaction",
+    "administration",
+    "retention",
+)
 """Workloads with producers whose acknowledgements count."""
 DEATHS = ("kill", "kill at a write", "power", "stop")
 """Faults that end a broker's process."""

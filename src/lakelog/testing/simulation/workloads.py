@@ -21,6 +21,7 @@ from lakelog.testing.simulation.clients.producers.idempotent import (
     PlainProducer,
 )
 from lakelog.testing.simulation.clients.producers.new_topics import NewTopicProducer
+from lakelog.testing.simulation.clients.producers.sink import SinkQuery
 from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.plan import Plan
@@ -90,6 +91,7 @@ class Workloads:
             "plain": self._plain,
             "idempotent": self._idempotent,
             "transactions": self._transactions,
+            "sinks": self._sinks,
             "compaction": self._compaction,
             "classic group": self._classic_group,
             "consumer group": self._consumer_group,
@@ -156,6 +158,12 @@ class Workloads:
             name = self.named(f"ctxn{number}")
             client = TransactionalProducer(self._context, name, places, 0, pause_s=1.5)
             self.clients.append(client)
+        self._readers(places)
+
+    async def _sinks(self, hand: Client) -> None:
+        places = await self._topic(hand, "results", 3)
+        for number in range(2):
+            self.clients.append(SinkQuery(self._context, self.named(f"sink{number}"), places))
         self._readers(places)
 
     async def _compaction(self, hand: Client) -> None:

@@ -51,6 +51,7 @@ class Law(Enum):
     ENDS = "every transaction ends"
     COMMITTED_ONLY = "read_committed returns committed records only"
     BELOW_STABLE = "read_committed stays below the last stable offset"
+    BATCH_ONCE = "a sink commits each batch once"
     WHOLE = "a transaction is visible completely or not at all"
 
     # Groups

@@ -23,6 +23,7 @@ WORKLOADS = (
     "plain",
     "idempotent",
     "transactions",
+    "sinks",
     "classic group",
     "consumer group",
     "static classic members",
@@ -31,7 +32,7 @@ WORKLOADS = (
     NEW_TOPICS,
     CLASSIC,
 )
-PRODUCING = ("plain", "idempotent", "transactions", CLASSIC)
+PRODUCING = ("plain", "idempotent", "transactions", "sinks", CLASSIC)
 _OF_CONTROL = ("deposed controller", "stuck marker", "unheard topic")
 """The schedules of `control_schedules.py`."""
 SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL)
