@@ -13,9 +13,12 @@ import numpy as np
 
 from lakelog.columns.compiler import compiled, first_call
 from lakelog.columns.decoding.groups import Group, column_types, corrupt
+from lakelog.columns.decoding.header_pairs import HeaderPairs, binary
 from lakelog.columns.decoding.loop import (
     CORRUPT,
     copy,
+    copy_headers,
+    count_headers,
     headers_end,
     number_at,
     record_at,
@@ -24,12 +27,10 @@ from lakelog.columns.decoding.loop import (
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import Headers, read_headers, read_records, record_view
+from lakelog.records.record import read_records, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakelog.columns.decoding.groups import RawColumns
 
 
@@ -40,22 +41,31 @@ class CompiledDecoder:
     """
 
     def __init__(self) -> None:
-        [self._scan] = compiled([scan], [number_at, headers_end, record_at], copy)
-        first_call([self._scan], self._check)
+        loops: list[Any] = [scan, count_headers, copy_headers]
+        self._loops = compiled(loops, [number_at, headers_end, record_at], copy)
+        first_call(self._loops, self._check)
 
     def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
         """Return the columns of `group`, equal to plain Python's. Raises `CorruptRecord`."""
         buffers = _Buffers(group, columns)
+        headers = HeaderPairs(*self._loops[1:])
         for header, data in group.batches:
-            self._add(buffers, header, data, start, end)
-        return buffers.to_arrays()
+            records = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
+            first = buffers.rows
+            if self._scan(buffers, header, records, start, end) == CORRUPT:
+                raise corrupt(header, _reason(header, data))
+            if "headers" in columns:
+                added = slice(first, buffers.rows)
+                headers.add(records, buffers.header_starts[added], buffers.header_stops[added])
+        found = buffers.to_arrays()
+        return {**found, "headers": headers.column()} if "headers" in columns else found
 
-    def _add(
-        self, buffers: _Buffers, header: BatchHeader, data: Buffer, start: int, end: int
-    ) -> None:
-        first = buffers.rows
-        state = self._scan(
-            np.frombuffer(memoryview(data).toreadonly(), np.uint8),
+    def _scan(
+        self, buffers: _Buffers, header: BatchHeader, records: Any, start: int, end: int
+    ) -> int:
+        """Add the records to the buffers; return their new number of rows, or `CORRUPT`."""
+        state = self._loops[0](
+            records,
             header.records_count,
             header.last_offset_delta,
             header.base_offset,
@@ -72,11 +82,11 @@ class CompiledDecoder:
             buffers.values,
             buffers.header_starts,
             buffers.header_stops,
-            first,
+            buffers.rows,
         )
-        if state == CORRUPT:
-            raise corrupt(header, _reason(header, data))
-        buffers.added(header, data, state)
+        if state != CORRUPT:
+            buffers.added(header, state)
+        return int(state)
 
     def _check(self) -> None:
         """Decode one record, so that a failure to compile happens here and not during a read."""
@@ -89,6 +99,7 @@ class CompiledDecoder:
         raw = self.decode(group, column_types(), 0, 9)
         found = [raw[name].to_pylist() for name in ("offset", "timestamp", "key", "value")]
         assert found == [[3], [7], [b"key"], [b"value"]]
+        assert raw["headers"].to_pylist() == [[{"key": "h", "value": b"x"}]]
 
 
 def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
@@ -127,24 +138,13 @@ class _Buffers:
         self.header_starts, self.header_stops = (
             empty("headers", count, np.int64) for _ in range(2)
         )
-        self._headers: dict[int, Headers] = {}
 
-    def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
+    def added(self, header: BatchHeader, rows: int) -> None:
         """Complete the rows up to `rows`, which the loop appended from this batch."""
         first, self.rows = self.rows, rows
         self.types[first:rows] = header.timestamp_type
         if header.timestamp_type:
             self.timestamps[first:rows] = header.max_timestamp
-        if "headers" in self.columns:
-            self._add_headers(data, first)
-
-    def _add_headers(self, data: Buffer, first: int) -> None:
-        """Decode the headers of the rows from `first` on, whose bounds the loop has checked."""
-        rows = np.flatnonzero(self.header_starts[first : self.rows] >= 0) + first
-        content = bytes(data) if len(rows) else b""
-        for row in rows.tolist():
-            start, stop = int(self.header_starts[row]), int(self.header_stops[row])
-            self._headers[row] = read_headers(content, start, stop)[0]
 
     def to_arrays(self) -> RawColumns:
         import pyarrow as pa
@@ -156,38 +156,7 @@ class _Buffers:
         if "timestampType" in self.columns:
             raw["timestampType"] = pa.array(self.types[:rows])
         if "key" in self.columns:
-            raw["key"] = _binary(self.keys, self.key_ends, self.key_nulls, rows)
+            raw["key"] = binary(self.keys, self.key_ends, self.key_nulls, rows)
         if "value" in self.columns:
-            raw["value"] = _binary(self.values, self.value_ends, self.value_nulls, rows)
-        if "headers" in self.columns:
-            raw["headers"] = self._header_column()
+            raw["value"] = binary(self.values, self.value_ends, self.value_nulls, rows)
         return raw
-
-    def _header_column(self) -> pa.Array:
-        """Return the headers; null for rows without any. Python handles only the other rows."""
-        import pyarrow as pa
-
-        kind = column_types()["headers"]
-        if not self._headers:
-            return pa.nulls(self.rows, kind)
-        counts = np.zeros(self.rows + 1, np.int32)
-        counts[[row + 1 for row in self._headers]] = [len(each) for each in self._headers.values()]
-        pairs = [pair for each in self._headers.values() for pair in each]
-        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-        inside = pa.StructArray.from_arrays(
-            [pa.array(keys, pa.string()), pa.array(values, pa.binary())],
-            fields=list(kind.value_type),
-        )
-        is_null = pa.array(counts[1:] == 0)
-        ends = pa.array(np.cumsum(counts, dtype=np.int32))
-        return pa.ListArray.from_arrays(ends, inside, type=kind, mask=is_null)
-
-
-def _binary(data: Any, ends: Any, nulls: Any, rows: int) -> pa.Array:
-    import pyarrow as pa
-
-    used = nulls[:rows]
-    null_count = int(used.sum())
-    valid = pa.py_buffer(np.packbits(used == 0, bitorder="little")) if null_count else None
-    buffers = [valid, pa.py_buffer(ends[: rows + 1]), pa.py_buffer(data[: int(ends[rows])])]
-    return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count)

@@ -158,3 +158,54 @@ def scan(
                 value_ends[row + 1] = value_end
             row += 1
     return row if position == size else CORRUPT
+
+
+def count_headers(data: Any, starts: Any, stops: Any, counts: Any) -> int:
+    """Set `counts` to the number of headers of each record, and return their sum.
+
+    starts, stops: as `scan` has noted them, so that the headers are consistent.
+    """
+    total = 0
+    for row in range(len(starts)):
+        counts[row] = 0
+        if starts[row] >= 0:
+            count, _ = number_at(data, int(starts[row]), int(stops[row]))
+            counts[row] = count
+            total += count
+    return total
+
+
+def copy_headers(
+    data: Any,
+    starts: Any,
+    stops: Any,
+    key_ends: Any,
+    keys: Any,
+    value_ends: Any,
+    value_nulls: Any,
+    values: Any,
+) -> None:
+    """Copy keys and values of all headers, one after the other; see `count_headers`.
+
+    `key_ends` and `value_ends` are Arrow's offsets, whose first number is set.
+    """
+    pair, key_end, value_end = 0, 0, 0
+    for row in range(len(starts)):
+        if starts[row] < 0:
+            continue
+        stop = int(stops[row])
+        count, position = number_at(data, int(starts[row]), stop)
+        for _ in range(count):
+            size, position = number_at(data, position, stop)
+            if size > 0:
+                copy(keys, key_end, data, position, size)
+                key_end += size
+            size, position = number_at(data, position + size, stop)
+            value_nulls[pair] = size < 0
+            if size > 0:
+                copy(values, value_end, data, position, size)
+                value_end += size
+                position += size
+            pair += 1
+            key_ends[pair] = key_end
+            value_ends[pair] = value_end
