@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check test conformance moving fuzz sim planted mutants endurance torture libraries bench clean
+.PHONY: help setup java maven demo demo-cluster check test conformance moving fuzz sim planted mutants endurance torture libraries kills bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ torture: setup java ## A cluster under kills, pauses and cuts (STORE=zookeeper T
 libraries: setup maven ## Producers of four libraries over leader kills (KILLS=20 SEED=1)
 	PYTHONPATH=tests $(BIN)/python -m torture --plan libraries --store $(or $(STORE),zookeeper) \
 	  --seconds 3600 --faults $(or $(KILLS),20) --seed $(or $(SEED),1)
+
+kills: setup java ## Workers, executors and drivers of sinks killed (KILLS=20 for each of four forms)
+	$(BIN)/pytest -q -s tests/spark/test_sink_kills.py -k many --sink-kills=$(or $(KILLS),20)
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \

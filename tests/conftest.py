@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--corruption-seed", type=int, default=1, help="seed of the corruptions")
     parser.addoption("--endurance-rounds", type=int, default=3, help="kills of one broker")
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
-    parser.addoption("--sink-kills", type=int, default=3, help="kills for each kind of delivery")
+    parser.addoption("--sink-kills", type=int, default=0, help="kills in each long form of a sink")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
         "--moving-leaders",

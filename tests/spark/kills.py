@@ -1,7 +1,8 @@
 """Kills of a query from topic to topic, and an independent account of its records.
 
-A `Driver` is a process of `sink_driver.py`; `Faults` arms the kills of `faults/sitecustomize.py`;
-`Account` reads the target as another program does, and compares it with the source.
+A `Fleet` has the processes of `sink_driver.py`; `Faults` arms the kills of
+`faults/sitecustomize.py`; `Account` reads the target as another program does, and a `Copy` compares
+it with the source.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 HERE = Path(__file__).parent
-TIMEOUT_S = 240.0
+TIMEOUT_S = 120.0
 KEYS = 17
 
 
@@ -40,12 +41,12 @@ class Kill(NamedTuple):
 class Driver:
     """A process of `sink_driver.py`, which is warm before it starts its query."""
 
-    def __init__(self, folder: Path, number: int, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, number: int, master: str) -> None:
         path = os.pathsep.join([str(HERE / "faults"), os.environ.get("PYTHONPATH", "")])
-        self.log = folder / f"driver-{number}.log"
-        with self.log.open("ab") as errors:
+        log = folder / f"driver-{number}.log"
+        with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "sink_driver.py"), *arguments, str(self.log)],
+                [sys.executable, str(HERE / "sink_driver.py"), master, str(log)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -53,6 +54,7 @@ class Driver:
                 env=os.environ
                 | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
             )
+        self._is_ready = False
         self.failures: list[str] = []
         self._ready: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -65,10 +67,12 @@ class Driver:
             else:
                 self.failures.append(line)
 
-    def go(self) -> None:
-        self._ready.get(timeout=TIMEOUT_S)
+    def go(self, words: list[str]) -> None:
+        if not self._is_ready:
+            self._ready.get(timeout=TIMEOUT_S)
+            self._is_ready = True
         assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
+        self.process.stdin.write(" ".join(words) + "\n")
         self.process.stdin.flush()
 
     def is_dead(self, within_s: float) -> bool:
@@ -100,16 +104,41 @@ class Faults:
         return len(list(self.folder.glob(f"taken-*-{point}")))
 
 
+class Fleet:
+    """Drivers with one master and one folder of faults. spares: warm drivers in waiting."""
+
+    def __init__(self, folder: Path, master: str, *, spares: int = 0) -> None:
+        self.folder = folder
+        self.faults = Faults(folder / "faults")
+        self.drivers: list[Driver] = []
+        self._master = master
+        self._waiting: list[Driver] = []
+        self._spares = spares
+        self.current = self.next()
+
+    def next(self) -> Driver:
+        """Return the next driver, which replaces the present one."""
+        while len(self._waiting) <= self._spares:
+            self._waiting.append(Driver(self.folder, len(self.drivers), self._master))
+            self.drivers.append(self._waiting[-1])
+        self.current = self._waiting.pop(0)
+        return self.current
+
+    def end(self) -> None:
+        for driver in self.drivers:
+            driver.end()
+
+
 class Account:
     """All records of the target that a read-committed consumer of another library sees."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, level: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": "account",
                 "enable.auto.commit": False,
-                "isolation.level": level,
+                "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
             }
         )
@@ -149,57 +178,31 @@ class Account:
 
 
 class Copy:
-    """A query from one topic to another, its drivers, and the source's records."""
+    """A query from one topic to another, and the source's records.
+
+    topics: source and target. partitions: of the target. batch: records of a micro-batch.
+    """
 
     def __init__(
         self,
         bootstrap: str,
-        folder: Path,
-        stack: ExitStack,
-        *,
+        fleet: Fleet,
         kind: str,
-        master: str,
         topics: tuple[str, str],
+        *,
+        partitions: int,
         batch: int,
-        target_partitions: int,
     ) -> None:
-        source, target = topics
-        self.source = source
-        self.folder = folder
-        self.faults = Faults(folder / "faults")
-        self.checkpoint = folder / "checkpoint"
+        self.source, target = topics
+        self.batch = batch
+        self.checkpoint = fleet.folder / f"checkpoint-{target}"
         self.produced: list[bytes] = []
-        level = "read_committed"
-        self.account = Account(bootstrap, target, target_partitions, level)
-        stack.callback(self.account.close)
-        self._arguments = [
-            kind,
-            master,
-            bootstrap,
-            source,
-            target,
-            str(self.checkpoint),
-            str(batch),
-        ]
-        self._stack = stack
+        self.account = Account(bootstrap, target, partitions)
+        self._fleet = fleet
+        self._words = [kind, bootstrap, *topics, str(self.checkpoint), str(batch)]
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self._random = random.Random(1)
-        self.drivers: list[Driver] = []
-        self._warm: Driver | None = None
-        self.current = self._next()
-        self.current.go()
-
-    def _next(self) -> Driver:
-        """Return a warm driver; warm the one after it up meanwhile."""
-        driver = self._warm or self._start()
-        self._warm = self._start()
-        return driver
-
-    def _start(self) -> Driver:
-        driver = Driver(self.folder, len(self.drivers), self._arguments)
-        self.drivers.append(driver)
-        self._stack.callback(driver.end)
-        return driver
+        fleet.current.go(self._words)
 
     def produce(self, count: int) -> None:
         for _ in range(count):
@@ -209,14 +212,13 @@ class Copy:
             self.produced.append(value)
         self._producer.flush()
 
-    def suffer(self, kill: Kill, count: int) -> None:
-        """Kill a process during the next records, and wait until all records have arrived."""
-        before = self.faults.taken(kill.point)
-        self.faults.arm(kill)
-        self.produce(count)
-        self._wait(lambda: self.faults.taken(kill.point) > before, f"no process reached {kill}")
-        if kill.victim == "driver" or (kill.victim == "self" and self.current.is_dead(0.5)):
-            self._replace(within_s=30.0)
+    def suffer(self, kill: Kill, batches: int) -> None:
+        """Kill a process during the next batches, and wait until all records have arrived."""
+        faults = self._fleet.faults
+        before = faults.taken(kill.point)
+        faults.arm(kill)
+        self.produce(batches * self.batch)
+        self._wait(lambda: faults.taken(kill.point) > before, f"no process reached {kill}")
         self.settle()
 
     def settle(self) -> None:
@@ -224,22 +226,16 @@ class Copy:
 
         def is_complete() -> bool:
             self.account.poll()
-            if self.current.is_dead(0):
-                self._replace(within_s=0)
+            if self._fleet.current.is_dead(0):
+                self._fleet.next().go(self._words)
             return len(self.account.values) >= len(self.produced)
 
         self._wait(is_complete, "records are missing")
 
-    def _replace(self, within_s: float) -> None:
-        if self.current.is_dead(within_s):
-            self.current = self._next()
-            self.current.go()
-
-    def _wait(self, condition: object, text: str) -> None:
+    def _wait(self, condition: Callable[[], bool], text: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        assert callable(condition)
         while not condition():
-            failures = [line for driver in self.drivers for line in driver.failures][-1:]
+            failures = [line for driver in self._fleet.drivers for line in driver.failures][-1:]
             assert time.monotonic() < deadline, f"{text}: {failures}"
             time.sleep(0.01)
 
@@ -259,9 +255,8 @@ class Copy:
         assert not self.account.disordered()
 
 
-def digest(values: object) -> str:
+def digest(values: Iterable[bytes]) -> str:
     found = hashlib.sha256()
-    assert hasattr(values, "__iter__")
     for value in sorted(values):
         found.update(b"%d:" % len(value) + value)
     return found.hexdigest()

@@ -1,17 +1,19 @@
-"""The driver that the sink's kill test kills.
+"""The driver that the sink's kill test kills: `sink_driver.py MASTER LOG`.
 
-`sink_driver.py KIND MASTER BOOTSTRAP SOURCE TARGET CHECKPOINT BATCH LOG` warms a session up, says
-so, and after a line of its standard input runs a query from topic to topic. It starts a failed
-query again. BATCH is the number of records of a micro-batch.
+It warms a session up and prints a line. For each line `KIND BOOTSTRAP SOURCE TARGET CHECKPOINT
+BATCH` of its standard input it runs a query from topic to topic, and starts it again after each
+failure. BATCH is the number of records of a micro-batch.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pyspark.errors import StreamingQueryException
 
 from lakelog.spark import write_to
 from lakelog.spark.session import local_session
@@ -20,50 +22,60 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SINK_ID = "copy"
 
-
-def start(
-    session: SparkSession, kind: str, source: str, target: str, **words: str
-) -> StreamingQuery:
+def start(session: SparkSession, words: list[str]) -> StreamingQuery:
     """Start the query that copies key and value."""
-    broker = {"kafka.bootstrap.servers": words["bootstrap"]}
+    kind, bootstrap, source, target, checkpoint, batch = words
+    broker = {"kafka.bootstrap.servers": bootstrap}
     rows = (
         session.readStream.format("lakelog")
         .options(**broker)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", words["batch"])
+        .option("maxOffsetsPerTrigger", batch)
         .load()
         .select("key", "value")
     )
-    writer = rows.writeStream.option("checkpointLocation", words["checkpoint"])
+    writer = rows.writeStream.option("checkpointLocation", checkpoint)
     if kind == "foreachBatch":
         return writer.foreachBatch(write_to(target, broker)).start()
     writer = writer.format("lakelog").options(**broker).option("topic", target)
     return writer.option("delivery", kind).start()
 
 
-def main(kind: str, master: str, bootstrap: str, *words: str) -> None:
-    source, target, checkpoint, batch, log = words
-    session = local_session("kill test", log=Path(log), master=master)
-    session.range(2).mapInArrow(lambda rows: rows, "id long").collect()
-    print("ready", flush=True)
-    sys.stdin.readline()
+def keep_running(session: SparkSession, jobs: queue.Queue[list[str]]) -> None:
+    """Start the queries of jobs, and failed ones again, in the thread of the session.
+
+    In another thread Spark would not find the Python data source.
+    """
+    running: list[tuple[list[str], StreamingQuery]] = []
     while True:
-        query = start(
-            session,
-            kind,
-            source,
-            target,
-            bootstrap=bootstrap,
-            checkpoint=checkpoint,
-            batch=batch,
-        )
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            print(f"failed {str(error)[:2000]!r}", flush=True)
+        with suppress(queue.Empty):
+            words = jobs.get(timeout=0.02)
+            running.append((words, start(session, words)))
+        for number, (words, query) in enumerate(running):
+            if not query.isActive:
+                print(f"failed {str(query.exception())[:3000]!r}", flush=True)
+                running[number] = words, start(session, words)
+
+
+def main(master: str, log: str) -> None:
+    session = local_session("kill test", log=Path(log), master=master)
+    session.range(2).count()
+    print("ready", flush=True)
+    jobs: queue.Queue[list[str]] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            jobs.put(line.split())
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        keep_running(session, jobs)
+    except Exception as error:  # noqa: BLE001
+        print(f"ended {str(error)[:3000]!r}", flush=True)
+        # Java may have died, and would be waited for.
+        os._exit(1)
 
 
 if __name__ == "__main__":

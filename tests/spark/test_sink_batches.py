@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,72 +13,21 @@ from lakelog.client.admin import Admin
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import fetch_committed
 from lakelog.client.producer.transactional import TransactionalProducer
-from lakelog.spark import write_to
 from lakelog.spark.sink import shared
 from lakelog.spark.sink.control import Control
 from lakelog.spark.sink.transaction import CONTROL_TOPIC
 from spark.queries import read, values
+from spark.sink_copies import Copy
 from spark.topics import MakeTopic, produce
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.spark,
     # Of mapInArrow, which some tests use, but not the sink.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-
-
-class Copy:
-    """A query that copies a topic in batches of ten records, to the present end each time."""
-
-    def __init__(
-        self, spark: SparkSession, bootstrap: str, source: str, folder: Path, **source_options: Any
-    ) -> None:
-        self.spark, self.source, self.folder = spark, source, folder
-        self.broker = {"kafka.bootstrap.servers": bootstrap}
-        self.source_options = source_options
-
-    def run(
-        self,
-        target: str | None,
-        columns: Sequence[str] = ("key", "value"),
-        options: Mapping[str, str] | None = None,
-        change: Callable[[Any], Any] | None = None,
-    ) -> StreamingQuery:
-        """Run the query. change: of the Arrow batches of each task, before the sink."""
-        sink = write_to(target, self.broker | dict(options or {}))
-
-        def write(frame: DataFrame, number: int) -> None:
-            changed = frame if change is None else frame.mapInArrow(change, frame.schema)
-            sink(changed, number)
-
-        rows = (
-            self.spark.readStream.format("lakelog")
-            .options(**self.broker, **self.source_options)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 10)
-            .load()
-        )
-        query = (
-            rows.selectExpr(*columns)
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(self.folder))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return query
-
-    def forget_last_commit(self) -> None:
-        """Put the checkpoint into the state after a crash between the sink's commit and Spark's."""
-        commits = self.folder / "commits"
-        last = max((path for path in commits.glob("[0-9]*")), key=lambda path: int(path.name))
-        last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def control(bootstrap: str, sink_id: str) -> Control:
@@ -97,7 +45,7 @@ def test_a_committed_batch_is_not_written_again(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
 ) -> None:
     target = make_topic()
-    query = copy.run(target)
+    query = copy.foreach_batch(target)
     found = control(bootstrap, str(query.id))
     assert (found.query_id, found.run_id) == (str(query.id), str(query.runId))
     assert found.next_batch == 3
@@ -105,7 +53,7 @@ def test_a_committed_batch_is_not_written_again(
 
     copy.forget_last_commit()
     produce(bootstrap, copy.source, range(25, 30))
-    copy.run(target)
+    copy.foreach_batch(target)
 
     expected = sorted(f"v{i}" for i in range(30))
     assert values(read(spark, bootstrap, subscribe=target)) == expected
@@ -116,9 +64,8 @@ def test_records_keep_their_keys_partitions_and_columns(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
 ) -> None:
     target = make_topic(partitions=5)
-    copy.source_options = {"includeHeaders": "true"}
     routed = [f"'{target}' AS topic", "partition + 1 AS partition"]
-    copy.run(None, ["key", "value", "headers", "timestamp", *routed])
+    copy.foreach_batch(None, ["key", "value", "headers", "timestamp", *routed])
 
     columns = ["partition", "key", "value", "headers", "timestamp"]
     rows = read(spark, bootstrap, subscribe=copy.source, includeHeaders=True).collect()
@@ -133,24 +80,14 @@ def test_an_empty_batch_advances_the_sink(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
 ) -> None:
     target = make_topic()
-    rows = (
-        spark.readStream.format("lakelog")
-        .options(**copy.broker)
-        .option("subscribe", copy.source)
-        .option("startingOffsets", "earliest")
-        .load()
-        .where("offset < 0")
-    )
-    query = (
-        rows.select("value")
-        .writeStream.foreachBatch(write_to(target, copy.broker | {"sinkId": f"{target}-empty"}))
-        .option("checkpointLocation", str(copy.folder))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    found = control(bootstrap, f"{target}-empty")
-    assert (found.next_batch, found.rows) == (1, 0)
+    sink_id = f"{target}-empty"
+
+    def drop(batches: Any) -> Any:
+        return (batch.slice(0, 0) for batch in batches)
+
+    copy.foreach_batch(target, options={"sinkId": sink_id}, change=drop)
+    found = control(bootstrap, sink_id)
+    assert (found.next_batch, found.rows) == (3, 0)
 
 
 def test_a_new_checkpoint_needs_a_new_generation(
@@ -158,14 +95,14 @@ def test_a_new_checkpoint_needs_a_new_generation(
 ) -> None:
     target, first = make_topic(), copy.folder
     sink = {"sinkId": f"{target}-sink"}
-    copy.run(target, options=sink)
+    copy.foreach_batch(target, options=sink)
     copy.folder = first / "second"
 
     with pytest.raises(StreamingQueryException, match=r"OtherQueryError.*'sinkGeneration' to 1"):
-        copy.run(target, options=sink)
+        copy.foreach_batch(target, options=sink)
     assert len(values(read(spark, bootstrap, subscribe=target))) == 25
 
-    copy.run(target, options=sink | {"sinkGeneration": "1"})
+    copy.foreach_batch(target, options=sink | {"sinkGeneration": "1"})
     assert len(values(read(spark, bootstrap, subscribe=target))) == 50
     found = control(bootstrap, sink["sinkId"])
     assert (found.generation, found.next_batch) == (1, 3)
@@ -173,7 +110,7 @@ def test_a_new_checkpoint_needs_a_new_generation(
     copy.folder = first
     produce(bootstrap, copy.source, range(25, 30))
     with pytest.raises(StreamingQueryException, match="OldGenerationError"):
-        copy.run(target, options=sink)
+        copy.foreach_batch(target, options=sink)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +136,7 @@ def test_a_bad_row_is_named_and_its_batch_is_not_visible(
 ) -> None:
     target = make_topic()
     with pytest.raises(StreamingQueryException, match=text):
-        copy.run(None, [column.format(target=target) for column in columns], options)
+        copy.foreach_batch(None, [column.format(target=target) for column in columns], options)
     assert values(read(spark, bootstrap, subscribe=target)) == []
 
 
@@ -225,7 +162,7 @@ def test_a_batch_that_outlasts_its_transaction_names_the_option(
     monkeypatch.setattr(shared, "check_single_attempts", slow)
     options = {"kafka.transaction.timeout.ms": "1000", "sinkId": sink_id}
     with pytest.raises(StreamingQueryException, match=r"'kafka.transaction.timeout.ms' \(1000\)"):
-        copy.run(target, options=options)
+        copy.foreach_batch(target, options=options)
     assert values(read(spark, bootstrap, subscribe=target)) == []
 
 
@@ -242,5 +179,5 @@ def test_an_older_driver_cannot_commit(
         yield from batches
 
     with pytest.raises(StreamingQueryException, match=r"(?i)fenced|newer producer"):
-        copy.run(target, options={"sinkId": sink_id}, change=usurp)
+        copy.foreach_batch(target, options={"sinkId": sink_id}, change=usurp)
     assert values(read(spark, bootstrap, subscribe=target)) == []

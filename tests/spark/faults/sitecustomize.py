@@ -109,15 +109,18 @@ def _is_armed(point: str) -> bool:
 
 def _wrap_sending(module: Any) -> None:
     """Reach `task-writing` when some records of a task are acknowledged and others are not sent."""
-    real = module.Producer.send
+    real = module.Producer.send_table
 
-    def send(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_armed("task-writing"):
-            self.flush()
-            reach("task-writing")
-        return real(self, *args, **kwargs)
+    def send_table(self: Any, rows: Any, *args: Any) -> Any:
+        half = rows.num_rows // 2
+        if not half or not _is_armed("task-writing"):
+            return real(self, rows, *args)
+        real(self, rows.slice(0, half), *args)
+        self.flush()
+        reach("task-writing")
+        return real(self, rows.slice(half), *args)
 
-    module.Producer.send = send
+    module.Producer.send_table = send_table
 
 
 def _wrap_task(module: Any) -> None:
@@ -154,6 +157,13 @@ def _wrap_writers(module: Any) -> None:
         return real(*args, **kwargs)
 
     module.stream_writer = stream_writer
+    real_commit = module.ExactlyOnceStreamWriter.commit
+
+    def commit(self: Any, *args: Any, **kwargs: Any) -> None:
+        real_commit(self, *args, **kwargs)
+        reach("after-commit")
+
+    module.ExactlyOnceStreamWriter.commit = commit
 
 
 def _wrap_shared(module: Any) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from lakelog.client.errors import ClientError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
 from lakelog.spark.sink.control import Batch, Control, Step, next_step
+from lakelog.spark.sink.generations import retire_lower
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.refusals import named_refusals
 from lakelog.spark.sink.task import producer_settings, write_rows
@@ -42,7 +43,11 @@ class Job:
     @property
     def sink_id(self) -> str:
         """The transactional id that holds the control record."""
-        suffix = f"#{self.generation}" if self.generation else ""
+        return self.sink_id_of(self.generation)
+
+    def sink_id_of(self, generation: int) -> str:
+        """Return the same for another generation."""
+        suffix = f"#{generation}" if generation else ""
         return f"{_PREFIX}{self.name}{suffix}"
 
 
@@ -82,6 +87,8 @@ def write_attempt(
     """
     with named_refusals(options), _clients(options, job) as (sink, producer):
         run = sink.begin(job.batch.query_id, job.batch.run_id, expires=job.expires)
+        if run.next_batch < 0:
+            _retire_lower(options, job)
         if next_step(job.name, _control(run, job), job.batch, job.generation) is Step.SKIP:
             return Attempt(run, None)
         try:
@@ -90,6 +97,14 @@ def write_attempt(
             return Attempt(run, None)
         write_rows(batches, lambda: nullcontext(producer), options)
         return Attempt(run, producer.finish())
+
+
+def _retire_lower(options: SinkOptions, job: Job) -> None:
+    def open_sink(generation: int) -> Sink:
+        name = job.sink_id_of(generation)
+        return Sink(options.bootstrap, name, client_id=options.client_id)
+
+    retire_lower(open_sink, job.generation)
 
 
 def _control(run: Run, job: Job) -> Control | None:

@@ -15,6 +15,7 @@ from lakelog.client.sink import (
     TransactionNotOpenError,
 )
 from lakelog.spark.sink import errors
+from lakelog.spark.sink.generations import retired_by
 from lakelog.spark.sink.options import SinkOptions
 
 _NEXT_GENERATION = "raise 'sinkGeneration' to begin a new count with this checkpoint"
@@ -39,6 +40,12 @@ def _named(error: ClientError, options: SinkOptions) -> errors.SinkError | None:
             "foreachBatch(write_to(...)), which is exactly-once on Apache Kafka 4 too"
         )
     if isinstance(error, AnotherQueryError):
+        newer = error.sink and retired_by(error.sink.query_id)
+        if newer:
+            return errors.OldGenerationError(
+                f"the sink is at generation {newer}, this query at {options.generation}: a full "
+                "refresh has replaced this query. Stop it, or raise its option 'sinkGeneration'"
+            )
         return errors.OtherQueryError(
             f"{error.message}: the checkpoint is new or of another query. Choose another 'sinkId' "
             f"for another query; for a new start of this one {_NEXT_GENERATION}"

@@ -7,18 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.errors import ClientError, PartitionNotFoundError, TopicNotFoundError
+from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.client.producer.api import Producer
 from lakelog.spark.sink.errors import FencedError, RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions
-from lakelog.spark.sink.rows import records
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.client.producer.results import Delivery
-
-_IN_FLIGHT_MAX = 10_000
 FENCED = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -50,13 +46,11 @@ def write_rows(
     """
     written = 0
     with named_errors(options), open_producer() as producer:
-        pending: list[Delivery] = []
         for batch in batches:
-            for record in records(batch, options.topic):
-                pending.append(producer.send(**record))
-                if len(pending) >= _IN_FLIGHT_MAX:
-                    written += _settle(producer, pending)
-        written += _settle(producer, pending)
+            producer.send_table(batch, options.topic)
+            written += batch.num_rows
+        # Raises the first failure of any record.
+        producer.flush()
     return written
 
 
@@ -74,8 +68,12 @@ def _named(error: ClientError, options: SinkOptions) -> Exception:
         hint = f" {error.hint}" if error.hint else ""
         what = "option 'topic'" if options.topic else "column 'topic'"
         return RowError(f"{error.message}: create it, or correct the {what}.{hint}")
-    if isinstance(error, PartitionNotFoundError):
+    if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION and not options.topic:
+        return RowError(f"column 'topic': {error.message}: fill it, or set the option 'topic'")
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(error, NotWrittenError):
         return RowError(f"column 'partition': {error.message}")
+    if error.code is ErrorCode.INVALID_RECORD:
+        return RowError(f"column 'headers': {error.message}")
     if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return RowError(
             f"{error.message}: raise the option 'kafka.max.request.size' "
@@ -107,12 +105,3 @@ def fenced(error: Exception, options: SinkOptions, elapsed_ms: float) -> FencedE
         f"another run of the query has taken over the sink ({error}): stop one of them, or give "
         "each its own 'sinkId'"
     )
-
-
-def _settle(producer: Producer, pending: list[Delivery]) -> int:
-    producer.flush()
-    for delivery in pending:
-        delivery.result()
-    count = len(pending)
-    pending.clear()
-    return count

@@ -62,12 +62,6 @@ class FakeSink:
         STATE.calls.append("close sink")
 
 
-class Sent:
-    def result(self) -> None:
-        if STATE.send_error is not None:
-            raise STATE.send_error
-
-
 class FakeProducer:
     is_usable = True
 
@@ -78,11 +72,12 @@ class FakeProducer:
             raise STATE.open_error
         STATE.calls.append(("open", *place))
 
-    def send(self, **record: Any) -> Sent:
-        STATE.calls.append(record["value"])
-        return Sent()
+    def send_table(self, rows: pa.RecordBatch, topic: str | None) -> None:
+        STATE.calls += rows.column("value").to_pylist()
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        if STATE.send_error is not None:
+            raise STATE.send_error
 
     def finish(self) -> Receipt:
         return RECEIPT

@@ -5,6 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client import sink as client
 from lakelog.client.errors import ClientError, UnsupportedError
+from lakelog.protocol.commit_sets import SinkState
 from lakelog.spark.sink import errors
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.refusals import named_refusals
@@ -33,6 +34,13 @@ def test_a_refusal_names_the_option(
 ) -> None:
     with pytest.raises(kind, match=f"(?s)the reason.*{option}"), named_refusals(OPTIONS):
         raise refusal(CODE, "the reason")
+
+
+def test_a_query_that_a_full_refresh_replaced_is_named() -> None:
+    record = SinkState(query_id="generation 3", run_id="generation 3")
+    text = "at generation 3, this query at 0.*'sinkGeneration'"
+    with pytest.raises(errors.OldGenerationError, match=text), named_refusals(OPTIONS):
+        raise client.AnotherQueryError(CODE, "the reason", record)
 
 
 def test_a_broker_without_commit_sets_is_named() -> None:

@@ -9,7 +9,6 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import (
     ClientError,
     NotWrittenError,
-    PartitionNotFoundError,
     TopicNotFoundError,
 )
 from lakelog.spark.sink.errors import RowError, SinkError
@@ -19,17 +18,8 @@ from lakelog.spark.sink.task import fenced, named_errors, write_rows
 OPTIONS = SinkOptions(bootstrap="h:1", topic="t", transaction_timeout_ms=5000)
 
 
-class Sent:
-    def __init__(self, error: ClientError | None) -> None:
-        self.error = error
-
-    def result(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-
 class FakeProducer:
-    """Accepts records; a record with the value `bad` fails when it is settled."""
+    """Accepts tables; `error` is raised by the flush after the value `bad`."""
 
     def __init__(self, error: ClientError | None = None) -> None:
         self.error = error
@@ -41,12 +31,14 @@ class FakeProducer:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def send(self, **record: Any) -> Sent:
-        self.sent.append(record["value"])
-        return Sent(self.error if record["value"] == b"bad" else None)
+    def send_table(self, rows: pa.RecordBatch, topic: str | None) -> None:
+        assert topic == "t"
+        self.sent += rows.column("value").to_pylist()
 
     def flush(self) -> None:
         self.flushes += 1
+        if self.error is not None and b"bad" in self.sent:
+            raise self.error
 
 
 def rows(*values: bytes) -> pa.RecordBatch:
@@ -75,7 +67,11 @@ def test_a_task_fails_with_any_record() -> None:
     ("error", "text"),
     [
         (TopicNotFoundError("t", hint="Did you mean 'u'?"), "correct the option 'topic'. Did you"),
-        (PartitionNotFoundError("t", 9, 3), "column 'partition': topic 't' has partitions 0 to 2"),
+        (
+            NotWrittenError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "row 1: partition 9"),
+            "column 'partition': row 1: partition 9",
+        ),
+        (ClientError(ErrorCode.INVALID_RECORD, "row 1"), "column 'headers': row 1"),
         (
             NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, "a record of 9 bytes"),
             r"'kafka.max.request.size' \(1048576 bytes\) and max.message.bytes",
@@ -85,6 +81,13 @@ def test_a_task_fails_with_any_record() -> None:
 )
 def test_an_error_of_a_row_names_the_option_or_column(error: ClientError, text: str) -> None:
     with pytest.raises(RowError, match=text), named_errors(OPTIONS):
+        raise error
+
+
+def test_a_row_without_a_topic_names_column_and_option() -> None:
+    error = NotWrittenError(ErrorCode.INVALID_TOPIC_EXCEPTION, "row 3: the topic is null")
+    text = "column 'topic': row 3: the topic is null: fill it, or set the option 'topic'"
+    with pytest.raises(RowError, match=text), named_errors(SinkOptions(bootstrap="h:1")):
         raise error
 
 
