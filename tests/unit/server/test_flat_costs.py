@@ -12,8 +12,8 @@ from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch
 from wire_client import fetch_request, produce_request
 
-PARTITIONS = 300
-CONNECTIONS = 300
+PARTITIONS = 150
+CONNECTIONS = 150
 SEGMENTS = 60
 RECORD = bytes(make_batch(1))
 
@@ -118,6 +118,9 @@ def test_partitions_that_rest_cost_the_chores_nothing(tmp_path: Path) -> None:
         await broker.create_topic("many", partitions=PARTITIONS)
         chores = broker.server._maintenance
         await chores.checkpointed()
+        # On a slow machine the timer has asked for another checkpoint meanwhile.
+        while chores._checkpointing:
+            await chores.checkpointed()
         assert lines_run(chores._flush_aged) < 10
         assert lines_run(chores._checkpoint_changes) < 4 * PARTITIONS + 100
         assert not chores._checkpointing
