@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
 
@@ -116,6 +117,22 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report a test that passes once, in a process that has to send its reports to another one.
+
+    Otherwise it would send six messages per test, and their encoding, decoding and handling take a
+    tenth of the time of the unit tests. Times of fixtures are known only from all reports.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.getoption("durations"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_terminal_summary(
