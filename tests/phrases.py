@@ -31,8 +31,8 @@ _WORDS = {
     "other idioms": r"com(?:es?|ing) to (?:an|its|their) end|last breath|so it is|by means of",
 }
 PHRASES = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _WORDS.items()}
-_ANY = re.compile(rf"\b(?:{'|'.join(_WORDS.values())})\b", re.IGNORECASE)
-_BETWEEN_WORDS = re.compile(r"(?:\\[nt]|[\s#_\"'\\])+")
+_ANY = re.compile(rf"\b(?:{'|'.join(_WORDS.values())})\b")
+_BETWEEN_WORDS = str.maketrans(dict.fromkeys("#_\"'\\", " "))
 _COMMENT = re.compile(r"# (.*)")
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _PROSE = (
@@ -52,12 +52,21 @@ def prose_files(project: Path) -> list[Path]:
 
 def count_phrases(path: Path) -> Counter[str]:
     """Count each phrase in the prose of a file."""
-    # Most files have none even with their code, so they need not be parsed.
-    if path.suffix == ".py" and not _ANY.search(_BETWEEN_WORDS.sub(" ", path.read_text())):
+    if path.suffix == ".py" and not _may_have_any(path.read_text()):
         return Counter()
     text = " ".join(_prose(path).split())
     counts = Counter({name: len(phrase.findall(text)) for name, phrase in PHRASES.items()})
     return +counts
+
+
+def _may_have_any(text: str) -> bool:
+    """Return whether the text of a module, with its code, has a phrase.
+
+    Most have none, so they need not be parsed. In lower case the search takes a third of the time
+    that it takes in any case.
+    """
+    text = text.replace("\\n", " ").replace("\\t", " ").translate(_BETWEEN_WORDS).lower()
+    return _ANY.search(" ".join(text.split())) is not None
 
 
 def _prose(path: Path) -> str:

@@ -22,7 +22,8 @@ def commands() -> dict[str, App]:
     return found
 
 
-def accepted(command: App) -> set[str]:
-    """The options of a command."""
-    names = {name for argument in arguments_of(command) for name in argument.names}
-    return names | {"--help", "-h"}
+@cache
+def accepted(words: str) -> frozenset[str]:
+    """The options of the command with these words."""
+    names = {name for argument in arguments_of(commands()[words]) for name in argument.names}
+    return frozenset(names | {"--help", "-h"})

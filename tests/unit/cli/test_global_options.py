@@ -36,7 +36,7 @@ def shown(heading: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
 def test_every_command_accepts_the_options_of_every_command(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = accepted(commands()[words])
+    known = accepted(words)
     assert shown(EVERYWHERE, capsys) <= known
     asks_broker = words not in WITHOUT_BROKER
     assert (shown(WITH_BROKER, capsys) <= known) == asks_broker
@@ -45,9 +45,7 @@ def test_every_command_accepts_the_options_of_every_command(
 @pytest.mark.parametrize("words", commands())
 def test_no_option_negates_another(words: str) -> None:
     """The parser makes --empty-partition of --partition unless an option declares otherwise."""
-    assert not [
-        name for name in accepted(commands()[words]) if name.startswith(("--empty-", "--no-"))
-    ]
+    assert not [name for name in accepted(words) if name.startswith(("--empty-", "--no-"))]
 
 
 @pytest.mark.parametrize("words", commands())

@@ -22,7 +22,6 @@ from unit.cli.command_model import accepted, commands
 FOLDER = Path(main.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 COMMAND = re.compile(r"lakelog ([a-z]+)(?: ([a-z]+(?:-[a-z]+)*))?")
-ACCEPTED = {words: accepted(command) for words, command in commands().items()}
 ANYWHERE = {"--help", "--version", "--debug", "--quiet", "--verbose"}
 
 
@@ -80,71 +79,81 @@ def _constants(node: ast.AST) -> str:
     )
 
 
-SOURCES = {path.stem: Source(path) for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
-HINTS = [
-    hint
-    for source in SOURCES.values()
-    for hint in source.hints()
-    if set(OPTION.findall(hint.text)) - ANYWHERE
-]
+class CommandLine:
+    """The sources of the command line, the functions that each command reaches, and the hints."""
+
+    def __init__(self) -> None:
+        self._sources = {
+            path.stem: Source(path) for path in FOLDER.rglob("*.py") if path.stem != "__init__"
+        }
+        self.accepted = {words: accepted(words) for words in commands()}
+        self.hints = [
+            hint
+            for source in self._sources.values()
+            for hint in source.hints()
+            if set(OPTION.findall(hint.text)) - ANYWHERE
+        ]
+        self._reached = {
+            words: self._reach((words.split()[0], command.default_command.__name__))
+            for words, command in commands().items()
+            if command.default_command is not None
+        }
+
+    def raised_by(self, hint: Hint) -> list[str]:
+        return [words for words, functions in self._reached.items() if hint.function in functions]
+
+    def _reach(self, start: tuple[str, str]) -> set[tuple[str, str]]:
+        """All functions that a function can come to."""
+        found: set[tuple[str, str]] = set()
+        open_ = [start]
+        while open_:
+            module, name = open_.pop()
+            if (module, name) in found or module not in self._sources:
+                continue
+            found.add((module, name))
+            source = self._sources[module]
+            if name in source.functions:
+                open_ += source.calls(source.functions[name])
+            elif name in source.classes:
+                body = source.classes[name].body
+                methods = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+                open_ += [(module, method) for method in methods]
+                open_ += source.calls(source.classes[name])
+        return found
 
 
-def reached(start: tuple[str, str]) -> set[tuple[str, str]]:
-    """All functions that a function can come to."""
-    found: set[tuple[str, str]] = set()
-    open_ = [start]
-    while open_:
-        module, name = open_.pop()
-        if (module, name) in found or module not in SOURCES:
-            continue
-        found.add((module, name))
-        source = SOURCES[module]
-        if name in source.functions:
-            open_ += source.calls(source.functions[name])
-        elif name in source.classes:
-            body = source.classes[name].body
-            methods = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-            open_ += [(module, method) for method in methods]
-            open_ += source.calls(source.classes[name])
-    return found
+@pytest.fixture(scope="module")
+def line() -> CommandLine:
+    """Made by the process that runs these tests only: each process collects all tests."""
+    return CommandLine()
 
 
-REACHED = {
-    words: reached((words.split()[0], command.default_command.__name__))
-    for words, command in commands().items()
-    if command.default_command is not None
-}
-
-
-def raised_by(hint: Hint) -> list[str]:
-    return [words for words, functions in REACHED.items() if hint.function in functions]
-
-
-@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.place)
-def test_a_hint_names_only_options_of_its_command(hint: Hint) -> None:
-    by = raised_by(hint)
-    assert by, "no command was found that can raise it"
-    named = COMMAND.search(hint.text)
-    whose = [known for known in commands() if named and known in _names(named)] or by
-    for words in whose:
-        missing = set(OPTION.findall(hint.text)) - ACCEPTED[words] - ANYWHERE
-        assert not missing, f"lakelog {words} has no {', '.join(missing)}: {hint.text}"
+def test_a_hint_names_only_options_of_its_command(line: CommandLine) -> None:
+    for hint in line.hints:
+        by = line.raised_by(hint)
+        assert by, f"{hint.place}: no command was found that can raise it"
+        named = COMMAND.search(hint.text)
+        whose = [known for known in commands() if named and known in _names(named)] or by
+        for words in whose:
+            missing = set(OPTION.findall(hint.text)) - line.accepted[words] - ANYWHERE
+            text = f"{hint.place}: lakelog {words} has no {', '.join(missing)}: {hint.text}"
+            assert not missing, text
 
 
 def _names(named: re.Match[str]) -> set[str]:
     return {named[1], f"{named[1]} {named[2]}"}
 
 
-def test_the_walk_finds_every_planted_hint() -> None:
-    assert len(HINTS) > 10
-    by = {hint.place.partition(":")[0]: set(raised_by(hint)) for hint in HINTS}
+def test_the_walk_finds_every_planted_hint(line: CommandLine) -> None:
+    assert len(line.hints) > 10
+    by = {hint.place.partition(":")[0]: set(line.raised_by(hint)) for hint in line.hints}
     assert {"topic delete", "group delete"} <= by["asking.py"]
     assert by["broker_start.py"] <= {"dev", "serve"}
 
 
 @pytest.mark.parametrize("code", CATALOG)
-def test_the_page_of_a_code_names_only_existing_options(code: str) -> None:
-    known = {option for options in ACCEPTED.values() for option in options}
+def test_the_page_of_a_code_names_only_existing_options(line: CommandLine, code: str) -> None:
+    known = {option for options in line.accepted.values() for option in options}
     text = CATALOG[code].text
     assert set(OPTION.findall(text)) <= known | ANYWHERE
     for quoted in re.findall(r"`(lakelog [a-z][^`]+)`", text):
@@ -152,4 +161,4 @@ def test_the_page_of_a_code_names_only_existing_options(code: str) -> None:
         assert named is not None
         whose = [words for words in commands() if words in _names(named)]
         assert whose, quoted
-        assert set(OPTION.findall(quoted)) <= ACCEPTED[whose[-1]], quoted
+        assert set(OPTION.findall(quoted)) <= line.accepted[whose[-1]], quoted

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.cli.help_writer import pages
 from lakelog.cli.main import COMMANDS, run
-from lakelog.cli.stored_help import wanted_page
+from lakelog.cli.stored_help import FOLDER, wanted_page
 
-PAGES = pages()
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.txt")}
+"""`test_help_writer.py` compares them with the declarations."""
 
 
 @pytest.mark.parametrize("name", PAGES)

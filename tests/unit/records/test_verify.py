@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,16 +134,17 @@ def of_long_numbers(count: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "batch",
+    "make",
     [
-        make_batch(10_000, size=100),
-        with_headers(50, STEP - 1),
-        with_headers(1, 20_000),
-        sealed(of_long_numbers(5_000), Codec.NONE, 5_000),
+        lambda: make_batch(10_000, size=100),
+        lambda: with_headers(50, STEP - 1),
+        lambda: with_headers(1, 20_000),
+        lambda: sealed(of_long_numbers(5_000), Codec.NONE, 5_000),
     ],
     ids=["records", "headers of each", "headers of one", "long numbers"],
 )
-def test_no_step_of_a_walk_is_long(batch: bytearray) -> None:
+def test_no_step_of_a_walk_is_long(make: Callable[[], bytearray]) -> None:
+    batch = make()
     header = read_header(batch)
     steps = verifying(record_view(batch, header, 1 << 26), header, 1 << 20)
     end = object()

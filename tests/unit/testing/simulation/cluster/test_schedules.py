@@ -18,8 +18,17 @@ def run(schedule: str, store: str = "zookeeper") -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("store", ["file", "zookeeper"])
-@pytest.mark.parametrize("schedule", ["two down", "return into a cut", "missed snapshot"])
+@pytest.mark.parametrize(
+    ("schedule", "store"),
+    [
+        ("two down", "file"),
+        ("return into a cut", "zookeeper"),
+        ("missed snapshot", "file"),
+        pytest.param("two down", "zookeeper", marks=pytest.mark.long),
+        pytest.param("return into a cut", "file", marks=pytest.mark.long),
+        pytest.param("missed snapshot", "zookeeper", marks=pytest.mark.long),
+    ],
+)
 def test_a_schedule_with_deaths_is_survived(schedule: str, store: str) -> None:
     assert run(schedule, store).counts["replicas in sync again"] > 0
 
