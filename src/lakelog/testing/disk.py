@@ -29,6 +29,7 @@ class DiskStopped(Exception):  # noqa: N818 - an event, not an error
 
 _Tree = dict[Path, Node | None]
 """All paths; a directory has no node."""
+_MISSING = Node(modified_ms=0)
 
 
 class MemoryFile:
@@ -338,7 +339,7 @@ class MemoryDisk:
         return sorted(child.name for child in self._tree if child.parent == path != child)
 
     def is_dir(self, path: Path) -> bool:
-        return path in self._tree and self._tree[path] is None
+        return self._tree.get(path, _MISSING) is None
 
     def make_dirs(self, path: Path) -> None:
         for folder in (*reversed(path.parents), path):
@@ -354,9 +355,10 @@ class MemoryDisk:
         self._need_dir(target.parent)
 
         def move(tree: _Tree) -> None:
-            inside = [source]
-            if tree[source] is None:
-                inside += [path for path in tree if source in path.parents]
+            if tree[source] is not None:
+                tree[target] = tree.pop(source)
+                return
+            inside = [source, *(path for path in tree if source in path.parents)]
             moved = {target / path.relative_to(source): tree.pop(path) for path in inside}
             tree.update(moved)
 
