@@ -240,6 +240,8 @@ class Position:
 
         A commit must pass them, or the lag would never reach 0.
         """
+        if not self._records:
+            self._decoded = None  # it would keep the memory of a whole response
         if not self.has_records and self.offset is not None and self.fetch_offset >= self.offset:
             self.offset, self.epoch = self.fetch_offset, self.fetch_epoch
 

@@ -133,6 +133,15 @@ def test_other_columns_than_before_continue_at_the_position() -> None:
     assert columns(position) == [(3, b"3")]
 
 
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_returned_records_do_not_keep_the_response_in_memory(as_columns: bool) -> None:
+    position = filled([batch(0, [b"0"])])
+    view = position._batches[0][1]
+    references = sys.getrefcount(view)
+    assert len(columns(position) if as_columns else position.take(9, LIMIT)) == 1
+    assert sys.getrefcount(view) == references - 1
+
+
 def test_a_seek_drops_decoded_rows() -> None:
     position = filled([batch(0, [b"0", b"1"])])
     assert columns(position, 1) == [(0, b"0")]

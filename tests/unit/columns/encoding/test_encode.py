@@ -254,3 +254,40 @@ def test_a_process_that_writes_little_does_not_load_the_compiler(
     monkeypatch.setattr(encoding._PlainRows, "count", 10**6)
     encode(table)
     assert asked == [True]
+
+
+EXOTIC = [
+    pa.array([1.5, None, 2]),
+    pa.array([True, None, False]),
+    pa.array([[1], None, []]),
+    pa.array([{"a": 1}, None, {"a": 2}]),
+    pa.array([1, None, 3], pa.date32()),
+    pa.array([1, None, 3], pa.duration("s")),
+    pa.array([1, None, 3], pa.decimal128(5)),
+    pa.array([(1, 2, 3), None, (4, 5, 6)], pa.month_day_nano_interval()),
+    pa.array([[("a", b"x")], None, []], pa.map_(pa.string(), pa.binary())),
+    pa.array([5, None, 6]).dictionary_encode(),
+    pa.array(["a", None, "b"]).dictionary_encode(),
+    pa.RunEndEncodedArray.from_arrays([1, 3], pa.array([1, None])),
+    pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", None])),
+    pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16] * 3, pa.binary(16))),
+    pa.UnionArray.from_sparse(
+        pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
+    ),
+    pa.nulls(3),
+]
+
+
+@pytest.mark.parametrize("name", ["key", "value", "headers", "timestamp", "partition"])
+@pytest.mark.parametrize("column", EXOTIC, ids=lambda column: str(column.type))
+def test_a_column_of_any_type_is_encoded_or_named(name: str, column: pa.Array) -> None:
+    for start, count in ((0, 3), (1, 2), (3, 0)):
+        table = pa.table({"value": [b"v"] * 3, name: column}).slice(start, count)
+        both: list[object] = []
+        for compiled in (False, True):
+            try:
+                both.append(encode(table, compiled=compiled))
+            except (ColumnError, BadRowError) as error:
+                assert name in str(error) or "row " in str(error)
+                both.append(str(error))
+        assert both[0] == both[1]
