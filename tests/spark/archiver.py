@@ -38,6 +38,7 @@ class Archiver:
             self.place,
             self.topic,
             batch_bytes=1 << 20,
+            file_bytes=1000,
             skip_lost=False,
             null_timestamps=False,
         )

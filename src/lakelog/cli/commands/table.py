@@ -28,9 +28,10 @@ for _command in (
 
 @app.command
 def sync(
-    topic: str,
+    topic: str | None = None,
     /,
     *,
+    enabled: Flag = False,
     follow: Flag = False,
     every: str = "60s",
     warehouse: str | None = None,
@@ -52,10 +53,13 @@ def sync(
     ----------
     topic
         Topic to archive.
+    enabled
+        Archive all topics with `table.enable=true` until ^C, and compact and clean up their tables.
+        One job serves all topics, also topics that are enabled later.
     follow
         Continue with new records until ^C.
     every
-        Time between commits with --follow (default 60s).
+        Time between commits with --follow or --enabled (default 60s).
     warehouse
         Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
         broker's data folder).
@@ -80,8 +84,22 @@ def sync(
         The warehouse folder is mounted on all hosts of the Spark master.
     """
     require_libraries()
-    every_s = parse_duration_s(every)  # before `_places`, which may ask the broker
+    if (topic is None) is not enabled or (enabled and (follow or name or adopt)):
+        raise CliError(
+            "LL0902",
+            "specify either a TOPIC or --enabled; --follow, --name and --adopt are for one topic",
+        )
+    every_s = parse_duration_s(every)  # before `chosen_places`, which may ask the broker
     where, folder = chosen_places(session, warehouse, catalog)
+    if topic is None:
+        shared: dict[str, Any] = {
+            "skip_lost": skip_lost,
+            "null_timestamps": null_timestamps,
+            "every_s": every_s,
+        }
+        shared |= {"master": master, "is_warehouse_shared": shared_warehouse}
+        _run_enabled(session, where, folder, shared)
+        return
     options = {
         "catalog_folder": folder,
         "follow": follow,
@@ -100,6 +118,35 @@ def sync(
     if output.format == "table":
         for reader, text in snippets.items():
             show(f"\nRead it with {reader}:\n\n{text}")
+
+
+def _run_enabled(
+    session: Session, warehouse: str, folder: str | None, options: dict[str, Any]
+) -> None:
+    """Archive all enabled topics until SIGINT or SIGTERM."""
+    from lakelog.spark.archive.enabled import sync_enabled
+    from lakelog.spark.archive.sync import SyncProgress
+    from lakelog.spark.session import JavaMissingError
+
+    def say(line: str) -> None:
+        note(line, quiet=session.quiet)
+
+    def tell(topic: str, progress: SyncProgress) -> None:
+        say(f"{topic}: {counted(progress.rows, 'record')} in the table")
+
+    try:
+        with stopping() as stop:
+            sync_enabled(
+                session.brokers,
+                warehouse,
+                catalog_folder=folder,
+                progress=tell,
+                notice=say,
+                stop=stop,
+                **options,
+            )
+    except JavaMissingError as error:
+        raise CliError("LL0802", str(error)) from error
 
 
 def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:

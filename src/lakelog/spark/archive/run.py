@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.base.events import event
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
@@ -72,6 +72,9 @@ class Run:
         """The session, opened on first use: errors of table and log come before Java starts."""
         session = self.open_session()
         session.dataSource.register(ArchiveSource)
+        # Java looks a source up in the active session of the calling thread, and this call sets
+        # it: without it a query that a second thread starts does not find the source.
+        session.createDataFrame([], "nothing int")
         return session
 
     def close(self) -> None:
@@ -142,7 +145,10 @@ class Run:
         properties = self._job.address.load().properties
         extents: dict[int, Extent] = dict(read_progress(properties, self._job.topic_id).extents)
         # The source runs in another process, which gets the table's end with the job.
-        option = replace(self._job, extents=extents).to_json()
+        tasks = _tasks_at_once(self._session)
+        batch_bytes = self._job.batch_bytes or tasks * self._job.file_bytes
+        job = replace(self._job, extents=extents, tasks=tasks, batch_bytes=batch_bytes)
+        option = job.to_json()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
         writer = ranges.writeStream.format(FORMAT).option("job", option)
         writer = writer.option("checkpointLocation", str(checkpoint))
@@ -201,6 +207,14 @@ class Run:
         # A lost tail is settled by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
+
+
+def _tasks_at_once(session: SparkSession) -> int:
+    """Return how many tasks the cluster runs at once."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except PySparkException:  # Spark Connect has no context
+        return int(session.conf.get("spark.default.parallelism", "2") or 2)
 
 
 def _reason(text: str) -> str:

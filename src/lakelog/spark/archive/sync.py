@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMESPACE", "SyncError", "SyncProgress", "SyncResult", "sync_topic"]
 
-_BATCH_BYTES = 256 << 20
+_FILE_BYTES = 128 << 20
 
 Notice = Callable[[str], None]
 """A function that is called with each line for the user."""
@@ -65,7 +65,8 @@ def sync_topic(
     skip_lost: bool = False,
     null_timestamps: bool = False,
     adopt: ProgressSource | None = None,
-    batch_bytes: int = _BATCH_BYTES,
+    batch_bytes: int = 0,
+    file_bytes: int = _FILE_BYTES,
     timeout_s: float = 30.0,
     master: str = "local[2]",
     is_warehouse_shared: bool = False,
@@ -92,7 +93,9 @@ def sync_topic(
             in the column `rawTimestamp`. Without it such a timestamp is an error.
         adopt: which progress to use if the table's property and its current snapshot disagree, or
             if another program has filled the table. Without it either is an error.
-        batch_bytes: about how many bytes of the log one commit archives.
+        batch_bytes: about how many bytes of the log one commit archives; by default `file_bytes`
+            for each task that the cluster runs at once.
+        file_bytes: about how many bytes of the log one file gets.
         master: the Spark master for the session that the function opens.
         is_warehouse_shared: workers on other hosts can reach the warehouse's folder.
         spark: an existing session, which stays open.
@@ -114,6 +117,7 @@ def sync_topic(
         place,
         table or topic,
         batch_bytes=batch_bytes,
+        file_bytes=file_bytes,
         skip_lost=skip_lost,
         null_timestamps=null_timestamps,
     )

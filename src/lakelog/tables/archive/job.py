@@ -22,7 +22,8 @@ class ArchiveJob:
     batch_bytes: the approximate size of the log that one commit archives. raw_timestamp_id: the id
     of the table's column `rawTimestamp`, or 0 if a timestamp that is not representable is an error.
     uuid: the table's. extents: the extents of all partitions that the table holds when the query
-    starts.
+    starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
+    log one file gets, so a small batch has fewer tasks.
     """
 
     bootstrap: str
@@ -37,6 +38,7 @@ class ArchiveJob:
     raw_timestamp_id: int
     uuid: str
     extents: dict[int, Extent]
+    file_bytes: int = 128 << 20
 
     @property
     def address(self) -> TableAddress:

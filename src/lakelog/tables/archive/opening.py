@@ -22,6 +22,7 @@ def open_job(
     table: str,
     *,
     batch_bytes: int,
+    file_bytes: int,
     skip_lost: bool,
     null_timestamps: bool,
 ) -> ArchiveJob:
@@ -58,6 +59,7 @@ def open_job(
         raw_timestamp_id=admit_null_timestamps(address) if null_timestamps else 0,
         uuid=uuid,
         extents={},
+        file_bytes=file_bytes,
     )
 
 

@@ -83,12 +83,21 @@ class BatchPlanner:
             if end.offsets[topic].get(p) == extent.end
         ]
         ranges = ranges_between(offsets, end.offsets)
-        pieces = [*split_ranges(ranges, self.job.tasks), *empty]
+        tasks = self._tasks_of(ranges)
+        pieces = [*split_ranges(ranges, tasks), *empty]
         assert sum(piece.size for piece in pieces) == sum(each.size for each in ranges)
         epochs = end.epochs.get(topic, {})
         # The tasks reject batches of a later epoch: the log may be cut between plan and read.
         pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
-        return _deal(pieces, self.job.tasks)
+        return _deal(pieces, tasks)
+
+    def _tasks_of(self, ranges: list[OffsetRange]) -> int:
+        """Return how many files of about `file_bytes` the ranges make: one task writes one file."""
+        if self.job.tasks == 1 or not ranges:
+            return 1
+        per_file = offsets_in(self.job.file_bytes, ranges, self.client)
+        files = -(-sum(each.size for each in ranges) // per_file)
+        return min(self.job.tasks, files)
 
     def _point(self, offsets: dict[int, int], epochs: dict[int, int]) -> StreamOffset:
         topic = self.job.topic

@@ -25,3 +25,14 @@ def test_json_and_table_show_the_first_offsets_that_are_not_archived() -> None:
     assert shown.data["snippets"] == {"duckdb": "SELECT 1"}
     assert shown.facts == {"topic": "orders", "rows_total": 7}
     assert [list(part.rows) for part in shown.parts] == [ends]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["orders", "--enabled"], ["--enabled", "--follow"], ["--enabled", "--name", "t"]]
+)
+def test_either_one_topic_or_all_enabled_ones(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table_places, "_NEEDED", ())
+    assert run(["table", "sync", *words, "-b", "127.0.0.1:1"]) == 2
+    assert "specify either a TOPIC or --enabled" in capsys.readouterr().err

@@ -25,6 +25,7 @@ def reader(log: Log) -> RangeReader:
         skip_lost=False,
         uuid="",
         extents={0: Extent(0, 5, EPOCH)},
+        file_bytes=2,
     )
     source = ArchiveSource({"job": job.to_json()})
     found = source.streamReader(source.schema())

@@ -37,6 +37,7 @@ def opened(place: Warehouse, *, null_timestamps: bool = False) -> ArchiveJob:
         place,
         "orders",
         batch_bytes=1000,
+        file_bytes=500,
         skip_lost=False,
         null_timestamps=null_timestamps,
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -102,3 +103,14 @@ def test_a_log_that_lost_archived_records_is_not_idle(
     """With any records in their place: only the job that started the query can settle it."""
     with pytest.raises(LogDivergedError, match=r"t-1 was cut.*offset 7 in leader epoch 3.* at 6"):
         next_ranges({0: 5, 1: 7}, Log(ends, earlier={1: 6}), skip_lost=skip_lost)
+
+
+def test_a_small_batch_has_fewer_files_than_the_cluster_has_tasks() -> None:
+    def files(file_bytes: int) -> int:
+        plan = planner({0: 0, 1: 0}, Log({0: 50, 1: 50}))
+        plan = replace(plan, job=replace(plan.job, tasks=8, file_bytes=file_bytes))
+        begin = plan.table_end()
+        return len(plan.tasks(begin, plan.batch_end(begin, None)))
+
+    # The records of the log have a byte each.
+    assert [files(size) for size in (1, 30, 60, 1000)] == [8, 4, 2, 1]
