@@ -59,7 +59,7 @@ _VARIANTS = [(name, columns) for columns in _QUERIES for name in _FORMATS]
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _COLUMNS = (
     *("format", "columns", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
-    *("time of lakelog", "CPU work of lakelog"),
+    *("time of lakelog", "CPU-s / lakelog's"),
 )
 
 
@@ -197,7 +197,7 @@ def _table(runs: Runs, records: int) -> Table:
                     f"{median(run.java_s for run in part) / millions:.2f}",
                     f"{median(run.python_s for run in part) / millions:.2f}",
                     f"{seconds[ours] / seconds[variant]:.2f} x" if is_other else "",
-                    f"1/{work[variant] / work[ours]:.1f}" if is_other else "",
+                    f"{work[variant] / work[ours]:.1f}" if is_other else "",
                 ]
             )
     return Table(_COLUMNS, rows, len(runs))

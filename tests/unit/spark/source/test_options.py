@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from lakelog.spark.source.limits import BatchLimits
 from lakelog.spark.source.options import (
+    NAMES,
     AtTimestamp,
     AtTimestamps,
     Boundary,
@@ -141,3 +143,39 @@ def test_settings_of_the_connections() -> None:
 def test_the_group_that_shows_the_progress() -> None:
     assert parse({"kafka.group.id": "report"}).group == GroupName(group_id="report")
     assert parse({"groupIdPrefix": "team"}).group == GroupName(prefix="team")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"])
+def test_each_option_is_on_the_page(name: str) -> None:
+    """The last two are options of the official connector that have no effect here."""
+    page = Path(__file__).parents[4] / "docs" / "spark.md"
+    assert f"`{name}`" in page.read_text(encoding="utf-8")
+
+
+def test_options_of_the_official_connector_are_accepted() -> None:
+    everything = {
+        "startingOffsets": "earliest",
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestamp": '{"a": {"0": 6}}',
+        "startingOffsetsByTimestampStrategy": "latest",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "1000",
+        "fetchOffset.numRetries": "3",
+        "fetchOffset.retryIntervalMs": "10",
+        "maxOffsetsPerTrigger": "10",
+        "minOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "1m",
+        "minPartitions": "2",
+        "maxRecordsPerPartition": "7",
+        "groupIdPrefix": "team",
+        "kafka.group.id": "report",
+        "includeHeaders": "true",
+        "kafka.max.poll.records": "100",
+    }
+    assert parse(everything, streaming=True).group == GroupName("report", "team")
+    endings = {
+        "endingOffsets": "latest",
+        "endingTimestamp": "5",
+        "endingOffsetsByTimestamp": '{"a": {"0": 6}}',
+    }
+    assert parse(everything | endings).ending == AtTimestamp(5)
