@@ -157,13 +157,19 @@ class TransactionShard:
         self._ids.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def _expire(self, now: Now) -> list[Decision]:
-        """Delete transactional ids that have been unused for `transactional.id.expiration.ms`."""
+        """Delete transactional ids that have been unused for `transactional.id.expiration.ms`.
+
+        The children of a batch job go at the next check: each job has its own, and in a week they
+        would use up the limit of transactional ids.
+        """
         before_ms = now.wall_ms - self._config.id_expiration_ms
+        left_ms = now.wall_ms - self._config.id_expiration_check_ms
         expired = [
             transactional_id
             for transactional_id, found in self.transactions.items()
             if (found.state is TransactionState.EMPTY or found.state.has_ended)
-            and found.last_update_ms <= before_ms
+            and found.last_update_ms
+            <= (left_ms if self.sinks.is_left(transactional_id) else before_ms)
             and not _is_permanent(found)
             and transactional_id not in self._ids.pending
             and not self._ids.has_pending_fence(transactional_id)

@@ -149,13 +149,18 @@ class Sinks:
     def check_writable(self, transactional_id: str) -> None:
         """Raise `KafkaError(PRODUCER_FENCED)` for a stale child.
 
-        Raises `RefusedError(IS_A_SINK)` for a sink, which has no transaction.
+        Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while a step of its sink is being written, and
+        `RefusedError(IS_A_SINK)` for a sink, which has no transaction.
         """
         found = child_id(transactional_id)
         if found is None:
             refuse_sink()
         elif self._is_stale(transactional_id, found):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        # The step may make the child stale, and no longer include it: a transaction that begins now
+        # would stay open until its timeout.
+        elif not self._ids.is_settled(found.sink_id):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def begin_run(
         self,
@@ -205,24 +210,18 @@ class Sinks:
         Arguments as for `begin_run`. Raises `RefusedError`, and `KafkaError` with
         CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
         """
-        found = child_id(transactional_id)
-        if found is None:
-            text = "a task's id must be <sink id>/<batch>/<partition>/<attempt>"
-            raise RefusedError(Refusal.NOT_A_SINK, text)
-        if not self._ids.is_settled(found.sink_id):
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        sink = self._ids.transactions.get(found.sink_id)
-        check_parent(sink, parent, found.batch)
-        assert sink is not None
+        found = self._expected(transactional_id, parent)
         known = self._ids.find(transactional_id)
         if not known.is_settled:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         steps: Steps = {}
-        if known.current is None and (reused := self._reusable(found.sink_id)) is not None:
-            steps[reused] = None
-            step = child_begun(self._ids.transactions[reused], parent, timeout_ms, now.wall_ms)
+        former = None if known.current is not None else self._finished(found.sink_id)
+        if former is not None:
+            steps[former] = None
+        if former is not None and may_reuse(self._ids.find(former)):
+            step = child_begun(self._ids.transactions[former], parent, timeout_ms, now.wall_ms)
         else:
-            if known.current is None:
+            if known.current is None and former is None:
                 self._check_child_room(found.sink_id)
             needs_id = needs_producer_id(known.current, None, may_be_old=known.may_be_old)
             if needs_id and new_producer_id == NO_PRODUCER_ID:
@@ -243,13 +242,40 @@ class Sinks:
 
         return self._ids.steps(now, steps, committed, failed, by_client=True)
 
-    def _reusable(self, sink_id: str) -> str | None:
-        """Return the latest finished child whose producer id a new one may use."""
+    def _expected(self, transactional_id: str, parent: Producer) -> ChildId:
+        """Return the parts of the id of a child that may begin; raises as `open_child`."""
+        found = child_id(transactional_id)
+        if found is None:
+            text = "a task's id must be <sink id>/<batch>/<partition>/<attempt>"
+            raise RefusedError(Refusal.NOT_A_SINK, text)
+        if not self._ids.is_settled(found.sink_id):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        check_parent(self._ids.transactions.get(found.sink_id), parent, found.batch)
+        return found
+
+    def _finished(self, sink_id: str) -> str | None:
+        """Return a finished child that a new one replaces, if there is any.
+
+        It is the latest one whose producer id the new one may use, or else one whose epochs are
+        used up: such children would accumulate until they expire.
+        """
         family = self._families.get(sink_id)
+        spent = None
         for name in () if family is None else reversed(family.free):
             if may_reuse(self._ids.find(name)):
                 return name
-        return None
+            if self._ids.is_settled(name):
+                spent = name
+        return spent
+
+    def is_left(self, transactional_id: str) -> bool:
+        """Return whether this is a finished child of a sink that may be forgotten itself."""
+        found = child_id(transactional_id)
+        family = None if found is None else self._families.get(found.sink_id)
+        if found is None or family is None or transactional_id not in family.free:
+            return False
+        sink = self._ids.transactions.get(found.sink_id)
+        return sink is None or (isinstance(sink.part, Sink) and sink.part.expires)
 
     def _check_child_room(self, sink_id: str) -> None:
         self._ids.check_room()

@@ -8,7 +8,9 @@ import itertools
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction import commit_sets
 from lakelog.coordinator.transaction import sinks as sinks_module
+from lakelog.coordinator.transaction.state import EPOCH_MAX
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal
 from lakelog.records.batch import read_header
 from sink_setup import BUMPING, ORDERS, Producer, Setup, Sinks, again, reason, winner
@@ -191,6 +193,21 @@ async def test_the_number_of_children_has_a_limit(setup: Setup) -> None:
         assert reason(await again(lambda: sinks.open(parent, sinks.name(0, 2)))) is None
 
 
+@in_virtual_time()
+async def test_a_child_without_epochs_left_makes_room_for_the_next(setup: Setup) -> None:
+    sinks = Sinks(setup)
+    parent = await sinks.begun()
+    won = await sinks.task(parent, sinks.name(0), "v")
+    assert reason(await sinks.ended(parent, 0, [won])) is None
+    await sinks.stable()
+    await asyncio.sleep(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_sets, "EPOCHS_LEFT_MIN", EPOCH_MAX)
+        child = await sinks.opened(parent, sinks.name(1))
+    assert child.producer_id != won.producer_id
+    assert setup.coordinator.id_count == 2, "the sink and the new child"
+
+
 # Commits
 
 
@@ -335,6 +352,25 @@ async def test_a_loser_that_is_just_adding_a_partition_is_aborted_after_the_comm
     assert await sinks.write(loser, child, "late", ("orders", 2)) is not ErrorCode.NONE
 
 
+@in_virtual_time()
+async def test_a_loser_that_begins_during_the_commit_does_not_stay_open(setup: Setup) -> None:
+    sinks = Sinks(setup)
+    parent = await sinks.begun()
+    won = await sinks.task(parent, sinks.name(0), "v")
+    loser = sinks.name(0, 0, 1)
+    child = await sinks.opened(parent, loser)
+    ending = sinks.end(parent, 0, [won])
+    task = asyncio.ensure_future(ending)
+    await asyncio.sleep(0)
+    assert not task.done(), "the commit is being written"
+    adding = setup.coordinator.verify(loser, *child, [ORDERS], add=True)
+    assert reason(await task) is None
+    assert (await adding)[ORDERS] is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await sinks.write(loser, child, "late") is ErrorCode.PRODUCER_FENCED
+    await asyncio.sleep(1)
+    assert setup.state(loser) == "Empty"
+
+
 @in_virtual_time(batch_bytes_max=6_000)
 async def test_a_set_has_a_limit_in_bytes(setup: Setup) -> None:
     sinks = Sinks(setup)
@@ -459,6 +495,19 @@ async def test_a_sink_never_expires_unless_it_may(setup: Setup) -> None:
     assert setup.coordinator.admin.describe(child.transactional_id).error_code
     assert reason(await again(lambda: lasting.begin("run-2"))) is None
     assert setup.coordinator.id_count == 1
+
+
+@in_virtual_time()
+async def test_the_children_of_a_batch_job_are_forgotten_before_the_job(setup: Setup) -> None:
+    lasting, passing = Sinks(setup, "lasting"), Sinks(setup, "passing")
+    for sinks in (lasting, passing):
+        answer = await sinks.begin(expires=sinks is passing)
+        parent = Producer(answer.producer_id, answer.producer_epoch)
+        won = await sinks.task(parent, sinks.name(0), "v")
+        assert reason(await sinks.ended(parent, 0, [won])) is None
+    await asyncio.sleep(3 * 3600)
+    assert setup.coordinator.id_count == 3, "two sinks, and the child that waits for its reuse"
+    assert passing.next_batch == 1
 
 
 @in_virtual_time()
