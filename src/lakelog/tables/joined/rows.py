@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +38,14 @@ _IDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A row group of an open file.
+    """A row group of a file.
 
     names: of its columns in the file. position: of its first row in the file. deleted: positions of
     rows that delete files name.
     """
 
-    parquet: pq.ParquetFile
+    path: str
+    metadata: pq.FileMetaData
     number: int
     names: Mapping[str, str]
     offsets: tuple[int, int]
@@ -75,28 +75,29 @@ class ArchivedRows:
         `FileNotFoundError` if a file was removed, and `BadRecordError`.
         """
         for group in groups_by_offsets([each for each in files if each.may_hold(wanted)]):
-            with ExitStack() as opened:
-                pieces = [piece for file in group for piece in self._pieces(wanted, file, opened)]
-                for overlapping in _groups(pieces):
-                    yield from self._sorted(wanted, overlapping)
+            pieces = [piece for file in group for piece in self._pieces(wanted, file)]
+            for overlapping in _groups(pieces):
+                yield from self._sorted(wanted, overlapping)
 
-    def _pieces(self, wanted: OffsetRange, file: ArchivedFile, opened: ExitStack) -> list[_Piece]:
+    def _pieces(self, wanted: OffsetRange, file: ArchivedFile) -> list[_Piece]:
         """Return the row groups of a file that may have rows of the range."""
-        source = opened.enter_context(open_input(file.path, self.catalog))
-        parquet = opened.enter_context(pq.ParquetFile(source))
-        names = _names(parquet.schema_arrow)
+        # Closed again before the next one: a table that was never compacted may have more files
+        # than a process may open.
+        with open_input(file.path, self.catalog) as source, pq.ParquetFile(source) as parquet:
+            metadata, names = parquet.metadata, _names(parquet.schema_arrow)
         deleted = self._deleted(file)
         found, position = [], 0
-        for number in range(parquet.num_row_groups):
-            partitions = _bounds(parquet, number, names["partition"])
-            offsets = _bounds(parquet, number, names["offset"])
+        for number in range(metadata.num_row_groups):
+            partitions = _bounds(metadata, number, names["partition"])
+            offsets = _bounds(metadata, number, names["offset"])
             if (
                 partitions[0] <= wanted.partition <= partitions[1]
                 and offsets[0] < wanted.end
                 and offsets[1] >= wanted.start
             ):
-                found.append(_Piece(parquet, number, names, offsets, position, deleted))
-            position += parquet.metadata.row_group(number).num_rows
+                place = file.path, metadata, number
+                found.append(_Piece(*place, names, offsets, position, deleted))
+            position += metadata.row_group(number).num_rows
         return found
 
     def _sorted(self, wanted: OffsetRange, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
@@ -113,8 +114,7 @@ class ArchivedRows:
         names, position = piece.names, piece.position
         asked = {"partition", "offset", *self.schema.names} & names.keys()
         columns = [names[each] for each in asked]
-        groups = [piece.number]
-        for batch in piece.parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
+        for batch in self._batches(piece, columns):
             offsets = batch.column(names["offset"])
             mask = pc.and_(
                 pc.equal(batch.column(names["partition"]), wanted.partition),
@@ -127,6 +127,14 @@ class ArchivedRows:
             kept = batch.filter(mask)
             if kept.num_rows:
                 yield self._complete(wanted, kept, names)
+
+    def _batches(self, piece: _Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with (
+            open_input(piece.path, self.catalog) as source,
+            pq.ParquetFile(source, metadata=piece.metadata) as parquet,
+        ):
+            groups = [piece.number]
+            yield from parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns)
 
     def _complete(
         self, wanted: OffsetRange, batch: pa.RecordBatch, names: Mapping[str, str]
@@ -181,9 +189,9 @@ def _names(schema: pa.Schema) -> dict[str, str]:
     return {**{name: name for name in schema.names if name == "rawTimestamp"}, **found}
 
 
-def _bounds(parquet: pq.ParquetFile, number: int, name: str) -> tuple[int, int]:
+def _bounds(metadata: pq.FileMetaData, number: int, name: str) -> tuple[int, int]:
     """Return the bounds of an integer column in a row group; all numbers without statistics."""
-    group = parquet.metadata.row_group(number)
+    group = metadata.row_group(number)
     for index in range(group.num_columns):
         column = group.column(index)
         if column.path_in_schema == name:

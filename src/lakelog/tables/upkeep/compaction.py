@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from lakelog.tables.archive.history import agreed_progress
@@ -140,7 +139,7 @@ def _round(
                 raise CompactionError(f"read {rows} rows of {expected}: the files were not changed")
         old = [task.file for task in tasks]
         _note_replaced(table, address.catalog, [file.file_path for file in old])
-        is_done = _exchange(address, topic.topic_id, old, made)
+        is_done = _exchange(address, topic.topic_id, files, made)
     except BaseException as error:
         if not isinstance(error, _UnknownOutcomeError):
             remove_unreferenced(address.load(), made)
@@ -161,16 +160,18 @@ class _UnknownOutcomeError(Exception):
 
 
 def _exchange(
-    address: TableAddress, topic_id: str, old: Sequence[DataFile], made: Sequence[str]
+    address: TableAddress, topic_id: str, old: Sequence[ArchivedFile], made: Sequence[str]
 ) -> bool:
-    """Commit the exchange; return false if a replaced file is no longer in the table."""
+    """Commit the exchange; return false if a replaced file is gone, or has lost rows since."""
     is_unknown = False
     for attempt in range(_ATTEMPTS_MAX):
         table = load_for_commit(address)
-        live = {task.file.file_path: task.file for task in table.scan().plan_files()}
-        if live.keys() >= set(made):
+        live = {task.file.file_path: task for task in table.scan().plan_files()}
+        # Without new files, because other programs deleted all rows, this says nothing.
+        if made and live.keys() >= set(made):
             return True
-        if not live.keys() >= {file.file_path for file in old}:
+        # A delete file that was added since would be lost, and its rows would return.
+        if any(each.path not in live or archived_file(live[each.path]) != each for each in old):
             return False
         progress = agreed_progress(table, topic_id)
         entry = {property_name(topic_id): progress.to_text()}
@@ -179,7 +180,7 @@ def _exchange(
                 update = transaction.update_snapshot(snapshot_properties=entry)
                 with update.overwrite() as overwrite:
                     for file in old:
-                        overwrite.delete_data_file(live[file.file_path])
+                        overwrite.delete_data_file(live[file.path].file)
                     for found in parquet_files_to_data_files(table.io, table.metadata, iter(made)):
                         overwrite.append_data_file(found)
                 transaction.set_properties(entry)

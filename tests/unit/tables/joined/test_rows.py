@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,8 @@ import pytest
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
+from lakelog.tables.iceberg.data_file import open_input
+from lakelog.tables.joined import rows
 from lakelog.tables.joined.files import ArchivedFile, files_of
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.errors import BadRecordError
@@ -108,3 +112,17 @@ def test_a_null_timestamp_needs_the_option(tmp_path: Path) -> None:
         list(reader(schema).read(offsets(0, 10), [file]))
     (batch,) = reader(schema, null_timestamps=True).read(offsets(0, 10), [file])
     assert batch.column("timestamp").to_pylist() == [None]
+
+
+def test_one_file_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[IO[bytes]] = []
+
+    def open_one(location: str, catalog: Mapping[str, str]) -> IO[bytes]:
+        assert all(each.closed for each in opened), "another file is open"
+        opened.append(open_input(location, catalog))
+        return opened[-1]
+
+    monkeypatch.setattr(rows, "open_input", open_one)
+    files = [written(tmp_path, [number, 100 + number]) for number in range(3)]
+    found = values(reader().read(offsets(0, 200), files))
+    assert found == [b"0", b"1", b"2", b"100", b"101", b"102"]

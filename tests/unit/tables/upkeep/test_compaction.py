@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Transaction
+from pyiceberg.table import DataScan, FileScanTask, Transaction
 from pyiceberg.types import StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.upkeep import compaction
 from lakelog.tables.upkeep.compaction import Compacted, CompactionError, compact
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
@@ -121,3 +124,47 @@ def test_columns_of_other_programs_are_not_dropped(address: TableAddress) -> Non
         update.add_column("region", StringType())
     with pytest.raises(CompactionError, match="'region' of another program"):
         compacted(address)
+
+
+class Deleted:
+    """Delete files of another program, which `plan_files` reports for data files."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, positions: list[int]) -> None:
+        self.is_added = False
+        self.file = Mock(file_path="deletes.parquet")
+        real = DataScan.plan_files
+
+        def planned(scan: DataScan) -> list[FileScanTask]:
+            deletes = {self.file} if self.is_added else set()
+            return [FileScanTask(each.file, deletes) for each in real(scan)]
+
+        patch.setattr(DataScan, "plan_files", planned)
+        kept = pa.array(positions, pa.int64())
+        patch.setattr(ArchivedRows, "_deleted", lambda _, file: kept if file.deletes else None)
+
+
+def test_files_without_rows_are_removed(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = Deleted(monkeypatch, list(range(10)))
+    commit_each(address, 0, 8)
+    deleted.is_added = True
+    done = compacted(address)
+    assert (done.files_before, done.files_after, done.rows) == (8, 0, 0)
+    assert live(address) == []
+
+
+def test_rows_that_are_deleted_meanwhile_do_not_return(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = Deleted(monkeypatch, [0])
+    commit_each(address, 0, 8)
+    before, real = live(address), compaction._note_replaced
+
+    def delete(*arguments: Any) -> None:
+        real(*arguments)
+        deleted.is_added = True
+
+    monkeypatch.setattr(compaction, "_note_replaced", delete)
+    assert compacted(address) == Compacted()
+    assert sorted(live(address)) == sorted(before)
