@@ -50,6 +50,7 @@ class Connection:
 
     __slots__ = (
         "__weakref__",
+        "_flushes_soon",
         "_frame_size_max",
         "_handling",
         "_has_unread",
@@ -114,6 +115,8 @@ class Connection:
         self._is_new = True
         self._is_gone = False
         self._has_unread = False
+        self._flushes_soon = False
+        """Whether queued replies leave in the next turn, with those behind them."""
         self.closed = False
         self.last_active = 0.0
         self.admitted = 0
@@ -312,17 +315,31 @@ class Connection:
                     responses.send(part)
                 else:
                     responses.queue(part)
-        if not is_late:
-            return
-        responses.is_lone = False
-        if responses.parts or self._has_unread:
-            self.flush()
+        if is_late:
+            responses.is_lone = False
+            self._send_late()
+
+    def _send_late(self) -> None:
+        """Send complete replies, and resume the requests that waited for them."""
+        if self.responses.parts or self._has_unread:
+            if not self._pending:
+                self.flush()
+            elif not self._flushes_soon:
+                # One event often completes several replies, such as the fetch of a follower the
+                # replies to many produce requests: one call sends them.
+                self._flushes_soon = True
+                self._tasks.call_soon(self._flush_late)
         if not self.received.unhandled_bytes:
             self._resume_reading()
         else:
             # In a later callback: the next request may complete a reply of another connection,
             # whose next request may complete one of a third, and so on.
             self._tasks.call_soon(self._handle_waiting)
+
+    def _flush_late(self) -> None:
+        self._flushes_soon = False
+        if not self.closed:
+            self.flush()
 
     def _handle_waiting(self) -> None:
         """Handle requests that had to wait."""

@@ -101,6 +101,29 @@ def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
     assert sink.requests[-1] == request(9)
 
 
+def test_replies_that_one_event_completes_leave_together() -> None:
+    """The fetch of a follower commits the records of many produce requests of one client."""
+    transport, sink, connection = connect()
+    sink.wait = True
+    bodies = [request(number, PRODUCE) for number in range(4)]
+    transport.incoming += b"".join(map(frame, bodies))
+    transport.run()
+    for number in (0, 1, 2):
+        sink.complete(number)
+    assert not transport.sent
+    transport.run()
+    assert bytes(transport.sent) == b"".join(b"<" + body + b">" for body in bodies[:3])
+    assert transport.sends == 1
+    sink.complete(3)
+    assert transport.sends == 2, "nothing is left to wait for"
+    transport.incoming += b"".join(map(frame, bodies[:2]))
+    transport.run()
+    sink.complete(4)
+    connection.close()
+    transport.run()
+    assert transport.sends == 2
+
+
 def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
     """A transaction's first batch waits for its coordinator; its second must not overtake it."""
     transport, sink, _ = connect()
