@@ -33,7 +33,7 @@ from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.storage.indexes.txn_index import encode_aborted
 from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX
 from lakelog.storage.reading import aborted_check
-from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.index_keeper import IndexKeeper
 from lakelog.wire.framing import decode_response, encode_request
 from lakelog.wire.schema import Struct
 from socketless_broker import SocketlessBroker
@@ -132,8 +132,8 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, watched)
 
-    for name in ("_load_index", "begin_rebuild"):
-        watch(Segment, name)
+    for name in ("load", "begin_rebuild"):
+        watch(IndexKeeper, name)
     for name in ("are_in", "replay", "write_aside"):
         watch(aborted_check, name)
     return found
