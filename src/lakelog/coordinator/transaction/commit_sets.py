@@ -265,13 +265,20 @@ def batch_committed(parent: Transaction, wanted: CommitSet, now_ms: int) -> Tran
 
 
 def winner_committed(
-    known: Known, found: ChildId | None, winner: Winner, sink_id: str, batch: int, now_ms: int
+    known: Known,
+    found: ChildId | None,
+    winner: Winner,
+    sink_id: str,
+    parent: Producer,
+    batch: int,
+    now_ms: int,
 ) -> Transaction | None:
     """Return the Prepare state of a winner; None for a child that wrote nothing.
 
     Args:
         known: the state of the winner's transactional id.
         found: its parsed id.
+        parent: producer id and epoch of the sink.
 
     Raises `RefusedError` with NOT_OPEN or CONTENT_DIFFERS, `KafkaError(CONCURRENT_TRANSACTIONS)`.
     """
@@ -285,7 +292,7 @@ def winner_committed(
     if any(records <= 0 for records in written.values()):
         text = f"{name} has no records in a partition of its receipt"
         raise RefusedError(Refusal.CONTENT_DIFFERS, text)
-    current = _open(known.current, winner, is_empty=not written)
+    current = _open(known.current, winner, parent, is_empty=not written)
     if written.keys() != current.partitions:
         text = (
             f"the transaction of {name} has {len(current.partitions)} partitions, its receipt "
@@ -306,11 +313,13 @@ def winner_committed(
     )
 
 
-def _open(current: Transaction | None, winner: Winner, *, is_empty: bool) -> Transaction:
+def _open(
+    current: Transaction | None, winner: Winner, parent: Producer, *, is_empty: bool
+) -> Transaction:
     """Return the winner's transaction if it is open. Raises `RefusedError(NOT_OPEN)`."""
     name = winner.transactional_id
-    if current is None or not isinstance(current.part, Child):
-        raise RefusedError(Refusal.NOT_OPEN, f"the task {name} is unknown or was replaced")
+    if current is None or current.part != Child(*parent):
+        raise RefusedError(Refusal.NOT_OPEN, f"the task {name} is unknown, or of an earlier run")
     is_same = (winner.producer_id, winner.producer_epoch) == (
         current.producer_id,
         current.producer_epoch,

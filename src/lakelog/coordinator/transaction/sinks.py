@@ -301,7 +301,9 @@ class Sinks:
         for winner in wanted.winners:
             name = winner.transactional_id
             found, known = child_id(name), self._ids.find(name)
-            won = winner_committed(known, found, winner, sink_id, wanted.batch, now.wall_ms)
+            won = winner_committed(
+                known, found, winner, sink_id, producer, wanted.batch, now.wall_ms
+            )
             assert found is not None
             if found.partition in partitions:
                 text = f"the set has two tasks for partition {found.partition}, also {name}"

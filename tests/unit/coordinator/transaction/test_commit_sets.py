@@ -124,7 +124,8 @@ def test_only_finished_children_with_epochs_left_are_reused(
 
 def commit(current: Transaction, row: Winner) -> Transaction | None:
     name = row.transactional_id
-    return winner_committed(known(current), child_id(name), row, "daily", 4, 9)
+    parent = Producer(7, 3)
+    return winner_committed(known(current), child_id(name), row, "daily", parent, 4, 9)
 
 
 def test_a_winner_is_prepared_at_the_next_epoch() -> None:

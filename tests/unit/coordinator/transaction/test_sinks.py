@@ -45,6 +45,17 @@ async def test_a_new_run_fences_the_old_one_and_aborts_its_children(setup: Setup
 
 
 @in_virtual_time()
+async def test_an_unused_child_of_an_old_run_can_neither_write_nor_win(setup: Setup) -> None:
+    sinks = Sinks(setup)
+    name = sinks.name(0)
+    child = await sinks.opened(await sinks.begun("run-1"), name)
+    new = await sinks.begun("run-2")
+    assert await sinks.write(name, child, "late") is ErrorCode.PRODUCER_FENCED
+    answer = await sinks.ended(new, 0, [winner(name, child, {})], "run-2")
+    assert reason(answer) is Refusal.NOT_OPEN
+
+
+@in_virtual_time()
 async def test_a_fenced_run_never_returns(setup: Setup) -> None:
     sinks = Sinks(setup)
     await sinks.begun("run-1")
@@ -346,9 +357,9 @@ async def test_a_loser_that_is_just_adding_a_partition_is_aborted_after_the_comm
     ending = sinks.end(parent, 0, [won])
     assert reason(await ending) is None
     await adding
-    assert await sinks.stable() == ["v"]
     await asyncio.sleep(1)
-    assert setup.state(loser) == "CompleteAbort"
+    assert setup.state(loser) == "CompleteAbort", "long before its timeout"
+    assert await sinks.stable() == ["v"]
     assert await sinks.write(loser, child, "late", ("orders", 2)) is not ErrorCode.NONE
 
 
@@ -434,6 +445,8 @@ async def test_a_stale_child_is_aborted_when_the_shard_is_loaded(setup: Setup) -
     await adding
     assert setup.state(loser) == "Ongoing"
     await setup.restart()
+    await asyncio.sleep(1)
+    assert setup.state(loser) == "CompleteAbort", "long before its timeout"
     assert await sinks.stable() == ["v"]
 
 
