@@ -13,9 +13,9 @@ from lakelog.client.admin import Admin
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import fetch_committed
 from lakelog.client.producer.transactional import TransactionalProducer
+from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink import shared
 from lakelog.spark.sink.control import Control
-from lakelog.spark.sink.transaction import CONTROL_TOPIC
 from spark.queries import read, values
 from spark.sink_copies import Copy
 from spark.topics import MakeTopic, produce
@@ -32,7 +32,7 @@ pytestmark = [
 
 def control(bootstrap: str, sink_id: str) -> Control:
     with Cluster(bootstrap) as cluster:
-        (row,) = fetch_committed(cluster, f"lk-sink-{sink_id}", [(CONTROL_TOPIC, 0)]).values()
+        (row,) = fetch_committed(cluster, f"lk-sink-{sink_id}", [(SINK_TOPIC, 0)]).values()
     return Control.from_text(row.offset, row.metadata)
 
 

@@ -14,6 +14,9 @@ from lakelog.wire.schema import Struct, array, boolean, int8, int16, int32, int6
 FEATURE = "lakelog.txn.set"
 NO_BATCH = -1
 """The next batch of a sink that has committed none."""
+SINK_TOPIC = "__lk_sink"
+"""A topic without records. Sinks that work with Apache Kafka, too, commit their next batch as the
+offset of its partition; on lakelog such an offset never expires."""
 
 
 class Refusal(IntEnum):

@@ -17,15 +17,14 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, fetch_committed
 from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError
 from lakelog.client.producer.transactional import TransactionalProducer
+from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink.control import Batch, Control, Step, next_step
 from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError, UnsupportedDeliveryError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.task import FENCED, fenced
 
-CONTROL_TOPIC = "__lk_sink"
-"""A topic without records: brokers commit offsets of existing partitions only."""
-
-_CONTROL = (CONTROL_TOPIC, 0)
+_CONTROL = (SINK_TOPIC, 0)
+"""Of an existing partition, because brokers commit no other offsets."""
 _ID_PREFIX = "lk-sink-"
 _RETRY_S = 0.5
 
@@ -117,10 +116,10 @@ class BatchTransaction:
     def _add_control(self, control: Control) -> None:
         row = Committed(control.next_batch, control.to_text())
         try:
-            self._producer.partitions(CONTROL_TOPIC)
+            self._producer.partitions(SINK_TOPIC)
         except TopicNotFoundError:
             with Admin(self._options.bootstrap) as admin:
-                admin.topics.create(CONTROL_TOPIC, partitions=1, exist_ok=True)
+                admin.topics.create(SINK_TOPIC, partitions=1, exist_ok=True)
         self._producer.send_offsets(self.transactional_id, {_CONTROL: row})
 
     def _end(self, control: Control) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client import retry
+from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -35,7 +36,7 @@ from lakelog.spark.sink.errors import (
     UnsupportedDeliveryError,
 )
 from lakelog.spark.sink.options import SinkOptions
-from lakelog.spark.sink.transaction import CONTROL_TOPIC, BatchTransaction
+from lakelog.spark.sink.transaction import BatchTransaction
 from scripted_broker import ScriptedBroker
 
 BATCH = Batch("q", "r2", 7)
@@ -53,7 +54,7 @@ def committed(found: Control | None) -> OffsetFetchResponse:
     row = OffsetFetchResponsePartitions(
         partition_index=0, committed_offset=offset, committed_leader_epoch=-1, metadata=text
     )
-    topic = OffsetFetchResponseTopics(name=CONTROL_TOPIC, partitions=[row])
+    topic = OffsetFetchResponseTopics(name=SINK_TOPIC, partitions=[row])
     return OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id="lk-sink-s", topics=[topic])]
     )
@@ -63,7 +64,7 @@ def committed(found: Control | None) -> OffsetFetchResponse:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
     monkeypatch.setattr(retry, "FIRST_S", 0.001)
     monkeypatch.setattr(transaction, "_RETRY_S", 0.001)
-    with ScriptedBroker({CONTROL_TOPIC: 1}) as broker:
+    with ScriptedBroker({SINK_TOPIC: 1}) as broker:
         broker.on(InitProducerIdRequest, InitProducerIdResponse(producer_id=9, producer_epoch=4))
         broker.on(OffsetFetchRequest, committed(control(7)))
         broker.on(TxnOffsetCommitRequest, TxnOffsetCommitResponse())
@@ -171,17 +172,17 @@ def test_a_fenced_batch_names_its_cause(broker: ScriptedBroker, timeout_ms: int,
 
 
 def test_the_topic_of_control_records_is_created(broker: ScriptedBroker) -> None:
-    del broker.topics[CONTROL_TOPIC]
+    del broker.topics[SINK_TOPIC]
 
     def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
         broker.topics[request.topics[0].name] = request.topics[0].num_partitions
-        return CreateTopicsResponse(topics=[CreatableTopicResult(name=CONTROL_TOPIC)])
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=SINK_TOPIC)])
 
     broker.on(CreateTopicsRequest, create)
     with opened(broker) as batch:
         batch.begin()
         batch.commit(10)
-    assert broker.topics == {CONTROL_TOPIC: 1}
+    assert broker.topics == {SINK_TOPIC: 1}
     assert ends(broker) == [True]
 
 

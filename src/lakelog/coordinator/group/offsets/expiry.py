@@ -4,6 +4,7 @@ Offsets stay while members may need them. An offset expires when its group has b
 retention time. In a stable group it expires after the retention time if no member subscribes to its
 topic. Without a group (simple consumers) it expires after the retention time. A commit with its own
 expiry time (OffsetCommit versions 2 to 4) expires at that time instead, unless its group is in use.
+The control records of sinks never expire: a batch that one names would be written again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.offsets.table import PartitionOffsets
 from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
+from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.wire.errors import WireError
 
@@ -43,7 +45,7 @@ def expired_offsets(
     return [
         OffsetCommitKey(group=group_id, topic=topic, partition=partition)
         for topic, partitions in offsets.items()
-        if topic not in subscribed
+        if topic not in subscribed and topic != SINK_TOPIC
         for partition, value in partitions.items()
         if now_ms >= _expires_at(value, kept_since(value), retention_ms)
     ]

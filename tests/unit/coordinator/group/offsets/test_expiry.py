@@ -4,6 +4,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.offsets.expiry import expired_offsets
 from lakelog.coordinator.group.records.offset import OffsetCommitValue
+from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
 
 _RETENTION_MS = 1000
@@ -60,3 +61,10 @@ def test_a_commit_may_name_its_own_time() -> None:
     assert _expired(None, 200, expires_ms=201) == []
     assert _expired(None, 201, expires_ms=201) == ["orders", "clicks"]
     assert _expired(None, 5000, expires_ms=5001) == []
+
+
+def test_the_control_record_of_a_sink_never_expires() -> None:
+    value = OffsetCommitValue(offset=8, commit_timestamp=0)
+    offsets = {topic: {0: value} for topic in (SINK_TOPIC, "orders")}
+    (key,) = expired_offsets("lk-sink-s", None, offsets, 10 * _RETENTION_MS, _RETENTION_MS)
+    assert key.topic == "orders"
