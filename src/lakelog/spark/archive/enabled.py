@@ -109,7 +109,11 @@ class Supervisor:
             if known is None:
                 self._jobs[topic] = self._start(topic, keys, failures=0)
                 self.notice(f"{topic}: archiving")
-            elif not known.thread.is_alive() and not known.stop.is_set():
+            elif known.thread.is_alive():
+                continue
+            elif known.stop.is_set():  # disabled, and enabled again before its job had ended
+                self._jobs[topic] = self._start(topic, keys, failures=0)
+            else:
                 self._restart(topic, keys, known, now)
 
     def _restart(self, topic: str, keys: Mapping[str, str | None], job: _Job, now: float) -> None:

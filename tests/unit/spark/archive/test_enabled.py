@@ -76,6 +76,13 @@ class NoUpkeep:
         """No table needs upkeep."""
 
 
+class StillAlive:
+    """The thread of a job that needs long to end."""
+
+    def is_alive(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def notes() -> list[str]:
     return []
@@ -108,6 +115,25 @@ def end(supervisor: Supervisor) -> None:
     for job in supervisor._jobs.values():
         job.stop.set()
         job.thread.join(60)
+
+
+def test_a_topic_that_is_enabled_again_at_once_has_a_job_again(
+    world: World, supervisor: Supervisor
+) -> None:
+    world.topics = {"a": ENABLED}
+    step(supervisor)
+    job = supervisor._jobs["a"]
+    job.thread, thread = cast("threading.Thread", StillAlive()), job.thread
+    world.topics = {}
+    step(supervisor)
+    world.topics = {"a": ENABLED}
+    step(supervisor)
+    job.thread = thread
+    thread.join(60)
+    step(supervisor)
+    assert len(world.calls) == 2
+    assert not supervisor._jobs["a"].stop.is_set()
+    end(supervisor)
 
 
 def test_each_enabled_topic_has_a_job_until_it_is_disabled(
