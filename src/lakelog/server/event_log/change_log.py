@@ -22,6 +22,8 @@ from lakelog.server.event_log.log_window import one_line
 logger = logging.getLogger(__name__)
 
 _HIDDEN = "[hidden]"
+_ROUTINE = {"table.archived.offsets"}
+"""Topic keys whose changes are no decision of a user."""
 
 
 def log_changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
@@ -109,7 +111,10 @@ def _log_config(kind: int, name: str, values: Mapping[str, str | None]) -> None:
     text = ", ".join(
         f"{key}={'default' if value is None else value}" for key, value in shown.items()
     )
-    logger.info(
+    # The archive of each topic publishes its end with each commit.
+    level = logging.DEBUG if values.keys() == _ROUTINE else logging.INFO
+    logger.log(
+        level,
         "Changed the configuration of %s: %s",
         whose,
         one_line(text),

@@ -67,3 +67,13 @@ def test_changed_settings_are_shown(world: MemoryBroker, log: pytest.LogCaptureF
 def test_one_line_names_all_brokers(world: MemoryBroker, log: pytest.LogCaptureFixture) -> None:
     configure(world, ResourceType.BROKER, "", log_retention_ms="7")
     assert log.messages == ["Changed the configuration of all brokers: log.retention.ms=7"]
+
+
+def test_the_end_of_an_archive_is_no_event_of_its_own(
+    world: MemoryBroker, log: pytest.LogCaptureFixture
+) -> None:
+    """The archive job of each topic publishes it with each commit."""
+    world.create("orders")
+    events(log)
+    configure(world, ResourceType.TOPIC, "orders", table_archived_offsets="0:5")
+    assert events(log) == []
