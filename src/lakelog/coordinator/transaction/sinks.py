@@ -33,8 +33,8 @@ from lakelog.coordinator.transaction.commit_sets import (
     with_run,
 )
 from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds, memory_of
-from lakelog.coordinator.transaction.records import TransactionRecord
+from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
@@ -54,6 +54,9 @@ from lakelog.protocol.commit_sets import CommitSet, Refusal, SinkRun
 
 CHILDREN_MAX = 10_000
 """Children of one sink, including finished children that wait for their reuse."""
+
+_BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 32
+"""Bytes of a record batch without records, and at most of a record without key and value."""
 
 Steps = dict[str, Transaction | None]
 Answer = Callable[[SinkReply], None]
@@ -374,7 +377,7 @@ class Sinks:
         return known.current
 
     def _check_size(self, steps: Steps) -> None:
-        size = sum(memory_of(name, step) for name, step in steps.items())
+        size = _batch_bytes(steps)
         if size > self._set_bytes_max:
             text = (
                 f"the commit of {len(steps) - 1} tasks with all their partitions needs {size} "
@@ -397,17 +400,18 @@ class Sinks:
         Args:
             batch: the last batch whose children end; None for all.
         """
-        size = sum(memory_of(name, step) for name, step in steps.items())
+        size = _batch_bytes(steps)
         for name, current in self.children(sink_id):
             found = child_id(name)
             assert found is not None
             if name in steps or not self._is_open(name) or not self._ids.is_settled(name):
                 continue
             if batch is None or found.batch <= batch:
-                size += memory_of(name, current)
+                step = fenced(current, now.wall_ms)
+                size += _record_bytes(name, step)
                 # The rest is stale, and aborted after this decision.
                 if size <= self._set_bytes_max:
-                    steps[name] = fenced(current, now.wall_ms)
+                    steps[name] = step
         if not steps:
             answer(sink_reply(self._ids.transactions[sink_id]))
             return Result()
@@ -432,6 +436,16 @@ class Sinks:
             assert found is not None
             if self._is_open(name) and (batch is None or found.batch <= batch):
                 self._ids.try_again(now, name)
+
+
+def _batch_bytes(steps: Steps) -> int:
+    """Return the size of the record batch that writes the steps."""
+    return _BATCH_OVERHEAD + sum(_record_bytes(name, step) for name, step in steps.items())
+
+
+def _record_bytes(name: str, step: Transaction | None) -> int:
+    key, value = encode_record(TransactionRecord(name, step))
+    return _RECORD_OVERHEAD + len(key) + len(value or b"")
 
 
 def _begun(

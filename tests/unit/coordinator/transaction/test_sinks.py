@@ -382,7 +382,21 @@ async def test_a_loser_that_begins_during_the_commit_does_not_stay_open(setup: S
     assert setup.state(loser) == "Empty"
 
 
-@in_virtual_time(batch_bytes_max=6_000)
+@in_virtual_time()
+async def test_a_set_counts_the_bytes_of_its_records(setup: Setup) -> None:
+    """As with the 200 tasks that Spark has by default, each of which writes to all partitions."""
+    sinks = Sinks(setup)
+    parent = await sinks.begun()
+    places = [("orders", index) for index in range(200)]
+    rows = []
+    for each in range(40):
+        child = await sinks.opened(parent, sinks.name(0, each))
+        await setup.coordinator.verify(sinks.name(0, each), *child, places, add=True)
+        rows.append(winner(sinks.name(0, each), child, dict.fromkeys(places, 1)))
+    assert reason(await sinks.ended(parent, 0, rows)) is None
+
+
+@in_virtual_time(batch_bytes_max=550)
 async def test_a_set_has_a_limit_in_bytes(setup: Setup) -> None:
     sinks = Sinks(setup)
     parent = await sinks.begun()
@@ -390,7 +404,7 @@ async def test_a_set_has_a_limit_in_bytes(setup: Setup) -> None:
     answer = await sinks.ended(parent, 0, rows)
     assert reason(answer) is Refusal.TOO_LARGE
     assert answer.refused is not None
-    assert "6000" in answer.refused.message
+    assert "550" in answer.refused.message
     assert reason(await sinks.ended(parent, 0, rows[:2])) is None
     assert await sinks.stable() == ["v", "v"], "losers beyond the limit are aborted too"
 
