@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from clients.test_java_tools import TOOLS, Tools
 from lakelog.client.producer import TransactionalProducer
+from lakelog.client.sink import Sink, SinkProducer
+from lakelog.coordinator.transaction.state import TransactionState
 from wire_client import WireClient, batch_of, produce_request
 
 pytestmark = pytest.mark.java
@@ -45,6 +48,33 @@ def test_javas_producer_commits_transaction_after_transaction(bootstrap: str, to
     epoch = int(re.split(r"\s+", described.splitlines()[1])[3])
     assert epoch >= 2, described
     assert "CompleteCommit" in described
+
+
+def test_kafkas_tools_are_undisturbed_by_a_sink(bootstrap: str, topic: str) -> None:
+    """The fields of commit sets are tagged: the tools ignore them on the wire and in records."""
+    tools = Tools(bootstrap)
+    with Sink(bootstrap, topic) as sink, SinkProducer(bootstrap) as producer:
+        run = sink.begin("query", "run")
+        producer.open(run, 0, 0, 0)
+        producer.send(topic, b"v", partition=0)
+        receipt = producer.finish()
+        child = receipt.transactional_id
+        described = tools(f"{TOOLS}.TransactionsCommand", "describe", "--transactional-id", child)
+        assert f"{topic}-0" in described
+        assert "Ongoing" in described
+        sink.commit(run, 0, [receipt])
+        assert read_all(bootstrap, topic, COMMITTED) == [b"v"]
+    formatter = f"{TOOLS}.consumer.TransactionLogMessageFormatter"
+    printed = tools(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *("--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "5000"),
+        *("--formatter", formatter),
+    )
+    records = [json.loads(text) for text in printed.replace('}{"key"', '}\n{"key"').splitlines()]
+    found = {row["key"]["data"]["transactionalId"]: row["value"] for row in records}
+    states = [found[name]["data"]["transactionStatus"] for name in (topic, child)]
+    assert states == [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT]
+    assert {found[name]["version"] for name in (topic, child)} == {1}
 
 
 @pytest.fixture

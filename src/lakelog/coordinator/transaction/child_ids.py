@@ -38,5 +38,7 @@ def coordinator_key(transactional_id: str) -> str:
 
     One coordinator decides about a sink and all its children, with records in one partition.
     """
+    if "/" not in transactional_id:
+        return transactional_id
     found = child_id(transactional_id)
     return transactional_id if found is None else found.sink_id

@@ -88,7 +88,9 @@ class TransactionShard:
 
     def replay(self, record: TransactionRecord) -> None:
         self._ids.replay(record)
-        self.sinks.follow(record)
+        transaction = record.transaction
+        if transaction is None or transaction.part is not None:
+            self.sinks.follow(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
         raise AssertionError("a transaction wrote to __transaction_state")
