@@ -118,16 +118,22 @@ class Controller:
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        """Reserve a block of producer ids for a registered broker."""
+        """Reserve a block of producer ids for a registered broker; an error is a code."""
+        try:
+            return await self.reserve_producer_ids(request)
+        except KafkaError as error:
+            return AllocateProducerIdsResponse(error_code=error.code)
+
+    async def reserve_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        """Reserve a block of producer ids. Raises `KafkaError` as `MetadataLog.submit`."""
 
         def plan(image: MetadataImage) -> Plan[range]:
             check_broker_epoch(image, request.broker_id, request.broker_epoch)
             return plan_producer_ids(image, request.broker_id)
 
-        try:
-            block = await self._metadata.submit(plan)
-        except KafkaError as error:
-            return AllocateProducerIdsResponse(error_code=error.code)
+        block = await self._metadata.submit(plan)
         return AllocateProducerIdsResponse(
             producer_id_start=block.start, producer_id_len=len(block)
         )

@@ -138,8 +138,9 @@ class Membership:
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
+        # An error of this broker's own log says why, unlike the code in a response.
         response: AllocateProducerIdsResponse = await self._link.carry_out(
-            request, lambda: self._controller.allocate_producer_ids(request)
+            request, lambda: self._controller.reserve_producer_ids(request)
         )
         _check(response.error_code, "the controller gave no producer ids")
         first = response.producer_id_start
