@@ -29,7 +29,7 @@ def test_a_checkpoint_moves_to_lakelog_and_back(
         [sys.executable, str(SCRIPT), jars, bootstrap, topic, str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         cwd=tmp_path,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
     )

@@ -56,7 +56,7 @@ def test_executors_on_other_addresses_read_write_and_follow(
                 [sys.executable, str(SCRIPT), master, bootstrap, topic, target],
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=900,
                 cwd=tmp_path,
                 env=os.environ
                 | {"PYSPARK_PYTHON": "./environment/bin/python", "SPARK_LOCAL_IP": DRIVER},

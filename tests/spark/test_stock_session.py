@@ -42,7 +42,7 @@ def test_a_topic_is_written_read_named_and_followed(
         [sys.executable, str(SCRIPT), kind, bootstrap, topic, str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         cwd=tmp_path,
         env=environment | LOOPBACK | settings,
     )
