@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakelog.cli.main import run
 from lakelog.client.admin import Admin, ResourceType
 from spark.archiver import Archiver
+from spark.scripts import run_script
 from spark.sources import BatchQuery
 from spark.topics import MakeTopic, produce
 
@@ -89,6 +92,39 @@ def test_an_audit_finds_rows_of_another_program(
     assert f"[LL0806] {topic}-1: 2 offsets twice in the table (first 0, 1)" in text
     table.refresh().delete("partition = 1 and offset = 3")
     assert "1 offset missing in the table (first 3)" in shell("audit", topic, status=1)
+
+
+_DUCKDB = """
+import duckdb
+columns = 'count(*), count(DISTINCT (partition, "offset")), sum("offset")'
+query = f"LOAD avro; LOAD iceberg; SELECT {columns} FROM iceberg_scan('TABLE')"
+print(*duckdb.sql(query).fetchone())
+"""
+
+
+def test_other_readers_agree_about_a_compacted_table(
+    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(30)
+    warehouse, home = tmp_path / "warehouse", tmp_path / "home"
+    home.mkdir()
+    shell("create", topic, "--warehouse", str(warehouse))
+    archiver = Archiver(bootstrap, topic, warehouse)
+    for number in range(1, 4):
+        archiver.run()
+        produce(bootstrap, topic, range(number * 30, number * 30 + 30))
+    shell("compact", topic, "--min-files", "2")
+    archiver.run()
+
+    table = archiver.job.address.load()
+    files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    rows = pa.concat_tables(
+        [pq.read_table(file, columns=["partition", "offset"]) for file in files]
+    )
+    expected = sorted((partition, offset) for partition in range(3) for offset in range(40))
+    assert sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == expected
+    path = str(table.metadata_location).removeprefix("file://")
+    assert run_script(_DUCKDB.replace("TABLE", path), home).split() == ["120", "120", str(3 * 780)]
 
 
 def test_a_topic_without_a_table_is_named(shell: Shell, make_topic: MakeTopic) -> None:
