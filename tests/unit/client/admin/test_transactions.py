@@ -3,9 +3,15 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.admin.transactions import ActiveProducer, Transactions
+from lakelog.client.admin.transactions import (
+    ActiveProducer,
+    SinkChild,
+    SinkControl,
+    Transactions,
+)
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ClientError
+from lakelog.client.errors import ClientError, UnsupportedError
+from lakelog.protocol.commit_sets import ChildState, SinkState
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,6 +25,7 @@ from lakelog.protocol.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.protocol.list_transactions import TransactionState as ListedState
 from lakelog.protocol.write_txn_markers import (
@@ -46,6 +53,35 @@ def test_transactions_of_all_brokers_are_listed_with_their_coordinator(
         assert [(row.transactional_id, row.node_id) for row in found] == [("a", 2), ("b", 1)]
         (request,) = other.asked(ListTransactionsRequest)
     assert (request.state_filters, request.duration_filter) == (["Ongoing"], 5)
+
+
+def test_a_sink_is_listed_and_described_with_its_control_record(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    rows = [
+        ListedState(transactional_id="billing", transaction_state="Ongoing"),
+        ListedState(transactional_id="daily", next_batch=-1, open_children=2),
+    ]
+    broker.on(ListTransactionsRequest, ListTransactionsResponse(transaction_states=rows))
+    found = Transactions(cluster).list()
+    assert [(row.next_batch, row.open_children) for row in found] == [(None, 0), (-1, 2)]
+    child = ChildState(
+        transactional_id="daily/0/0/0", state="Ongoing", start_time_ms=5, partitions=3
+    )
+    sink = SinkState(query_id="q", run_id="r", next_batch=4)
+    state = TransactionState(transactional_id="daily", sink=sink, children=[child])
+    broker.on(DescribeTransactionsRequest, DescribeTransactionsResponse(transaction_states=[state]))
+    children = (SinkChild("daily/0/0/0", "Ongoing", 5, 3),)
+    assert Transactions(cluster).describe("daily").sink == SinkControl("q", "r", 4, children)
+
+
+def test_a_sink_is_not_removed_by_a_broker_without_commit_sets(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    """It would abort an ordinary transaction of this id instead."""
+    with pytest.raises(UnsupportedError):
+        Transactions(cluster).remove_sink("daily")
+    assert not broker.asked(EndTxnRequest)
 
 
 def test_an_unknown_id_is_an_error(broker: ScriptedBroker, cluster: Cluster) -> None:
