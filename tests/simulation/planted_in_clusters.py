@@ -44,14 +44,15 @@ BUGS: dict[str, ClusterBug] = {}
 class ClusterBug:
     """A bug, and the plan of the worlds that should show it.
 
-    One of the first `seeds` does; 0 if none is known. `settings` are more settings of brokers;
-    faults last for `seconds`.
+    One of `seeds` seeds from `first` on does. `settings` are more settings of brokers; faults last
+    for `seconds`.
     """
 
     patch: Patch
     workloads: tuple[str, ...]
     faults: tuple[str, ...]
     seeds: int = 15
+    first: int = 1
     store: str = "zookeeper"
     seconds: float = 10.0
     settings: dict[str, str] = field(default_factory=dict)
@@ -249,8 +250,9 @@ def loaded_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     "a live coordinator epoch",
     ("classic transactions",),
     ("stuck marker",),
+    first=7,
     seconds=20.0,
-    settings={"request.timeout.ms": "1000"},
+    settings={"request.timeout.ms": "1000", "auto.leader.rebalance.enable": "false"},
 )
 def live_coordinator_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer of markers repeats them, each time with the epoch that it knows by then."""

@@ -18,10 +18,10 @@ from lakelog.testing.simulation.cluster.plan import SESSION_S
 from lakelog.testing.simulation.cluster.scene import LAG_S_MAX, Scene, controls
 from lakelog.testing.simulation.faults.broker_faults import Injector
 
-_OWED_S_MAX = 5.0
+_OWED_S_MAX = 8.0
 """In which some transaction ends while its coordinator is cut off from one of its leaders."""
 _REPEATED_S = 1.2
-_BEGUN_S_MAX = 4.0
+_BEGUN_S_MAX = 6.0
 """In which the producer of the transaction begins another one."""
 
 Owed = tuple[int, TopicPartition, int]
