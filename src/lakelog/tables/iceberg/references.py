@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -60,6 +61,16 @@ def referenced_files(table: Table) -> set[str]:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
         }
     return found | {each.statistics_path for each in table.metadata.statistics}
+
+
+def place_of(path: str) -> str:
+    """Return the place of a file, which is equal for all forms of its path.
+
+    Programs name the same file as `/w/a`, `file:/w/a` or `file:///w/a`, and a bucket as `s3` or
+    `s3a`. Different files may have one place, if their names differ after a `#` or `?` only.
+    """
+    parts = urlsplit(path)
+    return f"{parts.netloc}{unquote(parts.path)}"
 
 
 def _manifests(table: Table) -> dict[str, ManifestFile]:

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.listing import StoredFile, stored_files
-from lakelog.tables.iceberg.references import referenced_files
+from lakelog.tables.iceberg.references import place_of, referenced_files
 from lakelog.tables.upkeep.compaction import REPLACED
 
 GRACE_S = 86_400.0
@@ -62,14 +62,14 @@ def clean(
         *stored_files(table.io, f"{table.location()}/metadata"),
     ]
     table = address.load()
-    referenced = referenced_files(table)
+    referenced = {place_of(path) for path in referenced_files(table)}
     waiting, due, lists = _replaced(table, stored, now_s - grace_s, referenced)
     removed = [
         each
         for each in stored
-        if each.path not in referenced
-        and each.path not in waiting
-        and (each.path in due or (_may_be_orphan(each) and each.modified_s < now_s - orphan_age_s))
+        if (place := place_of(each.path)) not in referenced
+        and place not in waiting
+        and (place in due or (_may_be_orphan(each) and each.modified_s < now_s - orphan_age_s))
     ]
     for path in (*(each.path for each in removed), *lists):
         with suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ def _may_be_orphan(each: StoredFile) -> bool:
 def _replaced(
     table: Table, stored: Iterable[StoredFile], before_s: float, referenced: set[str]
 ) -> tuple[set[str], set[str], list[str]]:
-    """Return replaced files that must stay, files that may go, and finished lists.
+    """Return the places of replaced files that must stay and that may go, and finished lists.
 
     A list is finished when no file of it is referenced and its grace period is over.
     """
@@ -99,8 +99,14 @@ def _replaced(
         if not each.path.rsplit("/", 1)[-1].startswith(REPLACED):
             continue
         with table.io.new_input(each.path).open() as file:
-            value = json.loads(file.read())
-        paths = set(value["paths"])
+            content = file.read()
+        try:
+            value = json.loads(content)
+        except ValueError:
+            # A crash cut the list off, before the commit that would have replaced the files.
+            done += [each.path] if each.modified_s < before_s else []
+            continue
+        paths = set(map(place_of, value["paths"]))
         if value["replaced_ms"] / 1000 > before_s:
             waiting |= paths
         else:

@@ -78,3 +78,26 @@ def test_the_policy_of_the_table_comes_first(address: TableAddress) -> None:
     assert clean(address, ALL_BUT_ONE, now).snapshots == 0
     assert clean(address, ALL_BUT_ONE, now + 2 * DAY_S).snapshots == 3
     assert offsets(address.load()) == list(range(6))
+
+
+def test_a_list_that_a_crash_cut_off_is_removed_after_the_grace_period(
+    address: TableAddress,
+) -> None:
+    commit_each(address, 0, 3)
+    torn = folder(address) / "metadata" / "lakelog-replaced-torn.json"
+    torn.write_text('{"replaced_ms": 1, "paths": ["')
+    assert clean(address, Policy(100), time.time()) == Cleaned(0, 0, 0)
+    assert torn.exists()
+    clean(address, Policy(100), time.time() + 2 * DAY_S)
+    assert not torn.exists()
+    assert offsets(address.load()) == [0, 1, 2]
+
+
+def test_a_file_that_another_program_named_by_another_form_of_its_path_stays(
+    address: TableAddress,
+) -> None:
+    commit_each(address, 0, 1)
+    (path,) = write_batch(address, 1, 2).paths
+    address.load().add_files([path.removeprefix("file://")])
+    assert clean(address, Policy(100), time.time() + 9 * DAY_S).files == 0
+    assert offsets(address.load()) == [0, 1]
