@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import BrokerError, LakelogBroker, process_tree, running  # noqa: E402
+from brokers import BrokerError, LakelogBroker, running  # noqa: E402
 from rounds import note  # noqa: E402
+from spark_session import cpu_seconds, start_session  # noqa: E402
 from tables import Table, record, repeat_command, section, show  # noqa: E402
 
 from kafka_jars import JavaMissingError  # noqa: E402
@@ -56,7 +57,6 @@ _QUERIES = {
 _OPTIONS = {("lakelog", "value"): {"columns": "value"}}
 """Options of a format for a query besides brokers and topic."""
 _VARIANTS = [(name, columns) for columns in _QUERIES for name in _FORMATS]
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _COLUMNS = (
     *("format", "columns", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
     *("time of lakelog", "CPU-s / lakelog's"),
@@ -103,52 +103,8 @@ def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
                 raise BrokerError(f"filling: error {answer.error_code}")
 
 
-def _session(master: str, jars: Sequence[Path], log: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with log.open("ab") as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)  # Java's log, which is long, goes where its process found it
-        try:
-            return (
-                SparkSession.builder.appName("benchmark")
-                .master(master)
-                .config("spark.jars", ",".join(map(str, jars)))
-                .config("spark.driver.memory", "2g")
-                .config("spark.driver.bindAddress", "127.0.0.1")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.ui.enabled", "false")
-                .config("spark.ui.showConsoleProgress", "false")
-                .getOrCreate()
-            )
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def _cpu_seconds(java: int) -> tuple[float, float]:
-    """Of Java, and of the Python processes below it that are alive or were waited for."""
-    java_ticks = python_ticks = 0
-    for pid in process_tree(java):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
-            continue
-        user, system, children_user, children_system = map(int, fields[11:15])
-        python_ticks += children_user + children_system
-        if pid == java:
-            java_ticks += user + system
-        else:
-            python_ticks += user + system
-    return java_ticks / _TICKS_PER_SECOND, python_ticks / _TICKS_PER_SECOND
-
-
 def _run(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    java: int = gateway.proc.pid
-    java_before, python_before = _cpu_seconds(java)
+    java_before, python_before = cpu_seconds(spark)
     began = time.monotonic()
     format_, columns = variant
     frame = (
@@ -160,7 +116,7 @@ def _run(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
     )
     (row,) = frame.selectExpr(*_QUERIES[columns]).collect()
     wall_s = time.monotonic() - began
-    java_after, python_after = _cpu_seconds(java)
+    java_after, python_after = cpu_seconds(spark)
     return Run(tuple(row), wall_s, java_after - java_before, python_after - python_before)
 
 
@@ -220,7 +176,7 @@ def main(argv: Sequence[str]) -> int:
         jars = connector_jars()
         with running([broker]):
             _fill(broker, options.records, options.value_bytes)
-            spark = _session(options.master, jars, Path(scratch) / "spark.log")
+            spark = start_session(options.master, jars, Path(scratch) / "spark.log")
             try:
                 runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
             finally:

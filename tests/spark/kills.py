@@ -23,7 +23,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 HERE = Path(__file__).parent
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 KEYS = 17
 
 
