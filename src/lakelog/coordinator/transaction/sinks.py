@@ -10,7 +10,7 @@ partitions and never wins, and it is aborted right after, or when the shard is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -357,14 +357,28 @@ class Sinks:
         if any(self.children(sink_id)) or not all(map(self._ids.is_settled, family.children)):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
+        # The sink goes last: until then the caller retries.
+        steps = self._forgotten((*family.children, sink_id))
+        code = ErrorCode.NONE if sink_id in steps else ErrorCode.CONCURRENT_TRANSACTIONS
+
         def committed(_: Now) -> None:
-            answer(SinkReply(ErrorCode.NONE))
+            answer(SinkReply(code))
 
         def failed(_: Now, code: ErrorCode) -> None:
             answer(SinkReply(code))
 
-        steps: Steps = dict.fromkeys((sink_id, *family.children))
         return self._ids.steps(now, steps, committed, failed)
+
+    def _forgotten(self, names: Iterable[str]) -> Steps:
+        """Return tombstones of the first names, as many as one record batch takes; at least one."""
+        steps: Steps = {}
+        size = _BATCH_OVERHEAD
+        for name in names:
+            size += _record_bytes(name, None)
+            if steps and size > self._set_bytes_max:
+                break
+            steps[name] = None
+        return steps
 
     def _checked(self, sink_id: str, producer: Producer, wanted: CommitSet) -> Transaction:
         """Return the sink whose batch ends; raises as `commit`."""

@@ -509,6 +509,19 @@ async def test_a_removed_sink_is_forgotten_with_its_children(setup: Setup) -> No
     assert (await again(lambda: other.begin("run-1"))).error_code == 0
 
 
+@in_virtual_time(batch_bytes_max=300)
+async def test_a_sink_with_many_children_is_forgotten_in_several_batches(setup: Setup) -> None:
+    sinks = Sinks(setup)
+    parent = await sinks.begun()
+    for each in range(20):
+        await sinks.opened(parent, sinks.name(0, each))
+    before = len(setup.log.batches[0])
+    assert reason(await again(sinks.remove)) is None
+    assert setup.coordinator.id_count == 0
+    assert max(map(len, setup.log.batches[0][before:])) <= 300
+    assert reason(await sinks.remove()) is Refusal.NOT_A_SINK
+
+
 @in_virtual_time()
 async def test_a_sink_never_expires_unless_it_may(setup: Setup) -> None:
     lasting, passing = Sinks(setup, "lasting"), Sinks(setup, "passing")

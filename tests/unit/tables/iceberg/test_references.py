@@ -10,6 +10,7 @@ from lakelog.tables.archive import commit
 from lakelog.tables.archive.commit import Batch, Outcome, abandon_batch, commit_batch
 from lakelog.tables.archive.progress import Progress, ProgressConflictError
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.references import place_of
 from unit.tables.archive_table import files, offsets, write_batch
 
 
@@ -99,3 +100,9 @@ def test_a_snapshot_that_cannot_be_read_keeps_all_files(address: TableAddress) -
         abandon_batch(address, write_batch(address, 9, 10).paths)
 
     assert files(address) == 3
+
+
+def test_all_forms_of_a_path_are_one_place() -> None:
+    local = ("/w/sp ace/a.parquet", "file:/w/sp ace/a.parquet", "file:///w/sp%20ace/a.parquet")
+    assert {place_of(path) for path in local} == {"/w/sp ace/a.parquet"}
+    assert place_of("s3a://bucket/a") == place_of("s3://bucket/a") != place_of("s3://other/a")
