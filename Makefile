@@ -39,12 +39,15 @@ demo: setup java ## From a log file to Iceberg tables (INPUT=access.log)
 demo-cluster: setup java ## Kill brokers and a ZooKeeper server under load, and count the records
 	$(BIN)/python -m lakelog.testing.cluster_demo
 
+# The unit tests sync thousands of small files. In memory they do not wait for a device.
+MEMORY := $(shell [ -w /dev/shm ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
+
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
+	TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
 
 # Each file in one of two processes, the long files first. More would want too much memory.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -142,6 +144,16 @@ def pytest_terminal_summary(
     seed = config.getoption("randomly_seed", None)
     if seed is not None and {"failed", "error"} & terminalreporter.stats.keys():
         terminalreporter.write_line(f"in the order of --randomly-seed={seed}")
+
+
+@pytest.fixture
+def device_path() -> Iterator[Path]:
+    """A folder for files on a device; `tmp_path` is in memory in `make check`.
+
+    A file system in memory does not say which pages are resident.
+    """
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lakelog-test-") as path:
+        yield Path(path)
 
 
 @pytest.fixture(scope="session")

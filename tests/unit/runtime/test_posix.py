@@ -15,13 +15,13 @@ from lakelog.runtime import posix
 from lakelog.runtime.posix import PosixDisk
 
 
-def test_reading_ahead_returns_whether_the_device_was_read(tmp_path: Path) -> None:
+def test_reading_ahead_returns_whether_the_device_was_read(device_path: Path) -> None:
     disk = PosixDisk()
-    file = disk.open(tmp_path / "file", create=True)
+    file = disk.open(device_path / "file", create=True)
     file.write_at(0, bytes(1 << 20))
     file.sync()
     disk.drop_cached(file)
-    has_device = os.major(tmp_path.stat().st_dev) != 0
+    has_device = os.major(device_path.stat().st_dev) != 0
     assert disk.read_ahead(file, 0, 1 << 20) is has_device
     assert disk.is_resident(file, 0, 1 << 20)
     assert not disk.read_ahead(file, 0, 1 << 20)
@@ -157,9 +157,9 @@ def test_a_failed_atomic_write_keeps_the_old_content(
     assert disk.read(path) == b"old"
 
 
-def test_a_part_of_a_resident_range_is_not_returned(tmp_path: Path) -> None:
+def test_a_part_of_a_resident_range_is_not_returned(device_path: Path) -> None:
     disk = PosixDisk()
-    file = disk.open(tmp_path / "file", create=True)
+    file = disk.open(device_path / "file", create=True)
     file.write_at(0, b"abcdef")
     assert disk.read_resident(file, 1, 5) == b"bcdef"
     assert disk.read_resident(file, 1, 6) is None, "it ends beyond the file"

@@ -98,8 +98,8 @@ def measure(folder: Path) -> dict[str, Counter[str]]:
     return found
 
 
-def test_produce_and_fetch_cost_as_recorded(tmp_path: Path) -> None:
-    found = measure(tmp_path / "data")
+def test_produce_and_fetch_cost_as_recorded(device_path: Path) -> None:
+    found = measure(device_path / "data")
     assert found.keys() == RECORDED.keys()
     columns = {"call": 0}
     if sys.version_info[:2] in VERSIONS:
