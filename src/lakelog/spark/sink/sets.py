@@ -59,8 +59,13 @@ def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
         with Sink(options.bootstrap, run.sink_id, timeout_s=_TRY_S) as sink:
             sink.abort(run, batch)
     except ClientError as error:
-        fields = event("sink_abort_failed", sink=run.sink_id, batch=batch)
-        _log.warning("Batch %d of %s is not aborted: %s", batch, run.sink_id, error, extra=fields)
+        _log.warning(
+            "Batch %d of %s is not aborted: %s",
+            batch,
+            run.sink_id,
+            error,
+            extra=event("sink_abort_failed", sink=run.sink_id, batch=batch),
+        )
 
 
 def _commit(
