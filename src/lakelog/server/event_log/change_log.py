@@ -111,10 +111,14 @@ def _log_config(kind: int, name: str, values: Mapping[str, str | None]) -> None:
     text = ", ".join(
         f"{key}={'default' if value is None else value}" for key, value in shown.items()
     )
-    # The archive of each topic publishes its end with each commit.
-    level = logging.DEBUG if values.keys() == _ROUTINE else logging.INFO
-    logger.log(
-        level,
+    if values.keys() == _ROUTINE:  # with each commit of the topic's archive
+        logger.debug(
+            "The archive of %s has advanced",
+            whose,
+            extra=event("archive_advanced", topic=name, configs=shown),
+        )
+        return
+    logger.info(
         "Changed the configuration of %s: %s",
         whose,
         one_line(text),
