@@ -69,7 +69,7 @@ def test_one_line_names_all_brokers(world: MemoryBroker, log: pytest.LogCaptureF
     assert log.messages == ["Changed the configuration of all brokers: log.retention.ms=7"]
 
 
-def test_the_end_of_an_archive_is_no_event_of_its_own(
+def test_the_progress_of_an_archive_is_logged_for_debugging_only(
     world: MemoryBroker, log: pytest.LogCaptureFixture
 ) -> None:
     """The archive job of each topic publishes it with each commit."""
