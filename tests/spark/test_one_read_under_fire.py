@@ -30,7 +30,9 @@ pytestmark = [pytest.mark.spark]
 
 TOPIC = "fire"
 RECORDS = 3000
+RECORDS_MAX = 100 * RECORDS
 STEP = 60
+_END_S = 600
 SETTINGS = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
 SMALL = {"internal.segment.bytes": "4096", "retention.bytes": "6000", "table.enable": "true"}
 
@@ -66,7 +68,8 @@ class Fire:
 
     def join(self) -> None:
         for thread in self._threads:
-            thread.join(120)
+            thread.join(_END_S)
+            assert not thread.is_alive(), "a job does not end"
         if self.failures:
             raise self.failures[0]
 
@@ -82,15 +85,18 @@ class Scene:
         self.streams = [StreamQuery(bootstrap, TOPIC) for _ in range(2)]
         self.seen = [Counter[str](), Counter[str]()]
         self._done = done
-        self._produced = 0
+        self.produced = 0
 
     def arrive(self) -> None:
-        if self._produced < RECORDS:
-            numbers = range(self._produced, self._produced + STEP)
-            produce(self.bootstrap, TOPIC, numbers)
-            self._produced = numbers.stop
-        elif all(self.counts[name] >= 3 for name in ("compact", "clean", "read_batch")):
+        """Produce some records, at least until each job has had work three times."""
+        have_worked = all(self.counts[name] >= 3 for name in ("compact", "clean", "read_batch"))
+        if have_worked and self.produced >= RECORDS:
             self._done.set()
+            return
+        assert self.produced < RECORDS_MAX, f"jobs without work: {self.counts}"
+        numbers = range(self.produced, self.produced + STEP)
+        produce(self.bootstrap, TOPIC, numbers)
+        self.produced = numbers.stop
 
     def archive(self) -> None:
         self._job("archive", self.archiver.run)
@@ -140,10 +146,10 @@ def test_every_reader_sees_each_offset_once(bootstrap: str, tmp_path: Path) -> N
     scene.archiver.run()
     for number, stream in enumerate(scene.streams):
         scene.read_stream(number)
-        assert scene.seen[number] == Counter(f"v{i}" for i in range(RECORDS))
+        assert scene.seen[number] == Counter(f"v{i}" for i in range(scene.produced))
         assert stream.offset is not None
         ends = StreamOffset.from_json(stream.offset).offsets
-        assert ends == {TOPIC: dict.fromkeys(range(3), RECORDS // 3)}
+        assert ends == {TOPIC: dict.fromkeys(range(3), scene.produced // 3)}
     with Admin(bootstrap) as admin:
         starts = admin.list_offsets({(TOPIC, partition): EARLIEST for partition in range(3)})
     assert all(place.offset > 0 for place in starts.values()), "retention ran"
