@@ -40,12 +40,10 @@ def _committed_by_append(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a produce waits for no flush", Law.DURABLE, "plain", faults=POWER, settings=BY_FLUSH)
 def _waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(
-        broker: Any, context: Any, request: Any, response: Any, waiting: Any, failed: Any
-    ) -> Any:
-        return response if request.acks else None
+    def answer(self: Any, response: Any) -> Any:
+        return response if self._request.acks else None
 
-    monkeypatch.setattr(produce, "_answer", answer)
+    monkeypatch.setattr(produce._Appends, "_answer", answer)
 
 
 @bug(

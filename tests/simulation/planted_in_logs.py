@@ -85,10 +85,10 @@ def _watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def _epoch_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assume = Partition.assume
 
-    def assume_known(self: Partition, role: Role, now_ms: int) -> None:
+    def assume_known(self: Partition, role: Role, *times: int) -> None:
         known = max(self.log.leader_epochs.latest, 0)
         self.leader_epoch = known
-        assume(self, role._replace(leader_epoch=known), now_ms)
+        assume(self, role._replace(leader_epoch=known), *times)
 
     monkeypatch.setattr(Partition, "assume", assume_known)
 
@@ -191,9 +191,10 @@ def _all_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 def _trimmed_by_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     delete_records = Partition.delete_records
 
-    def to_segment(self: Partition, before: int) -> int:
+    def to_segment(self: Partition, before: int, **named: Any) -> int:
         bases = [each.base_offset for each in self.log.segments]
-        return delete_records(self, max(base for base in [0, *bases] if base <= before))
+        at = max(base for base in [0, *bases] if base <= before)
+        return delete_records(self, at, **named)
 
     monkeypatch.setattr(Partition, "delete_records", to_segment)
 
@@ -233,8 +234,8 @@ def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assume, read = Partition.assume, Partition.read
     first: dict[str, Partition] = {}
 
-    def noting(self: Partition, role: Role, now_ms: int) -> None:
-        assume(self, role, now_ms)
+    def noting(self: Partition, role: Role, *times: int) -> None:
+        assume(self, role, *times)
         if self.index == 0:
             first[self.topic] = self
 

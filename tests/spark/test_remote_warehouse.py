@@ -51,7 +51,7 @@ def test_a_table_in_s3_is_kept_up_to_date_and_read(
     assert (status, err) == (0, f"{topic}: 6 records in the table\n")
     assert f"s3://lake/house/lakelog/{topic}/metadata/" in out
     data = store.get_file_info(FileSelector(f"lake/house/lakelog/{topic}/data"))
-    assert len(data) == 2, "a file for each task"
+    assert len(data) == 1, "one task suffices for a few bytes"
     scripts = printed_scripts(out)
     assert list(scripts) == ["pyiceberg", "spark"]
     spark = run_script(scripts["spark"], tmp_path, environment)
