@@ -24,6 +24,7 @@ OF_CLUSTERS = {
     Law.SAME_PREFIX,
     Law.CURRENT_MEMBERS,
     Law.ONE_COORDINATOR,
+    Law.MARKED,
     Law.SAME_IMAGE,
     Law.HEALS,
 }
