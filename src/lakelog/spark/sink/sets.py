@@ -58,7 +58,7 @@ def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
     try:
         with Sink(options.bootstrap, run.sink_id, timeout_s=_TRY_S) as sink:
             sink.abort(run, batch)
-    except ClientError as error:
+    except (ClientError, OSError) as error:
         _log.warning(
             "Batch %d of %s is not aborted: %s",
             batch,

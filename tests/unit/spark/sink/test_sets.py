@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.errors import ClientError, OutcomeUnknownError, UnreachableError
+from lakelog.client.errors import OutcomeUnknownError, UnreachableError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, RunFencedError, Written
 from lakelog.spark.sink import sets
 from lakelog.spark.sink.attempts import Attempt
@@ -26,7 +26,7 @@ def attempt(partition: int, records: int = 3, run: Run = RUN) -> Attempt:
 class FakeSink:
     """Answers each call with the next of `answers`, an error or `None`."""
 
-    answers: ClassVar[list[ClientError | None]] = []
+    answers: ClassVar[list[Exception | None]] = []
     calls: ClassVar[list[tuple[str, int, list[str]]]] = []
 
     def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
@@ -100,9 +100,10 @@ def test_tasks_of_two_runs_are_not_committed_together() -> None:
         BatchCommittedError(ErrorCode.INVALID_TXN_STATE, "committed"),
         RunFencedError(ErrorCode.INVALID_TXN_STATE, "fenced"),
         UnreachableError("down"),
+        TimeoutError("late"),
     ],
 )
-def test_an_abort_asks_the_coordinator_and_accepts_its_answer(answer: ClientError | None) -> None:
+def test_an_abort_asks_the_coordinator_and_accepts_its_answer(answer: Exception | None) -> None:
     FakeSink.answers = [answer]
     abort_set(OPTIONS, [None, attempt(0)], 7)
     assert FakeSink.calls == [("abort", 7, [])]
