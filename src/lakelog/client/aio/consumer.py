@@ -53,7 +53,6 @@ class AsyncConsumer:
         self._consumer = _Rewindable(bootstrap, **settings)
         self._thread = CallThread("lakelog-consumer")
         self._is_cancelled = False
-        self._is_closed = False
 
     async def subscribe(self, topics: Iterable[str], **settings: Any) -> None:
         """Same as `Consumer.subscribe`; `on_revoked` is called in the consumer's thread."""
@@ -111,13 +110,7 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Same as `Consumer.close`. May be called repeatedly."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self._run(self._consumer.close)
-        finally:
-            self._thread.close()
+        await self._thread.finish(self._undoing(self._consumer.close))
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,14 +121,9 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.close()
-            return
-        self._is_closed = True
-        try:
-            await self._run(partial(self._consumer.__exit__, kind, error, trace))
-        finally:
-            self._thread.close()
+        await self._thread.finish(
+            self._undoing(partial(self._consumer.__exit__, kind, error, trace))
+        )
 
     async def _poll(self, poll: Callable[[], _Result]) -> _Result:
         try:
@@ -146,6 +134,10 @@ class AsyncConsumer:
             raise
 
     async def _run(self, call: Callable[[], _Result]) -> _Result:
+        return await self._thread.run(self._undoing(call))
+
+    def _undoing(self, call: Callable[[], _Result]) -> Callable[[], _Result]:
+        """Return the call, after the undoing of a cancelled poll if there was one."""
         undo, self._is_cancelled = self._is_cancelled, False
 
         def work() -> _Result:
@@ -153,4 +145,4 @@ class AsyncConsumer:
                 self._consumer.rewind()
             return call()
 
-        return await self._thread.run(work)
+        return work

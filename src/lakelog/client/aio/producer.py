@@ -24,7 +24,6 @@ class AsyncProducer:
     def __init__(self, bootstrap: str, **settings: Any) -> None:
         self._producer = Producer(bootstrap, **settings)
         self._thread = CallThread("lakelog-producer")
-        self._is_closed = False
 
     async def send(
         self, topic: str, value: bytes | None, *arguments: Any, **fields: Any
@@ -53,13 +52,7 @@ class AsyncProducer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Same as `Producer.close`. May be called repeatedly."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self._thread.run(partial(self._producer.close, timeout_s))
-        finally:
-            self._thread.close()
+        await self._thread.finish(partial(self._producer.close, timeout_s))
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,14 +63,7 @@ class AsyncProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.close()
-            return
-        self._is_closed = True
-        try:
-            await self._thread.run(partial(self._producer.__exit__, kind, error, trace))
-        finally:
-            self._thread.close()
+        await self._thread.finish(partial(self._producer.__exit__, kind, error, trace))
 
 
 async def _settled(batches: Iterable[BatchResult]) -> None:

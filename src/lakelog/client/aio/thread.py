@@ -15,6 +15,7 @@ class CallThread:
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._is_finished = False
 
     def submit(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
         """Return the future result of `call`, which runs after all calls before it."""
@@ -26,6 +27,19 @@ class CallThread:
         The call is made also if the task is cancelled meanwhile.
         """
         return await asyncio.shield(self.submit(call))
+
+    async def finish(self, call: Callable[[], object]) -> None:
+        """Make a last call, and end the thread; later times have no effect.
+
+        Raises the error of `call`.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
+        try:
+            await self.run(call)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End the thread after the calls that were submitted."""

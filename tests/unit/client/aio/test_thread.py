@@ -41,3 +41,22 @@ def test_errors_of_a_call_are_raised() -> None:
         thread.close()
 
     asyncio.run(main())
+
+
+def test_the_last_call_is_made_once_and_ends_the_thread_also_if_it_fails() -> None:
+    calls: list[str] = []
+
+    def last() -> None:
+        calls.append("last")
+        raise ValueError("closing")
+
+    async def main() -> None:
+        thread = CallThread("test")
+        with pytest.raises(ValueError, match="closing"):
+            await thread.finish(last)
+        await thread.finish(last)
+        with pytest.raises(RuntimeError):
+            thread.submit(last)
+
+    asyncio.run(main())
+    assert calls == ["last"]
