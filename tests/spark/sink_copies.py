@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakelog.spark import write_to
+from spark.queries import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+ROUTED = ("key", "value", "headers", "timestamp", "partition + 1 AS partition")
+"""All columns of a copy, each record one partition further."""
 
 
 class Copy:
@@ -73,3 +78,20 @@ class Copy:
         last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+    def check_routed(self, target: str) -> None:
+        """Check that a copy of the `ROUTED` columns has all records with every column."""
+        columns = ["partition", "key", "value", "headers", "timestamp"]
+        copied, made = (
+            read(
+                self.spark,
+                self.broker["kafka.bootstrap.servers"],
+                subscribe=topic,
+                includeHeaders=True,
+            ).collect()
+            for topic in (self.source, target)
+        )
+        wanted = sorted(
+            str([row["partition"] + 1, *(row[name] for name in columns[1:])]) for row in copied
+        )
+        assert sorted(str([row[name] for name in columns]) for row in made) == wanted
