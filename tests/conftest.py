@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,20 +76,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that only `--long` runs, and begin with the longest files.
+    """Leave out tests that only an option runs, and begin with the longest files.
 
     Otherwise one process could be left with such a file at the end.
     """
     if not config.getoption("--long"):
-        long = [item for item in items if item.get_closest_marker("long")]
-        if long:
-            config.hook.pytest_deselected(items=long)
-            items[:] = [item for item in items if item not in long]
+        _leave_out(config, items, lambda item: bool(item.get_closest_marker("long")))
+    if not config.getoption("--sink-kills"):
+        _leave_out(config, items, lambda item: bool(item.get_closest_marker("kills")))
     if config.getoption("--moving-leaders"):
-        alone = [item for item in items if "bootstrap" not in getattr(item, "fixturenames", ())]
-        config.hook.pytest_deselected(items=alone)
-        items[:] = [item for item in items if item not in alone]
+        _leave_out(config, items, lambda item: "bootstrap" not in getattr(item, "fixturenames", ()))
     items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], bool]
+) -> None:
+    left_out = [item for item in items if is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_left_out(item)]
 
 
 class _SchedulingByFile(LoadGroupScheduling):  # type: ignore[misc]

@@ -117,6 +117,7 @@ def test_the_same_kills_show_duplicates_at_least_once(
     assert sum(copy.account.values.values()) > len(copy.produced)
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("name", LONG)
 def test_many_kills(
     bootstrap: str,
@@ -126,8 +127,6 @@ def test_many_kills(
     name: str,
 ) -> None:
     kills = int(request.config.getoption("--sink-kills"))
-    if not kills:
-        pytest.skip("--sink-kills")
     kind, master, points = LONG[name]
     plan = list(islice(cycle(points), kills))
     with ended(Fleet(tmp_path, master, spares=1)) as fleet:
