@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
+from lakelog.tables.archive.file_schema import file_schema
 from lakelog.tables.archive.files import write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
@@ -56,10 +57,11 @@ class Archiver:
             begin = planner.table_end()
             end = planner.batch_end(begin, None)
             tasks = [] if end is begin else planner.tasks(begin, end)
+            schema = file_schema(job, client, tasks)
         paths = []
         for ranges in tasks:
             path = f"{job.location}/data/{uuid.uuid4().hex}.parquet"
-            args = (self.bootstrap, ranges, job.schema, path, job.catalog)
+            args = (self.bootstrap, ranges, schema, path, job.catalog)
             written = write_ranges(*args, skip_lost=False)
             paths += [written.path] if written.path else []
         if tasks:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakelog.client.admin import Admin
+from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.producer.api import Producer
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.tables.topic.errors import TopicMissingError
+from spark.queries import read
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
 if TYPE_CHECKING:
@@ -107,6 +108,58 @@ def test_following_ends_when_the_stop_event_is_set(
 
     assert seen == [6, 9]
     assert result.rows == 9
+
+
+def test_fields_of_json_values_are_columns_also_later_ones(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Without a registry, without a restart, and without a type that stops the job."""
+    topic = make_topic(partitions=1)
+    batches: list[list[bytes | None]] = [
+        [b'{"id": 1, "offset": "north"}', b"no JSON", None],
+        [b'{"id": 2.5, "offset": "south", "price": 9.5, "tags": ["a"]}', b'{"id": 3}'],
+    ]
+
+    def send() -> None:
+        with Producer(bootstrap) as producer:
+            for value in batches.pop(0):
+                producer.send(topic, value)
+
+    def on_progress(_: SyncProgress) -> None:
+        send() if batches else stop.set()
+
+    stop = threading.Event()
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"table.value.format": "json"})
+    send()
+    result = sync_topic(
+        bootstrap,
+        topic,
+        str(tmp_path),
+        follow=True,
+        every_s=0.2,
+        spark=spark,
+        progress=on_progress,
+        stop=stop,
+    )
+
+    found = rows(result)
+    assert [row["value"] for row in found][1:3] == [b"no JSON", None]
+    fields = [row["data"] and {k: v for k, v in row["data"].items() if v} for row in found]
+    assert fields == [
+        {"id": 1, "offset": "north"},
+        None,
+        None,
+        {"offset": "south", "price": 9.5, "tags": ["a"]},
+        {"id": 3},
+    ]
+    assert [row["rescued"] for row in found] == [None, None, None, '{"$.id":2.5}', None]
+    assert [row["offset"] for row in found] == list(range(5))
+    # One read returns the records alone, in their own columns.
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"table.enable": "true"})
+    sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    assert read(spark, bootstrap, subscribe=topic).where("value is not null").count() == 4
 
 
 def test_a_topic_that_does_not_exist_is_named(

@@ -6,6 +6,7 @@ up:
 
 - `topic`: the contents of a topic, and ranges of its offsets as rows.
 - `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
+- `typed`: the fields of JSON values as columns.
 - `archive`: the progress of a topic in a table, and the batches that advance it.
 - `joined`: one read over a topic's table and its log.
 - `upkeep`: proof, compaction, expiry.

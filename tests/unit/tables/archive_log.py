@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from lakelog.client.epochs import EpochEnd
 from lakelog.client.offsets import OffsetAt
@@ -26,9 +26,15 @@ class Log:
         self.starts = starts or {}
         self.earlier = earlier or {}
         self.topic_id = "id"
+        self.keys: dict[str, str] = {}
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
         return {name: TopicMeta(name, self.topic_id, tuple(self.ends)) for name in names}
+
+    def configs(
+        self, names: Iterable[str], keys: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
+        return {name: {key: self.keys.get(key) for key in keys} for name in names}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {key: self.starts.get(key[1], 0) for key in partitions}

@@ -17,6 +17,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import open_warehouse
+from lakelog.tables.typed.rows import TypedRows
 
 TOPIC_ID = "A" * 22
 
@@ -58,6 +59,18 @@ def write_batch(
     ]
     pq.write_table(pa.Table.from_pylist(written, ARROW_SCHEMA), local)
     return Batch(topic_id, "query", number, extents, (path,))
+
+
+def append_json(address: TableAddress, fields: list[pa.Field], offset: int, value: bytes) -> None:
+    """Append a file with one row and its typed columns, as the archive writes it."""
+    schema = pa.schema([*ARROW_SCHEMA, *fields])
+    row = {"topic": "orders", "partition": 0, "offset": offset, "timestamp": offset}
+    row |= {"timestampType": 0, "value": value}
+    plain = pa.RecordBatch.from_pylist([row], ARROW_SCHEMA)
+    path = folder(address) / "data" / f"{uuid.uuid4()}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_batches([TypedRows(schema).complete(plain)]), path)
+    address.load().add_files([path.as_uri()])
 
 
 def offsets(table: Table, snapshot_id: int | None = None) -> list[int]:

@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lakelog.tables.archive.file_schema import add_unknown, file_schema
 from lakelog.tables.archive.files import write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner
@@ -40,9 +41,11 @@ from lakelog.tables.archive.progress import merge_ranges
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.typed.shapes import Shape
 
 FORMAT = "lakelog-archive"
-_SCHEMA = "topic string, partition int, start long, end long, topic_id string, leader_epoch int"
+_RANGE = "topic string, partition int, start long, end long, topic_id string, leader_epoch int"
+_SCHEMA = f"{_RANGE}, schema binary"
 
 
 class ArchiveSource(DataSource):  # type: ignore[misc]
@@ -70,11 +73,12 @@ class ArchiveSource(DataSource):  # type: ignore[misc]
 
 
 class TaskRanges(InputPartition):  # type: ignore[misc]
-    """The ranges that one task archives into one file."""
+    """The ranges that one task archives into one file, and the Arrow schema of this file."""
 
-    def __init__(self, value: list[OffsetRange]) -> None:
+    def __init__(self, value: list[OffsetRange], schema: bytes) -> None:
         super().__init__(value)
         self.value: list[OffsetRange] = value
+        self.schema = schema
 
 
 class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -115,7 +119,9 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TaskRanges]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        return [TaskRanges(ranges) for ranges in self._planner.tasks(begin, target)]
+        tasks = self._planner.tasks(begin, target)
+        schema = file_schema(self._job, self._client, tasks).serialize().to_pybytes()
+        return [TaskRanges(ranges, schema) for ranges in tasks]
 
     def read(self, partition: TaskRanges) -> Iterator[pa.RecordBatch]:
         rows = partition.value
@@ -126,6 +132,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             "end": pa.array([each.end for each in rows], pa.int64()),
             "topic_id": pa.array([self._job.topic_id] * len(rows), pa.string()),
             "leader_epoch": pa.array([each.leader_epoch for each in rows], pa.int32()),
+            "schema": pa.array([partition.schema] * len(rows), pa.binary()),
         }
         yield pa.RecordBatch.from_pydict(columns)
 
@@ -146,6 +153,7 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
     path: str | None
     rows: int
     skipped: list[OffsetRange]
+    unknown: Shape
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -156,7 +164,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Archived:
         """Write the records of one task's ranges. Raises as `write_ranges`."""
-        ranges = [OffsetRange(**row) for batch in iterator for row in batch.to_pylist()]
+        rows = [row for batch in iterator for row in batch.to_pylist()]
+        schemas = [pa.ipc.read_schema(pa.py_buffer(row.pop("schema"))) for row in rows]
+        ranges = [OffsetRange(**row) for row in rows]
         context = TaskContext.get()
         query_id = str(context.getLocalProperty("sql.streaming.queryId"))
         batch = context.getLocalProperty("streaming.sql.batchId")
@@ -165,12 +175,14 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         written = write_ranges(
             self._job.bootstrap,
             ranges,
-            self._job.schema,
+            schemas[0] if schemas else self._job.schema,
             f"{self._job.location}/data/{name}",
             self._job.catalog,
             skip_lost=self._job.skip_lost,
         )
-        return Archived(query_id, ranges, written.path, written.rows, written.skipped)
+        return Archived(
+            query_id, ranges, written.path, written.rows, written.skipped, written.unknown
+        )
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Commit the files of a batch to the table; an empty batch is not committed.
@@ -193,6 +205,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             topic_id = self._job.topic_id
             batch = Batch(topic_id, query_id, batchId, extents, paths, tuple(skipped))
             commit_batch(self._job.address, batch)
+            add_unknown(self._job, [message.unknown for message in done])
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Remove the files of a batch for which no commit was tried.

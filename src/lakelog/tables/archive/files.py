@@ -6,7 +6,7 @@ Rows are written in groups of about 32 MiB, so memory is bounded for ranges of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,8 @@ from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
 from lakelog.tables.topic.rows import ArrowRows
+from lakelog.tables.typed.rows import TypedRows, untyped
+from lakelog.tables.typed.shapes import Shape
 
 _ROW_GROUP_BYTES = 32 << 20
 _WAY_ON = (
@@ -31,11 +33,13 @@ class Written:
     """The result of a task.
 
     path: the file's URI; `None` if the ranges had no records. skipped: offsets that were lost.
+    unknown: the shape of JSON values that did not fit the typed columns.
     """
 
     path: str | None
     rows: int
     skipped: list[OffsetRange]
+    unknown: Shape = field(default_factory=lambda: Shape("struct"))
 
 
 def write_ranges(
@@ -57,6 +61,7 @@ def write_ranges(
     target = data_file(path, catalog)
     rows = 0
     skipped: list[OffsetRange] = []
+    typed = TypedRows(schema)
     on_loss = policy(skipped if skip_lost else None)
     try:
         with (
@@ -65,25 +70,26 @@ def write_ranges(
             TopicClient(bootstrap, client_id="lakelog-archive") as client,
         ):
             for each in ranges:
-                rows += _copy(Reading(client, each, on_loss), _rows(schema), writer)
+                rows += _copy(Reading(client, each, on_loss), _rows(schema), typed, writer)
     except BaseException:
         target.remove()
         raise
     if rows == 0:
         target.remove()
-    return Written(path if rows else None, rows, skipped)
+    return Written(path if rows else None, rows, skipped, typed.unknown)
 
 
 def _rows(schema: pa.Schema) -> ArrowRows:
     nullable = schema.field("timestamp").nullable
-    return ArrowRows(schema, null_timestamps=nullable, way_on=_WAY_ON)
+    return ArrowRows(untyped(schema), null_timestamps=nullable, way_on=_WAY_ON)
 
 
-def _copy(reading: Reading, rows: ArrowRows, writer: pq.ParquetWriter) -> int:
+def _copy(reading: Reading, rows: ArrowRows, typed: TypedRows, writer: pq.ParquetWriter) -> int:
     count = 0
     group: list[pa.RecordBatch] = []
     while reading.find_remaining():
-        for batch in rows.convert(reading.remaining, reading.batches()):
+        for untyped_batch in rows.convert(reading.remaining, reading.batches()):
+            batch = typed.complete(untyped_batch)
             count += batch.num_rows
             group.append(batch)
             if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:

@@ -23,7 +23,8 @@ class ArchiveJob:
     of the table's column `rawTimestamp`, or 0 if a timestamp that is not representable is an error.
     uuid: the table's. extents: the extents of all partitions that the table holds when the query
     starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
-    log one file gets, so a small batch has fewer tasks.
+    log one file gets, so a small batch has fewer tasks. is_json: the table gets typed columns for
+    the fields of JSON values.
     """
 
     bootstrap: str
@@ -39,6 +40,7 @@ class ArchiveJob:
     uuid: str
     extents: dict[int, Extent]
     file_bytes: int = 128 << 20
+    is_json: bool = False
 
     @property
     def address(self) -> TableAddress:

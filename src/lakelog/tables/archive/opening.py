@@ -11,8 +11,10 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.typed.columns import typed_fields
 
 _TASKS = 2
+_FORMAT = "table.value.format"
 
 
 def open_job(
@@ -34,6 +36,7 @@ def open_job(
     """
     with TopicClient(bootstrap, client_id="lakelog-archive") as client:
         meta = client.describe([topic])[topic]
+        is_json = client.configs([topic], [_FORMAT]).get(topic, {}).get(_FORMAT) == "json"
     catalog = place.catalog
     identifier = (NAMESPACE, table)
     loaded = _open_table(place, TableAddress(catalog, identifier))
@@ -44,6 +47,8 @@ def open_job(
             f"{', '.join(sorted(others))}; {topic!r} is {meta.topic_id} now, perhaps because it "
             "was deleted and created again): archive into a table of another name"
         )
+    if is_json:
+        typed_fields(loaded)
     uuid = str(loaded.metadata.table_uuid)
     address = TableAddress(catalog, identifier, uuid)
     return ArchiveJob(
@@ -60,6 +65,7 @@ def open_job(
         uuid=uuid,
         extents={},
         file_bytes=file_bytes,
+        is_json=is_json,
     )
 
 

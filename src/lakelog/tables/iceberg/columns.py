@@ -18,6 +18,8 @@ RAW_TIMESTAMP = "rawTimestamp"
 """The column for timestamps outside the years 1 to 9999, in milliseconds since the epoch.
 
 The row's `timestamp` is null then."""
+DATA, RESCUED = "data", "rescued"
+"""The columns of typed JSON values; see `lakelog.tables.typed`."""
 
 _HEADER = pa.struct([_field(10, "key", pa.large_string()), _field(11, "value", pa.large_binary())])
 ARROW_SCHEMA = pa.schema(

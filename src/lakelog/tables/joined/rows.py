@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakelog.tables.iceberg.columns import DATA, RAW_TIMESTAMP, RESCUED
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.joined.files import (
     ALL_NUMBERS,
@@ -33,7 +34,8 @@ _IDS = {
     "value": 7,
     "headers": 8,
 }
-"""The ids of the columns. `rawTimestamp` has another id in each table and is found by name."""
+"""The ids of the columns. Others have another id in each table and are found by name."""
+_BY_NAME = (RAW_TIMESTAMP, DATA, RESCUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,10 @@ class ArchivedRows:
                 return pa.repeat(pa.scalar(wanted.topic, field.type), batch.num_rows)
             if field.name not in names:
                 return pa.nulls(batch.num_rows, field.type)
-            return batch.column(names[field.name]).cast(field.type)
+            found = batch.column(names[field.name])
+            if field.name == DATA:
+                _check_names(found.type, field.type)
+            return found.cast(field.type)
 
         offsets = batch.column(names["offset"]).cast(pa.int64())
         arrays = [column(field) for field in self.schema]
@@ -186,7 +191,34 @@ def _names(schema: pa.Schema) -> dict[str, str]:
     names = {name: by_id.get(number, name) for name, number in _IDS.items()}
     present = set(schema.names)
     found = {name: there for name, there in names.items() if there in present}
-    return {**{name: name for name in schema.names if name == "rawTimestamp"}, **found}
+    return {**{name: name for name in schema.names if name in _BY_NAME}, **found}
+
+
+def _check_names(found: pa.DataType, wanted: pa.DataType) -> None:
+    """Check that a cast by name is one by id. Raises `ValueError` for renamed fields."""
+    ids = _paths_by_id(wanted)
+    for number, path in _paths_by_id(found).items():
+        if ids.get(number, path) != path:
+            raise ValueError(
+                f"another program has renamed the field {path!r} of the column {DATA!r} to "
+                f"{ids[number]!r}: compact the table with that program"
+            )
+
+
+def _paths_by_id(type_: pa.DataType, path: str = "") -> dict[int, str]:
+    fields: list[pa.Field] = []
+    if pa.types.is_struct(type_):
+        fields = list(type_)
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        fields = [type_.value_field]
+    found = {}
+    for each in fields:
+        # Parquet's name for the elements of a list differs between writers.
+        name = f"{path}.{each.name}" if pa.types.is_struct(type_) else f"{path}[]"
+        if each.metadata and _FIELD_ID in each.metadata:
+            found[int(each.metadata[_FIELD_ID])] = name.removeprefix(".")
+        found |= _paths_by_id(each.type, name)
+    return found
 
 
 def _bounds(metadata: pq.FileMetaData, number: int, name: str) -> tuple[int, int]:

@@ -33,6 +33,7 @@ from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.joined.files import ArchivedFile, archived_file
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.typed.columns import typed_fields
 
 TARGET_BYTES = 256 << 20
 FILES_MIN = 8
@@ -260,13 +261,20 @@ def _ordered(
 def _schema(table: Table) -> pa.Schema:
     """Return the schema of new files. Raises `CompactionError` for columns of other programs."""
     fields = {field.name: field.field_id for field in table.schema().fields}
-    others = fields.keys() - set(ARROW_SCHEMA.names) - {RAW_TIMESTAMP}
+    try:
+        typed = typed_fields(table)
+    except ValueError:
+        typed = []
+    ours = {*ARROW_SCHEMA.names, RAW_TIMESTAMP, *(each.name for each in typed)}
+    others = fields.keys() - ours
     if others:
         raise CompactionError(
             f"the table {'.'.join(table.name())} has the column {min(others)!r} of another "
             "program, which would be lost: compact it with that program"
         )
-    return with_null_timestamps(fields[RAW_TIMESTAMP]) if RAW_TIMESTAMP in fields else ARROW_SCHEMA
+    has_raw = RAW_TIMESTAMP in fields
+    schema = with_null_timestamps(fields[RAW_TIMESTAMP]) if has_raw else ARROW_SCHEMA
+    return pa.schema([*schema, *typed])
 
 
 def _note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from lakelog.spark.archive.stream import ArchiveSource, RangeReader
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import Extent
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.topic.ranges import OffsetRange
 from unit.tables.archive_log import EPOCH, Log
@@ -41,6 +43,8 @@ def test_the_rows_of_the_query_are_the_ranges_of_its_tasks() -> None:
 
     tasks = source.partitions(start, end)
     rows = [row for task in tasks for batch in source.read(task) for row in batch.to_pylist()]
+    schemas = [pa.ipc.read_schema(pa.py_buffer(row.pop("schema"))) for row in rows]
+    assert schemas == [ARROW_SCHEMA] * 2
     assert [OffsetRange(**row) for row in rows] == [
         OffsetRange("t", 0, 5, 7, "id", EPOCH),
         OffsetRange("t", 0, 7, 9, "id", EPOCH),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import LongType
 
 from lakelog.tables.archive import opening
 from lakelog.tables.archive.commit import commit_batch
@@ -51,6 +52,18 @@ def test_a_job_has_the_identity_of_topic_and_table(tmp_path: Path) -> None:
     assert job.location.startswith(place.location)
     assert job.uuid == str(job.address.load().metadata.table_uuid)
     assert opened(place) == job
+
+
+def test_the_key_of_the_topic_decides_about_typed_columns(tmp_path: Path, log: Log) -> None:
+    place = open_warehouse(str(tmp_path))
+    assert not opened(place).is_json
+    log.keys = {"table.value.format": "json"}
+    job = opened(place)
+    assert job.is_json
+    with job.address.load().update_schema() as update:
+        update.add_column("data", LongType())
+    with pytest.raises(ValueError, match="has a column 'data' of type int64"):
+        opened(place)
 
 
 def test_null_timestamps_add_a_column_once(tmp_path: Path) -> None:

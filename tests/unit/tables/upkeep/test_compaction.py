@@ -15,9 +15,18 @@ from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.typed.columns import widen
+from lakelog.tables.typed.shapes import shape_of
 from lakelog.tables.upkeep import compaction
 from lakelog.tables.upkeep.compaction import Compacted, CompactionError, compact
-from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
+from unit.tables.archive_table import (
+    TOPIC_ID,
+    append_json,
+    files,
+    folder,
+    offsets,
+    write_batch,
+)
 
 
 def commit_each(address: TableAddress, start: int, end: int) -> None:
@@ -124,6 +133,28 @@ def test_columns_of_other_programs_are_not_dropped(address: TableAddress) -> Non
         update.add_column("region", StringType())
     with pytest.raises(CompactionError, match="'region' of another program"):
         compacted(address)
+
+
+def test_typed_columns_of_all_files_are_kept(address: TableAddress) -> None:
+    values = [b'{"a": 1}', b'{"a": "x", "l": [{"b": 2}]}', b"[1]", b'{"l": [{"c": true}]}']
+    for offset, value in enumerate(values):
+        fields = widen(address, [shape_of([json.loads(value)])])
+        append_json(address, fields, offset, value)
+    before = address.load().scan().to_arrow().sort_by("offset")
+    assert before["rescued"].to_pylist() == [None, '{"$.a":"x"}', '{"$":[1]}', None]
+    assert before["data"].to_pylist()[3] == {"a": None, "l": [{"b": None, "c": True}]}
+
+    assert compacted(address, files_min=2).files_after == 1
+    # By PyArrow: PyIceberg reads a list that is null as an empty one.
+    after = pq.read_table(live(address)[0].removeprefix("file://"), schema=before.schema)
+    assert after["data"].to_pylist() == before["data"].to_pylist()
+    assert after["rescued"].to_pylist() == before["rescued"].to_pylist()
+
+    append_json(address, fields, 4, b"{}")
+    with address.load().update_schema() as update:
+        update.rename_column("data.a", "renamed")
+    with pytest.raises(ValueError, match="renamed the field 'a' of the column 'data'"):
+        compacted(address, files_min=2)
 
 
 class Deleted:

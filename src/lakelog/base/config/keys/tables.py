@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakelog.base.config.key import ConfigKey, ConfigType, ConfigValue, Validator
+from lakelog.base.config.key import ConfigKey, ConfigType, ConfigValue, Validator, one_of
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{0,249}", re.ASCII)
 _ARCHIVED = re.compile(r"[0-9]{1,10}:[0-9]{1,19}", re.ASCII)
@@ -32,6 +32,14 @@ TABLE_KEYS = (
         "",
         "Name of the topic's table in the namespace `lakelog`; empty: the topic's name.",
         Validator(_is_name, "up to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"),
+    ),
+    ConfigKey(
+        "table.value.format",
+        ConfigType.STRING,
+        "none",
+        "With `json` the archive job adds the fields of JSON values to the table, in the struct "
+        "column `data`; what does not fit goes into the column `rescued`.",
+        one_of("none", "json"),
     ),
     ConfigKey(
         "table.warehouse",

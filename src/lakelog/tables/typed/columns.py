@@ -1,0 +1,72 @@
+"""The columns `data` and `rescued` of a table: created with the first fields, widened with others.
+
+Files of earlier batches stay: Iceberg reads null for fields that a file lacks. Importing this
+module imports PyIceberg.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from lakelog.tables.iceberg import table as tables
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import DATA, RESCUED
+from lakelog.tables.typed.shapes import Shape, extended
+
+_ATTEMPTS_MAX = 8
+
+
+def typed_fields(table: Table) -> list[pa.Field]:
+    """Return the typed columns that the table has, with the ids that data files need.
+
+    Raises `ValueError` if another program has made columns of these names and other types.
+    """
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+    found = [schema.field(name) for name in (DATA, RESCUED) if name in schema.names]
+    for each in found:
+        is_ours = pa.types.is_struct if each.name == DATA else pa.types.is_large_string
+        if not is_ours(each.type):
+            raise ValueError(
+                f"the table {'.'.join(table.name())} has a column {each.name!r} of type "
+                f"{each.type}, which typed JSON values need: archive into a table of another name, "
+                "or set the topic's key table.value.format to none"
+            )
+    return found
+
+
+def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
+    """Add the fields of the shapes to the table; return its typed columns.
+
+    Raises `TableReplacedError`, `ValueError` as `typed_fields`, and `CommitFailedException` if
+    other programs change the table during all 8 attempts.
+    """
+    seen = list(shapes)
+    for _ in range(_ATTEMPTS_MAX):
+        table = tables.load_for_commit(address)
+        found = typed_fields(table)
+        known = next((each.type for each in found if each.name == DATA), pa.struct([]))
+        wanted = known
+        for shape in seen:
+            wanted = extended(wanted, shape)
+        if wanted == known and RESCUED in (each.name for each in found):
+            return found
+        columns = [pa.field(DATA, _bare(wanted))] if len(wanted) else []
+        columns.append(pa.field(RESCUED, pa.large_string()))
+        with contextlib.suppress(CommitFailedException), table.update_schema() as update:
+            update.union_by_name(pa.schema(columns))
+    raise CommitFailedException("another program keeps changing the table")
+
+
+def _bare(type_: pa.DataType) -> pa.DataType:
+    """Return the type without field ids: PyIceberg matches names and assigns ids to new fields."""
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(each.name, _bare(each.type)) for each in type_])
+    if pa.types.is_large_list(type_):
+        return pa.large_list(pa.field("element", _bare(type_.value_type)))
+    return type_

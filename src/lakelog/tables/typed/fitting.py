@@ -1,0 +1,146 @@
+"""Converts JSON values into the columns `data` and `rescued`. No I/O.
+
+A value fits a field only if nothing is lost: an integer beyond 64 bits does not fit `long`, and
+an integer that a double cannot represent exactly does not fit `double`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from lakelog.tables.typed.shapes import LONGS
+
+Rescued = dict[str, Any]
+Fit = Callable[[Any, str, Rescued], Any]
+"""Returns a value for a column. The parts that do not fit go into `Rescued` by their paths."""
+
+_EXACT = range(-(1 << 53), (1 << 53) + 1)
+_PLAIN = re.compile(r"[^\W\d]\w*")
+NO_JSON = object()
+
+
+def parsed(value: bytes | None) -> Any:
+    """Return the JSON value in the bytes, `NO_JSON` if they are none."""
+    if value is None:
+        return NO_JSON
+    try:
+        return json.loads(value, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return NO_JSON
+
+
+def fitted(values: Iterable[bytes | None], type_: pa.StructType) -> tuple[pa.Array, pa.Array]:
+    """Return the columns `data`, of the given type, and `rescued`.
+
+    Both are null for a value that is not JSON. `rescued` is null if everything fits. Paths are as
+    in JSONPath: `$.a.b[2]`, and `$` for a value that is no object.
+    """
+    fit = _fit_struct(type_)
+    pairs = [_pair(parsed(value), fit) for value in values]
+    data, rescued = zip(*pairs, strict=True) if pairs else ((), ())
+    return pa.array(data, type_), pa.array(rescued, pa.large_string())
+
+
+def _pair(value: Any, fit: Fit) -> tuple[Any, str | None]:
+    if value is NO_JSON:
+        return None, None
+    rescued = Rescued()
+    found = fit(value, "$", rescued)
+    try:
+        return found, json.dumps(rescued, separators=(",", ":")) if rescued else None
+    except RecursionError:
+        return None, None
+
+
+def _fit_of(type_: pa.DataType) -> Fit:
+    if pa.types.is_struct(type_):
+        return _fit_struct(type_)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _fit_list(_fit_of(type_.value_type))
+    if pa.types.is_boolean(type_):
+        return _fit_scalar(lambda value: isinstance(value, bool))
+    if pa.types.is_int64(type_):
+        return _fit_scalar(lambda value: _is_integer(value) and value in LONGS)
+    if pa.types.is_float64(type_):
+        return _fit_scalar(
+            lambda value: isinstance(value, float) or (_is_integer(value) and value in _EXACT)
+        )
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return _fit_scalar(lambda value: isinstance(value, str) and _is_unicode(value))
+    # Another program gave the field a type that JSON has no values of.
+    return _fit_scalar(lambda _: False)
+
+
+def _fit_scalar(fits: Callable[[Any], bool]) -> Fit:
+    def fit(value: Any, path: str, rescued: Rescued) -> Any:
+        if value is None or fits(value):
+            return value
+        rescued[path] = value
+        return None
+
+    return fit
+
+
+def _fit_list(element: Fit) -> Fit:
+    def fit(value: Any, path: str, rescued: Rescued) -> Any:
+        if isinstance(value, list):
+            return [element(each, f"{path}[{at}]", rescued) for at, each in enumerate(value)]
+        if value is not None:
+            rescued[path] = value
+        return None
+
+    return fit
+
+
+def _fit_struct(type_: pa.StructType) -> Fit:
+    fits = {each.name: _fit_of(each.type) for each in type_}
+
+    def fit(value: Any, path: str, rescued: Rescued) -> Any:
+        if not isinstance(value, dict):
+            if value is not None:
+                rescued[path] = value
+            return None
+        found = {}
+        for name, each in value.items():
+            place = path + _step(name)
+            if name in fits:
+                found[name] = fits[name](each, place, rescued)
+            else:
+                rescued[place] = each
+        return found
+
+    return fit
+
+
+def _step(name: str) -> str:
+    return f".{name}" if _PLAIN.fullmatch(name) else f"[{json.dumps(name)}]"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be in a column: JSON may have halves of surrogate pairs."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _no_constant(name: str) -> Any:
+    """Raise `ValueError`: NaN and Infinity are no JSON, though Python reads them."""
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond a double")
+    return number

@@ -1,0 +1,54 @@
+"""Reads the first JSON values of a batch, to infer their fields before the batch is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakelog.client.isolation import Batch
+from lakelog.tables.topic.errors import BadRecordError, DataLossError
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.rows import ArrowRows
+from lakelog.tables.typed.fitting import parsed
+from lakelog.tables.typed.shapes import Shape, shape_of
+
+_RANGES_MAX = 16
+_SAMPLE_BYTES = 64 << 10
+_VALUE = pa.schema([pa.field("value", pa.large_binary())])
+
+
+class BatchSource(Protocol):
+    """The part of `TopicClient` that reads batches."""
+
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        """Yield the batches of a range. Raises `DataLossError` and `KafkaError`."""
+        ...
+
+
+def sampled_shape(source: BatchSource, ranges: Sequence[OffsetRange]) -> Shape:
+    """Return the shape of about the first 64 KiB of each range, of the 16 largest ones.
+
+    A range that is lost or damaged has no sample: the task that reads it reports that. Raises
+    `KafkaError`.
+    """
+    largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_RANGES_MAX]
+    return shape_of(parsed(value) for each in largest for value in _values(source, each))
+
+
+def _values(source: BatchSource, wanted: OffsetRange) -> Iterator[bytes | None]:
+    rows = ArrowRows(_VALUE, null_timestamps=True, way_on="")
+    with suppress(DataLossError, BadRecordError):
+        for found in rows.convert(wanted, _first(source.batches(wanted))):
+            yield from found.column(0).to_pylist()
+
+
+def _first(batches: Iterable[Batch]) -> Iterator[Batch]:
+    taken = 0
+    for header, batch in batches:
+        yield header, batch
+        taken += len(batch)
+        if taken >= _SAMPLE_BYTES:
+            return

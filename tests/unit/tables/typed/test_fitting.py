@@ -1,0 +1,81 @@
+"""JSON values in typed columns; what does not fit is rescued with its path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelog.tables.typed.fitting import NO_JSON, fitted, parsed
+from lakelog.tables.typed.shapes import extended, shape_of
+
+TYPE = extended(
+    pa.struct([]),
+    shape_of([{"n": 1, "d": 1.5, "s": "x", "f": True, "l": [1], "o": {"x": 1}, "offset": 1}]),
+)
+
+
+def fit(text: str) -> tuple[Any, Any]:
+    """The fields that are not null, and the rescued rest."""
+    data, rescued = fitted([text.encode()], TYPE)
+    found = data[0].as_py()
+    fields = None if found is None else {k: v for k, v in found.items() if v is not None}
+    return fields, json.loads(rescued[0].as_py() or "null")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "rescued"),
+    [
+        ('{"n": 5, "offset": 9}', {"n": 5, "offset": 9}, None),
+        ('{"d": 3, "s": "é"}', {"d": 3.0, "s": "é"}, None),
+        ("{}", {}, None),
+        ('{"n": null, "o": null, "l": null}', {}, None),
+        ('{"n": 1.0}', {}, {"$.n": 1.0}),
+        ('{"n": true, "f": 1}', {}, {"$.n": True, "$.f": 1}),
+        ('{"n": 9223372036854775808}', {}, {"$.n": 9223372036854775808}),
+        ('{"d": 9007199254740993}', {}, {"$.d": 9007199254740993}),
+        ('{"s": 1, "new": {"a": [1]}}', {}, {"$.s": 1, "$.new": {"a": [1]}}),
+        ('{"l": [1, "x", null]}', {"l": [1, None, None]}, {"$.l[1]": "x"}),
+        ('{"l": {"a": 1}, "o": [1]}', {}, {"$.l": {"a": 1}, "$.o": [1]}),
+        ('{"o": {"x": "y", "z w": 1}}', {"o": {"x": None}}, {"$.o.x": "y", '$.o["z w"]': 1}),
+        ('{"s": "\\ud800", "\\udfff": 1}', {}, {"$.s": "\ud800", '$["\\udfff"]': 1}),
+        ("[1, 2]", None, {"$": [1, 2]}),
+        ('"text"', None, {"$": "text"}),
+        ("null", None, None),
+    ],
+)
+def test_a_value_is_divided_without_loss(text: str, fields: Any, rescued: Any) -> None:
+    assert fit(text) == (fields, rescued)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, b"", b"plain text", b"{", b'{"a": NaN}', b'{"a": 1e999}', b"\xff\xfe\xfd"),
+        *(b"[" * 100_000, b"9" * 5000),
+    ],
+)
+def test_bytes_that_are_no_json_are_in_no_column(value: bytes | None) -> None:
+    assert parsed(value) is NO_JSON
+    data, rescued = fitted([value], TYPE)
+    assert (data[0].as_py(), rescued[0].as_py()) == (None, None)
+
+
+def test_columns_have_a_row_for_each_value() -> None:
+    data, rescued = fitted([b'{"n": 1}', None, b"[1]"], TYPE)
+    assert (data.type, len(data), len(rescued)) == (TYPE, 3, 3)
+    data, rescued = fitted([], TYPE)
+    assert (data.type, len(data), len(rescued)) == (TYPE, 0, 0)
+
+
+def test_a_type_of_another_program_gets_no_values() -> None:
+    data, rescued = fitted([b'{"at": "2026-01-01"}'], pa.struct([("at", pa.date32())]))
+    assert data[0].as_py() == {"at": None}
+    assert json.loads(rescued[0].as_py()) == {"$.at": "2026-01-01"}
+
+
+def test_values_as_deep_as_python_reads_them_are_rescued_or_no_json() -> None:
+    for depth in range(900, 1100, 7):
+        fitted([b'{"deep": ' + b"[" * depth + b"]" * depth + b"}"], TYPE)
