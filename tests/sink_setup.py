@@ -7,18 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.client.sink import Receipt, Run, Written, requests
 from lakelog.coordinator.transaction.state import TopicPartition
-from lakelog.protocol.commit_sets import (
-    CommitSet,
-    Refusal,
-    SinkParent,
-    SinkRun,
-    Winner,
-    WrittenPartition,
-    WrittenTopic,
-)
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.commit_sets import Refusal, Winner
+from lakelog.protocol.end_txn import EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from transaction_setup import BUMPING, Producer, Setup
 
 R = TypeVar("R", InitProducerIdResponse, EndTxnResponse)
@@ -38,10 +31,7 @@ class Sinks:
     async def begin(
         self, run_id: str = "run-1", *, expires: bool = False
     ) -> InitProducerIdResponse:
-        run = SinkRun(query_id=self.query_id, run_id=run_id, expires=expires)
-        request = InitProducerIdRequest(
-            transactional_id=self.sink_id, transaction_timeout_ms=TIMEOUT_MS, run=run
-        )
+        request = requests.begin_run(self.sink_id, self.query_id, run_id, expires=expires)
         return await self.setup.coordinator.sinks.initialise(request)
 
     async def begun(self, run_id: str = "run-1") -> Producer:
@@ -55,11 +45,7 @@ class Sinks:
     async def open(
         self, parent: Producer, name: str, timeout_ms: int = TIMEOUT_MS
     ) -> InitProducerIdResponse:
-        request = InitProducerIdRequest(
-            transactional_id=name,
-            transaction_timeout_ms=timeout_ms,
-            parent=SinkParent(producer_id=parent.producer_id, producer_epoch=parent.epoch),
-        )
+        request = requests.open_child(self._run(parent), name, timeout_ms)
         return await self.setup.coordinator.sinks.initialise(request)
 
     async def opened(self, parent: Producer, name: str, timeout_ms: int = TIMEOUT_MS) -> Producer:
@@ -105,15 +91,8 @@ class Sinks:
         commit: bool = True,
         run_id: str = "run-1",
     ) -> EndTxnResponse:
-        request = EndTxnRequest(
-            transactional_id=self.sink_id,
-            producer_id=parent.producer_id,
-            producer_epoch=parent.epoch,
-            committed=commit,
-            commit_set=CommitSet(
-                query_id=self.query_id, run_id=run_id, batch=batch, winners=[*winners]
-            ),
-        )
+        run = self._run(parent, run_id)
+        request = requests.end_batch(run, batch, winners, commit=commit)
         return await self.setup.coordinator.sinks.end(request)
 
     async def ended(
@@ -123,10 +102,10 @@ class Sinks:
         return await again(lambda: self.end(parent, batch, rows, run_id=run_id))
 
     async def remove(self) -> EndTxnResponse:
-        request = EndTxnRequest(
-            transactional_id=self.sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
-        )
-        return await self.setup.coordinator.sinks.end(request)
+        return await self.setup.coordinator.sinks.end(requests.remove_sink(self.sink_id))
+
+    def _run(self, parent: Producer, run_id: str = "run-1") -> Run:
+        return Run(self.sink_id, self.query_id, run_id, *parent)
 
     @property
     def next_batch(self) -> int:
@@ -147,16 +126,8 @@ class Sinks:
 
 
 def winner(name: str, child: Producer, counts: dict[TopicPartition, int]) -> Winner:
-    topics: dict[str, WrittenTopic] = {}
-    for (topic, index), records in sorted(counts.items()):
-        row = topics.setdefault(topic, WrittenTopic(name=topic))
-        row.partitions.append(WrittenPartition(index=index, records=records))
-    return Winner(
-        transactional_id=name,
-        producer_id=child.producer_id,
-        producer_epoch=child.epoch,
-        topics=[*topics.values()],
-    )
+    written = tuple(Written(*place, records) for place, records in counts.items())
+    return requests.winner(Receipt(name, *child, written))
 
 
 async def again(ask: Callable[[], Awaitable[R]]) -> R:

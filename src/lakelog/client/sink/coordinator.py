@@ -20,30 +20,20 @@ from lakelog.client.errors import (
     UnsupportedError,
     check,
 )
+from lakelog.client.sink import requests
 from lakelog.client.sink.batch import Receipt, Run
 from lakelog.client.sink.errors import check_sink
-from lakelog.protocol.commit_sets import (
-    FEATURE,
-    NO_BATCH,
-    CommitSet,
-    SinkRun,
-    Winner,
-    WrittenPartition,
-    WrittenTopic,
-)
+from lakelog.protocol.commit_sets import FEATURE, NO_BATCH
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.end_txn import EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from lakelog.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
-
-_TIMEOUT_MS = 60_000
-"""Transaction timeout of the sink's own id, which has no transaction."""
 
 
 class OpenChild(NamedTuple):
@@ -100,11 +90,7 @@ class Sink(Closeable):
         Raises `AnotherQueryError`, `RunFencedError`, `NotASinkError` for the id of an ordinary
         producer, and `UnsupportedError` if the broker has no commit sets.
         """
-        request = InitProducerIdRequest(
-            transactional_id=self.sink_id,
-            transaction_timeout_ms=_TIMEOUT_MS,
-            run=SinkRun(query_id=query_id, run_id=run_id, expires=expires),
-        )
+        request = requests.begin_run(self.sink_id, query_id, run_id, expires=expires)
 
         def work() -> Run:
             response = ask(self._cluster, self.sink_id, request, InitProducerIdResponse)
@@ -176,18 +162,7 @@ class Sink(Closeable):
         return f"sink {self.sink_id!r}"
 
     def _end(self, run: Run, batch: int, receipts: Iterable[Receipt], *, commit: bool) -> None:
-        request = EndTxnRequest(
-            transactional_id=self.sink_id,
-            producer_id=run.producer_id,
-            producer_epoch=run.producer_epoch,
-            committed=commit,
-            commit_set=CommitSet(
-                query_id=run.query_id,
-                run_id=run.run_id,
-                batch=batch,
-                winners=[_winner(each) for each in receipts],
-            ),
-        )
+        request = requests.end_batch(run, batch, map(requests.winner, receipts), commit=commit)
 
         def work() -> None:
             response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
@@ -234,25 +209,10 @@ def ask(cluster: Cluster, sink_id: str, request: Message, kind: type[R]) -> R:
 
 def remove_sink(cluster: Cluster, sink_id: str) -> None:
     """Abort all open transactions of a sink and forget it. Raises `NotASinkError`."""
-    request = EndTxnRequest(
-        transactional_id=sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
-    )
+    request = requests.remove_sink(sink_id)
 
     def work() -> None:
         response = ask(cluster, sink_id, request, EndTxnResponse)
         check_sink(response.error_code, response.refused, f"sink {sink_id!r}", response.sink)
 
     cluster.retrying_coordinator(sink_id, work, TRANSACTION)
-
-
-def _winner(receipt: Receipt) -> Winner:
-    topics: dict[str, WrittenTopic] = {}
-    for topic, partition, records in sorted(receipt.written):
-        row = topics.setdefault(topic, WrittenTopic(name=topic))
-        row.partitions.append(WrittenPartition(index=partition, records=records))
-    return Winner(
-        transactional_id=receipt.transactional_id,
-        producer_id=receipt.producer_id,
-        producer_epoch=receipt.producer_epoch,
-        topics=list(topics.values()),
-    )

@@ -8,12 +8,12 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import TRANSACTION
 from lakelog.client.errors import ClientError
 from lakelog.client.producer.api import Producer
+from lakelog.client.sink import requests
 from lakelog.client.sink.batch import Receipt, Run, Written
 from lakelog.client.sink.coordinator import ask
 from lakelog.client.sink.errors import check_sink
-from lakelog.protocol.commit_sets import SinkParent
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.init_producer_id import InitProducerIdResponse
 
 _UNNAMED = "sink"
 """Until the first task; no record is sent before it."""
@@ -150,11 +150,7 @@ class SinkProducer(Producer):
         return self._accumulator.is_idle
 
     def _initialised(self, run: Run, child: str) -> tuple[int, int]:
-        request = InitProducerIdRequest(
-            transactional_id=child,
-            transaction_timeout_ms=self._transaction_timeout_ms,
-            parent=SinkParent(producer_id=run.producer_id, producer_epoch=run.producer_epoch),
-        )
+        request = requests.open_child(run, child, self._transaction_timeout_ms)
 
         def work() -> tuple[int, int]:
             response = ask(self._cluster, run.sink_id, request, InitProducerIdResponse)

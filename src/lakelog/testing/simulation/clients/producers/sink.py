@@ -10,29 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.commit_sets import (
-    NO_BATCH,
-    CommitSet,
-    Refusal,
-    SinkParent,
-    SinkRun,
-    Winner,
-    WrittenPartition,
-    WrittenTopic,
-)
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.client.sink import Receipt, Run, Written, requests
+from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Fate, Place, Transaction
 from lakelog.testing.simulation.clients.client import RETRIABLE
 from lakelog.testing.simulation.clients.context import ClientContext
-from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS, Identity
+from lakelog.testing.simulation.clients.producers.transaction_requests import TIMEOUT_MS
 from lakelog.testing.simulation.clients.producers.transactional import (
     TransactionalProducer,
     TransactionOver,
 )
 
 _BUMPING = 2
+_QUERY = "query"
 _INIT, _END = 4, 5
 """Versions of the requests."""
 _LOSES = 0.3
@@ -66,7 +57,7 @@ class SinkQuery(TransactionalProducer):
     ) -> None:
         super().__init__(context, name, places, _BUMPING)
         self._sink_id = self._id
-        self._parent: Identity = (-1, -1)
+        self._run = Run(self._sink_id, _QUERY, "", -1, -1)
         self._checkpoint = checkpoint or Checkpoint()
         self._began_run = 0.0
 
@@ -83,23 +74,18 @@ class SinkQuery(TransactionalProducer):
             await self.pause(0.0, 1.5)
             await self._batch()
 
-    @property
-    def _run_id(self) -> str:
-        return f"run-{self._checkpoint.runs}"
-
     async def _begin_run(self) -> None:
         """Fence the run before this one, and learn whether its last batch was committed."""
         self._checkpoint.runs += 1
-        run = SinkRun(query_id="query", run_id=self._run_id)
-        request = InitProducerIdRequest(
-            transactional_id=self._sink_id, transaction_timeout_ms=TIMEOUT_MS, run=run
-        )
+        run_id = f"run-{self._checkpoint.runs}"
+        request = requests.begin_run(self._sink_id, _QUERY, run_id)
         while (answer := await self.ask(request, _INIT)).error_code != 0:
             if answer.error_code not in RETRIABLE:
                 self.unexpected("InitProducerId of a sink", answer.error_code)
             await self.pause(0.05, 0.4)
-        self._parent = answer.producer_id, answer.producer_epoch
-        self.note("run", *self._parent, answer.sink.next_batch)
+        identity = answer.producer_id, answer.producer_epoch
+        self._run = Run(self._sink_id, _QUERY, run_id, *identity, answer.sink.next_batch)
+        self.note("run", *identity, answer.sink.next_batch)
         self._settle(answer.sink.next_batch)
         self._began_run = self.now
 
@@ -153,7 +139,7 @@ class SinkQuery(TransactionalProducer):
         """Write one attempt; return its receipt, or None if its transaction is over."""
         self._current = transaction
         self._checkpoint.attempts += 1
-        self._id = f"{self._sink_id}/{self._checkpoint.batch}/{task}/{self._checkpoint.attempts}"
+        self._id = self._run.child_id(self._checkpoint.batch, task, self._checkpoint.attempts)
         if not await self._open_child():
             return None
         counts: dict[Place, int] = {}
@@ -163,7 +149,8 @@ class SinkQuery(TransactionalProducer):
                 return None
             counts[place] = self._sequences[place]
             await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
-        return _receipt(self._id, self._identity, counts)
+        written = tuple(Written(*place, records) for place, records in counts.items())
+        return requests.winner(Receipt(self._id, *self._identity, written))
 
     async def _sent(self, transaction: Transaction, place: Place) -> bool:
         try:
@@ -174,10 +161,7 @@ class SinkQuery(TransactionalProducer):
 
     async def _open_child(self) -> bool:
         """Begin the child `_id`; return False if the run or the batch is over."""
-        parent = SinkParent(producer_id=self._parent[0], producer_epoch=self._parent[1])
-        request = InitProducerIdRequest(
-            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS, parent=parent
-        )
+        request = requests.open_child(self._run, self._id, TIMEOUT_MS)
         asked_at = self.now
         while (answer := await self.ask(request, _INIT)).error_code != 0:
             if answer.error_code not in RETRIABLE:
@@ -190,19 +174,7 @@ class SinkQuery(TransactionalProducer):
     async def _end_batch(
         self, transaction: Transaction, winners: list[Winner], *, commit: bool
     ) -> None:
-        wanted = CommitSet(
-            query_id="query",
-            run_id=self._run_id,
-            batch=self._checkpoint.batch,
-            winners=winners,
-        )
-        request = EndTxnRequest(
-            transactional_id=self._sink_id,
-            producer_id=self._parent[0],
-            producer_epoch=self._parent[1],
-            committed=commit,
-            commit_set=wanted,
-        )
+        request = requests.end_batch(self._run, self._checkpoint.batch, winners, commit=commit)
         while True:
             answer = await self.ask(request, _END, self._patience())
             if answer.error_code == 0:
@@ -228,16 +200,3 @@ class SinkQuery(TransactionalProducer):
         if is_lost or (reason == Refusal.NOT_OPEN and self._is_late):
             return
         self.unexpected(f"{what} (reason {reason})", ErrorCode(answer.error_code))
-
-
-def _receipt(name: str, identity: Identity, counts: dict[Place, int]) -> Winner:
-    topics: dict[str, WrittenTopic] = {}
-    for (topic, index), records in sorted(counts.items()):
-        row = topics.setdefault(topic, WrittenTopic(name=topic))
-        row.partitions.append(WrittenPartition(index=index, records=records))
-    return Winner(
-        transactional_id=name,
-        producer_id=identity[0],
-        producer_epoch=identity[1],
-        topics=list(topics.values()),
-    )

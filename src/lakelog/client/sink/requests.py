@@ -1,0 +1,81 @@
+"""Requests to the coordinator of a sink (docs/formats/commit-sets.md).
+
+They are safe to repeat. A broker without commit sets would ignore the fields of lakelog's own, so
+they are for connections whose broker lists `FEATURE` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakelog.client.sink.batch import Receipt, Run
+from lakelog.protocol.commit_sets import (
+    CommitSet,
+    SinkParent,
+    SinkRun,
+    Winner,
+    WrittenPartition,
+    WrittenTopic,
+)
+from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+
+_TIMEOUT_MS = 60_000
+"""Transaction timeout of the sink's own id, which has no transaction."""
+
+
+def begin_run(
+    sink_id: str, query_id: str, run_id: str, *, expires: bool = False
+) -> InitProducerIdRequest:
+    """Return the request that begins a run, or continues it.
+
+    expires: whether the coordinator may forget the sink like an unused transactional id.
+    """
+    return InitProducerIdRequest(
+        transactional_id=sink_id,
+        transaction_timeout_ms=_TIMEOUT_MS,
+        run=SinkRun(query_id=query_id, run_id=run_id, expires=expires),
+    )
+
+
+def open_child(run: Run, child_id: str, timeout_ms: int) -> InitProducerIdRequest:
+    """Return the request that begins the transaction of a task. timeout_ms: of the transaction."""
+    return InitProducerIdRequest(
+        transactional_id=child_id,
+        transaction_timeout_ms=timeout_ms,
+        parent=SinkParent(producer_id=run.producer_id, producer_epoch=run.producer_epoch),
+    )
+
+
+def end_batch(run: Run, batch: int, winners: Iterable[Winner], *, commit: bool) -> EndTxnRequest:
+    """Return the request that ends a batch: it commits the winners, and aborts all other tasks."""
+    return EndTxnRequest(
+        transactional_id=run.sink_id,
+        producer_id=run.producer_id,
+        producer_epoch=run.producer_epoch,
+        committed=commit,
+        commit_set=CommitSet(
+            query_id=run.query_id, run_id=run.run_id, batch=batch, winners=list(winners)
+        ),
+    )
+
+
+def winner(receipt: Receipt) -> Winner:
+    """Return the open transaction of a task as `end_batch` names it."""
+    topics: dict[str, WrittenTopic] = {}
+    for topic, partition, records in sorted(receipt.written):
+        row = topics.setdefault(topic, WrittenTopic(name=topic))
+        row.partitions.append(WrittenPartition(index=partition, records=records))
+    return Winner(
+        transactional_id=receipt.transactional_id,
+        producer_id=receipt.producer_id,
+        producer_epoch=receipt.producer_epoch,
+        topics=list(topics.values()),
+    )
+
+
+def remove_sink(sink_id: str) -> EndTxnRequest:
+    """Return the request that aborts all open tasks of a sink and forgets it."""
+    return EndTxnRequest(
+        transactional_id=sink_id, producer_id=-1, producer_epoch=-1, removes_sink=True
+    )
