@@ -17,6 +17,7 @@ from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, fetch_committed
 from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedError
 from lakelog.client.producer.transactional import TransactionalProducer
+from lakelog.client.retry import pauses
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink.control import Batch, Control, Step, next_step
 from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError, UnsupportedDeliveryError
@@ -26,7 +27,6 @@ from lakelog.spark.sink.task import FENCED, fenced
 _CONTROL = (SINK_TOPIC, 0)
 """Of an existing partition, because brokers commit no other offsets."""
 _ID_PREFIX = "lk-sink-"
-_RETRY_S = 0.5
 
 
 class BatchTransaction:
@@ -126,7 +126,7 @@ class BatchTransaction:
         """Repeat EndTxn until the outcome is known. Raises `UnknownOutcomeError`."""
         # From here on nothing may abort: an EndTxn without an answer may have committed.
         self._is_open = False
-        while True:
+        for pause in pauses():
             try:
                 self._producer.commit()
                 return
@@ -141,7 +141,8 @@ class BatchTransaction:
                         f"is committed ({error}): start the query again when the broker is "
                         "reachable; it skips the batch if it is"
                     ) from error
-            time.sleep(_RETRY_S)
+            time.sleep(pause)
+        raise AssertionError("pauses never end")
 
     def _is_committed(self, control: Control) -> bool:
         """Return whether the control record is that of this batch; false if nothing answers."""

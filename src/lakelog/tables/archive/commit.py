@@ -13,11 +13,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
 
 from lakelog.base.events import event
+from lakelog.client.retry import pauses
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.progress import (
     Extent,
@@ -35,7 +37,7 @@ from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
 
 _log = logging.getLogger("lakelog.tables")
-_ATTEMPTS_MAX = 8
+_ATTEMPTS_MAX = 16
 
 
 class Outcome(Enum):
@@ -61,11 +63,11 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     """Append the batch unless the table already holds it.
 
     Raises `ProgressConflictError` if the batch neither follows the table's progress nor is part of
-    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, and after 8 attempts
+    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, and after 16 attempts
     the last error of the catalog.
     """
     is_unknown = False
-    for attempt in range(_ATTEMPTS_MAX):
+    for pause in islice(pauses(), _ATTEMPTS_MAX):
         # Load the table again for each attempt: its progress shows whether the last one succeeded.
         table = load_for_commit(address)
         try:
@@ -91,7 +93,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
             # Only a rejected commit certainly has no effect; any other may still succeed later.
             is_unknown |= not isinstance(error, CommitFailedException)
             last = error
-            time.sleep(0.05 * 2**attempt)
+            time.sleep(pause)
             continue
         # After the commit: an expiry that fails must not fail the batch.
         expire_snapshots(address)

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import FileScanTask, Table
 
+from lakelog.client.retry import pauses
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
 from lakelog.tables.iceberg.address import TableAddress
@@ -41,7 +43,7 @@ FILES_MIN = 8
 REPLACED = "lakelog-replaced-"
 _ROUND_BYTES = 1 << 30
 _ROW_GROUP_BYTES = 32 << 20
-_ATTEMPTS_MAX = 8
+_ATTEMPTS_MAX = 16
 _ALL_OFFSETS = (0, 1 << 62)
 
 
@@ -165,7 +167,7 @@ def _exchange(
 ) -> bool:
     """Commit the exchange; return false if a replaced file is gone, or has lost rows since."""
     is_unknown = False
-    for attempt in range(_ATTEMPTS_MAX):
+    for pause in islice(pauses(), _ATTEMPTS_MAX):
         table = load_for_commit(address)
         live = {task.file.file_path: task for task in table.scan().plan_files()}
         # Without new files, because other programs deleted all rows, this says nothing.
@@ -188,7 +190,7 @@ def _exchange(
         except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
             is_unknown |= not isinstance(error, CommitFailedException)
             last = error
-            time.sleep(0.05 * 2**attempt)
+            time.sleep(pause)
             continue
         return True
     if is_unknown:

@@ -27,7 +27,6 @@ from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from lakelog.spark.sink import transaction
 from lakelog.spark.sink.control import Batch, Control, Step
 from lakelog.spark.sink.errors import (
     FencedError,
@@ -63,7 +62,6 @@ def committed(found: Control | None) -> OffsetFetchResponse:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBroker]:
     monkeypatch.setattr(retry, "FIRST_S", 0.001)
-    monkeypatch.setattr(transaction, "_RETRY_S", 0.001)
     with ScriptedBroker({SINK_TOPIC: 1}) as broker:
         broker.on(InitProducerIdRequest, InitProducerIdResponse(producer_id=9, producer_epoch=4))
         broker.on(OffsetFetchRequest, committed(control(7)))
