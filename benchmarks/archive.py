@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -23,14 +22,16 @@ from typing import TYPE_CHECKING
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from benchmark import Benchmark  # noqa: E402
 from brokers import BrokerError, LakelogBroker, process_tree, running  # noqa: E402
 from rounds import note  # noqa: E402
-from tables import Table, record, repeat_command, section, show  # noqa: E402
+from tables import Table  # noqa: E402
 
+from kafka_jars import require  # noqa: E402
 from lakelog.client.admin import Admin  # noqa: E402
 from lakelog.records.builder import BatchBuilder  # noqa: E402
 from lakelog.spark.archive.sync import SyncResult, sync_topic  # noqa: E402
-from lakelog.spark.session import JavaMissingError, local_session  # noqa: E402
+from lakelog.spark.session import local_session  # noqa: E402
 from lakelog.tables.archive.commit import commit_batch  # noqa: E402
 from unit.tables.archive_table import new_table, write_batch  # noqa: E402
 from wire_client import WireClient, produce  # noqa: E402
@@ -135,47 +136,45 @@ def _commit(folder: Path, commits: int) -> list[float]:
     return found
 
 
-def main(argv: Sequence[str]) -> int:
-    options = _arguments(argv)
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        broker = LakelogBroker(scratch / "lakelog")
-        with running([broker]):
-            expected = _fill(broker, options.megabytes, options.value_bytes)
-            spark = local_session("benchmark", log=scratch / "spark.log", master=options.master)
-            try:
-                bootstrap = f"127.0.0.1:{broker.port}"
-                runs = _archive(spark, bootstrap, scratch, options.rounds)
-            finally:
-                spark.stop()
-        times = _commit(scratch / "commits", options.commits)
+def _measure(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
+    require("java")
+    broker = LakelogBroker(scratch / "lakelog")
+    with running([broker]):
+        expected = _fill(broker, options.megabytes, options.value_bytes)
+        spark = local_session("benchmark", log=scratch / "spark.log", master=options.master)
+        try:
+            runs = _archive(spark, f"127.0.0.1:{broker.port}", scratch, options.rounds)
+        finally:
+            spark.stop()
     if any(found != expected for _, _, found in runs):
-        note(f"a table is not the topic: {runs}, expected {expected}")
-        return 1
+        raise BrokerError(f"a table is not the topic: {runs}, expected {expected}")
     warm = runs[1:] or runs
     wall, cpu = median(run[0] for run in warm), median(run[1] for run in warm)
     size = options.megabytes * (1 << 20) / 1e6
-    first, last = median(times[:_SHOWN]), median(times[-_SHOWN:])
     speed = [f"{size:.0f}", f"{wall:.2f}", f"{cpu:.2f}", f"{size / wall:.0f}", f"{size / cpu:.0f}"]
+    yield Table(("MB", "seconds", "CPU-s", "MB/s", "MB per CPU-s"), [speed], 1)
+    yield _commit_table(_commit(scratch / "commits", options.commits))
+
+
+def _commit_table(times: list[float]) -> Table:
+    first, last = median(times[:_SHOWN]), median(times[-_SHOWN:])
     cost = [str(len(times)), f"{first:.0f}", f"{last:.0f}", f"{last / first:.2f}"]
-    tables = [
-        Table(("MB", "seconds", "CPU-s", "MB/s", "MB per CPU-s"), [speed], 1),
-        Table(("commits", f"first {_SHOWN}, ms", f"last {_SHOWN}, ms", "ratio"), [cost], 1),
-    ]
-    show(tables)
-    if options.record:
-        about = (
+    return Table(("commits", f"first {_SHOWN}, ms", f"last {_SHOWN}, ms", "ratio"), [cost], 1)
+
+
+def main(argv: Sequence[str]) -> int:
+    options = _arguments(argv)
+
+    def about() -> str:
+        return (
             f"{options.megabytes} MiB of random values of {options.value_bytes} B in {_PARTITIONS} "
             f"partitions, zstd, {options.master}; every table was read back. The median of "
-            f"{options.rounds} warm runs; commits of one record each, without Spark. Repeat with "
-            f"{repeat_command('archive', argv)}."
+            f"{options.rounds} warm runs; commits of one record each, without Spark."
         )
-        record(section("Archive", about, tables))
-    return 0
+
+    frame = Benchmark("archive", "Archive", about)
+    return frame.run(argv, options, lambda folder: _measure(options, folder))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (BrokerError, JavaMissingError) as error:
-        sys.exit(str(error))
+    sys.exit(main(sys.argv[1:]))

@@ -12,9 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from benchmark import Benchmark  # noqa: E402
 from brokers import BrokerError, LakelogBroker, running  # noqa: E402
 from rounds import note  # noqa: E402
 from spark_session import cpu_seconds, start_session  # noqa: E402
-from tables import Table, record, repeat_command, section, show  # noqa: E402
+from tables import Table  # noqa: E402
 
-from kafka_jars import JavaMissingError  # noqa: E402
 from lakelog.client.admin import Admin  # noqa: E402
 from lakelog.records.builder import BatchBuilder  # noqa: E402
 from official_connector import connector_jars  # noqa: E402
@@ -159,44 +158,41 @@ def _table(runs: Runs, records: int) -> Table:
     return Table(_COLUMNS, rows, len(runs))
 
 
-def _agree(runs: Runs) -> bool:
-    """Return whether the formats agree on each query; note the results if they do not."""
+def _check_agreement(runs: Runs) -> None:
+    """Raise `BrokerError` if the formats disagree on a query."""
     for columns in _QUERIES:
         results = {run.result for name in _FORMATS for run in runs[name, columns]}
         if len(results) != 1:
-            note(f"the results differ: {results}")
-            return False
-    return True
+            raise BrokerError(f"the results differ: {results}")
+
+
+def _tables(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
+    jars = connector_jars()
+    broker = LakelogBroker(scratch / "lakelog")
+    with running([broker]):
+        _fill(broker, options.records, options.value_bytes)
+        spark = start_session(options.master, jars, scratch / "spark.log")
+        try:
+            runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
+        finally:
+            spark.stop()
+    _check_agreement(runs)
+    yield _table(runs, options.records)
 
 
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    with tempfile.TemporaryDirectory() as scratch:
-        broker = LakelogBroker(Path(scratch) / "lakelog")
-        jars = connector_jars()
-        with running([broker]):
-            _fill(broker, options.records, options.value_bytes)
-            spark = start_session(options.master, jars, Path(scratch) / "spark.log")
-            try:
-                runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
-            finally:
-                spark.stop()
-    if not _agree(runs):
-        return 1
-    tables = [_table(runs, options.records)]
-    show(tables)
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"{options.records:,} records of {options.value_bytes} B in {_PARTITIONS} partitions, "
             f"{options.master}; the result of every run is the same. The first run, and the median "
-            f"of {options.rounds} warm ones. Repeat with {repeat_command('spark', argv)}."
+            f"of {options.rounds} warm ones."
         )
-        record(section("PySpark source", about, tables))
-    return 0
+
+    frame = Benchmark("spark", "PySpark source", about)
+    return frame.run(argv, options, lambda folder: _tables(options, folder))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (BrokerError, JavaMissingError) as error:
-        sys.exit(str(error))
+    sys.exit(main(sys.argv[1:]))

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -23,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from benchmark import Benchmark  # noqa: E402
 from brokers import BrokerError, LakelogBroker, running  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 from rounds import note  # noqa: E402
 from spark_session import cpu_seconds, start_session  # noqa: E402
-from tables import Table, record, repeat_command, section, show  # noqa: E402
+from tables import Table  # noqa: E402
 
-from kafka_jars import JavaMissingError  # noqa: E402
 from lakelog.client.admin import Admin  # noqa: E402
 from lakelog.client.producer import Producer  # noqa: E402
 from official_connector import connector_jars  # noqa: E402
@@ -201,40 +200,39 @@ def _latency_table(found: dict[str, list[float]]) -> Table:
     return Table(("sink of a stream", "delivery", "p50 ms", "p90 ms"), rows, 1)
 
 
+def _tables(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
+    jars = connector_jars()
+    broker = LakelogBroker(scratch / "lakelog")
+    with running([broker]):
+        spark = start_session(options.master, jars, scratch / "spark.log")
+        bootstrap = f"127.0.0.1:{broker.port}"
+        try:
+            rows = _rows(spark, options.records, options.value_bytes)
+            yield _table(_measure(spark, rows, bootstrap, options.rounds), options.records)
+            rows.unpersist()
+            latencies = {}
+            for number, name in enumerate(_STREAMED):
+                folder = scratch / f"checkpoint-{number}"
+                latencies[name] = _latencies(spark, bootstrap, name, options.streamed, folder)
+        finally:
+            spark.stop()
+    yield _latency_table(latencies)
+
+
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    with tempfile.TemporaryDirectory() as scratch:
-        broker = LakelogBroker(Path(scratch) / "lakelog")
-        jars = connector_jars()
-        with running([broker]):
-            spark = start_session(options.master, jars, Path(scratch) / "spark.log")
-            bootstrap = f"127.0.0.1:{broker.port}"
-            try:
-                rows = _rows(spark, options.records, options.value_bytes)
-                runs = _measure(spark, rows, bootstrap, options.rounds)
-                rows.unpersist()
-                latencies = {}
-                for number, name in enumerate(_STREAMED):
-                    folder = Path(scratch) / f"checkpoint-{number}"
-                    latencies[name] = _latencies(spark, bootstrap, name, options.streamed, folder)
-            finally:
-                spark.stop()
-    tables = [_table(runs, options.records), _latency_table(latencies)]
-    show(tables)
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"{options.records:,} records of {options.value_bytes} B into {_PARTITIONS} "
             f"partitions, {options.master}; medians of {options.rounds} warm runs; every topic was "
             f"read back. Then {options.streamed} single records through a streaming query from "
-            "topic to topic, from acknowledged to visible. Repeat with "
-            f"{repeat_command('spark_sink', argv)}."
+            "topic to topic, from acknowledged to visible."
         )
-        record(section("PySpark sink", about, tables))
-    return 0
+
+    frame = Benchmark("spark_sink", "PySpark sink", about)
+    return frame.run(argv, options, lambda folder: _tables(options, folder))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (BrokerError, JavaMissingError) as error:
-        sys.exit(str(error))
+    sys.exit(main(sys.argv[1:]))

@@ -13,9 +13,8 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,10 @@ from statistics import median
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import BrokerError, LakelogBroker, running  # noqa: E402
+from benchmark import Benchmark  # noqa: E402
+from brokers import LakelogBroker, running  # noqa: E402
 from rounds import note  # noqa: E402
-from tables import Table, record, repeat_command, section, show  # noqa: E402
+from tables import Table  # noqa: E402
 
 import lakelog.testing  # noqa: E402
 
@@ -116,24 +116,24 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def main(argv: Sequence[str]) -> None:
+def _tables(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
+    broker = LakelogBroker(scratch / "lakelog")
+    with running([broker]):
+        yield _table(_measure(broker, options.runs))
+
+
+def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
-    with tempfile.TemporaryDirectory() as scratch:
-        broker = LakelogBroker(Path(scratch) / "lakelog")
-        with running([broker]):
-            tables = [_table(_measure(broker, options.runs))]
-    show(tables)
-    if options.record:
-        about = (
+
+    def about() -> str:
+        return (
             f"From start to exit, in turn, {options.runs} runs each; `topic list` shows {_TOPICS} "
-            f"topics of a running broker; the broker for tests is timed until it is ready. "
-            f"Repeat with {repeat_command('start', argv)}."
+            f"topics of a running broker; the broker for tests is timed until it is ready."
         )
-        record(section("starts of commands", about, tables))
+
+    frame = Benchmark("start", "starts of commands", about)
+    return frame.run(argv, options, lambda folder: _tables(options, folder))
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except BrokerError as error:
-        sys.exit(str(error))
+    sys.exit(main(sys.argv[1:]))
