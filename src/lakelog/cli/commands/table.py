@@ -84,35 +84,33 @@ def sync(
         The warehouse folder is mounted on all hosts of the Spark master.
     """
     require_libraries()
-    if (topic is None) is not enabled or (enabled and (follow or name or adopt)):
+    _check_target(topic, enabled=enabled, is_for_one=bool(follow or name or adopt))
+    options: dict[str, Any] = {
+        "every_s": parse_duration_s(every),  # before `chosen_places`, which may ask the broker
+        "skip_lost": skip_lost,
+        "null_timestamps": null_timestamps,
+        "master": master,
+        "is_warehouse_shared": shared_warehouse,
+    }
+    where, options["catalog_folder"] = chosen_places(session, warehouse, catalog)
+    if topic is None:
+        _run_enabled(session, where, options)
+        return
+    options |= {"follow": follow, "table": name, "adopt": adopt, "timeout_s": session.timeout_s}
+    _show(_run(session, topic, where, options), output)
+
+
+def _check_target(topic: str | None, *, enabled: bool, is_for_one: bool) -> None:
+    """Raise `CliError` unless there is a topic or --enabled, and options for one topic fit."""
+    if (topic is None) is not enabled or (enabled and is_for_one):
         raise CliError(
             "LL0902",
             "specify either a TOPIC or --enabled; --follow, --name and --adopt are for one topic",
         )
-    every_s = parse_duration_s(every)  # before `chosen_places`, which may ask the broker
-    where, folder = chosen_places(session, warehouse, catalog)
-    if topic is None:
-        shared: dict[str, Any] = {
-            "skip_lost": skip_lost,
-            "null_timestamps": null_timestamps,
-            "every_s": every_s,
-        }
-        shared |= {"master": master, "is_warehouse_shared": shared_warehouse}
-        _run_enabled(session, where, folder, shared)
-        return
-    options = {
-        "catalog_folder": folder,
-        "follow": follow,
-        "every_s": every_s,
-        "table": name,
-        "skip_lost": skip_lost,
-        "null_timestamps": null_timestamps,
-        "adopt": adopt,
-        "timeout_s": session.timeout_s,
-        "master": master,
-        "is_warehouse_shared": shared_warehouse,
-    }
-    result = _run(session, topic, where, options)
+
+
+def _show(result: dict[str, Any], output: Output) -> None:
+    """Print the result of one topic, and in a table's format the scripts that read the table."""
     snippets = result.pop("snippets")
     show(document(result, snippets), output.format)
     if output.format == "table":
@@ -120,9 +118,7 @@ def sync(
             show(f"\nRead it with {reader}:\n\n{text}")
 
 
-def _run_enabled(
-    session: Session, warehouse: str, folder: str | None, options: dict[str, Any]
-) -> None:
+def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> None:
     """Archive all enabled topics until SIGINT or SIGTERM."""
     from lakelog.spark.archive.enabled import sync_enabled
     from lakelog.spark.archive.sync import SyncProgress
@@ -139,7 +135,6 @@ def _run_enabled(
             sync_enabled(
                 session.brokers,
                 warehouse,
-                catalog_folder=folder,
                 progress=tell,
                 notice=say,
                 stop=stop,

@@ -18,7 +18,7 @@ from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.state import SyncProgress, state_of
-from lakelog.tables.iceberg.warehouse import NAMESPACE, open_warehouse
+from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.adoption import adopt_rows
 
@@ -106,8 +106,8 @@ def sync_topic(
     `AddressError`, `JavaMissingError`, `KafkaError` if the broker does not answer, and `SyncError`.
     """
     require_java()
-    place = open_warehouse(warehouse, catalog_folder)
     notify = notice or _ignore
+    place = open_warehouse(warehouse, catalog_folder)
     where = spark.conf.get("spark.master") if spark else master
     for warning in check_reachable(where, place, bootstrap, is_shared=is_warehouse_shared):
         notify(warning)
@@ -121,21 +121,15 @@ def sync_topic(
         skip_lost=skip_lost,
         null_timestamps=null_timestamps,
     )
-    if adopt is ProgressSource.ROWS:
-        with TopicClient(bootstrap, client_id="lakelog-archive") as client:
-            adopt_rows(job, client, notify)
-        adopt = None
+    reconciler = _reconciler(job, adopt, notify)
     before = state_of(job)
     publication = Publication(bootstrap, topic, job.identifier[1], place, notify)
     publication.claim()
-    checkpoints = Path(checkpoint or place.folder / "checkpoints" / job.topic_id)
-    log = place.folder / "spark.log"
-    name = f"lakelog archive of {topic}"
     run = Run(
-        lambda: spark or local_session(name, log=log, master=master),
-        checkpoints,
+        _opener(spark, topic, place, master),
+        Path(checkpoint or place.folder / "checkpoints" / job.topic_id),
         every_s=every_s if follow else None,
-        reconciler=Reconciler(job, adopt, notify),
+        reconciler=reconciler,
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
         publication=publication,
         progress=progress or _ignore,
@@ -147,6 +141,24 @@ def sync_topic(
         if spark is None:
             run.close()
     return _result(job, before, run.rows_moved)
+
+
+def _reconciler(job: ArchiveJob, adopt: ProgressSource | None, notify: Notice) -> Reconciler:
+    """Return the reconciler of a job, after adopting rows of another program if that is wanted."""
+    if adopt is ProgressSource.ROWS:
+        with TopicClient(job.bootstrap, client_id="lakelog-archive") as client:
+            adopt_rows(job, client, notify)
+        adopt = None
+    return Reconciler(job, adopt, notify)
+
+
+def _opener(
+    spark: SparkSession | None, topic: str, place: Warehouse, master: str
+) -> Callable[[], SparkSession]:
+    """Return a function that returns the caller's session, or opens one."""
+    log = place.folder / "spark.log"
+    name = f"lakelog archive of {topic}"
+    return lambda: spark or local_session(name, log=log, master=master)
 
 
 def _result(job: ArchiveJob, before: SyncProgress, rows_moved: int) -> SyncResult:
