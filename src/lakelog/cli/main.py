@@ -23,16 +23,16 @@ _EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "dev": "Run a broker or a cluster for development, on port 9092.",
-    "serve": "Run a broker.",
+    "serve": "Run a broker, or several as workers.",
     "topic": "List, create, describe, alter and delete topics; elect leaders.",
     "produce": "Write records from a file or from standard input.",
     "consume": "Read records of a topic.",
     "group": "List, describe, reset and delete consumer groups.",
-    "txn": "List, describe and abort transactions.",
+    "txn": "List, describe and abort transactions; remove sinks.",
     "config": "Show, change and explain settings of topics and brokers.",
-    "cluster": "Describe brokers and their health; remove brokers.",
+    "cluster": "Describe brokers, their health and features; remove brokers.",
     "metadata": "Move the metadata of a stopped cluster to another store.",
-    "table": "Archive topics into Iceberg tables.",
+    "table": "Archive topics into Iceberg tables; compact and audit them.",
     "debug": "Show the requests that a broker handles.",
     "explain": "Explain an error code.",
 }

@@ -13,7 +13,7 @@ from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
 from lakelog.cli.table_places import chosen_places, require_libraries
 
-app = noun("table", "Archive topics into Iceberg tables.")
+app = noun("table", "Archive topics into Iceberg tables; compact and audit them.")
 for _command in (
     table_upkeep.create,
     table_upkeep.list_,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
 
-app = noun("txn", "List, describe and abort transactions.")
+app = noun("txn", "List, describe and abort transactions; remove sinks.")
 
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 _SINK_COLUMNS = ("next_batch", "open_children")
