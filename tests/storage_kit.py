@@ -10,7 +10,7 @@ from pathlib import Path
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.control import EndTransactionMarker
+from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
@@ -95,11 +95,12 @@ def append_marker(
     coordinator_epoch: int = 0,
     now_ms: int = NOW,
     transaction_version: int = 0,
+    decision: int = NO_DECISION,
 ) -> int:
     return log.append_marker(
         producer_id,
         epoch,
-        EndTransactionMarker(commit, coordinator_epoch),
+        EndTransactionMarker(commit, coordinator_epoch, decision),
         leader_epoch=3,
         now_ms=now_ms,
         transaction_version=transaction_version,

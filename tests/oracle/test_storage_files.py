@@ -64,6 +64,7 @@ def fill_transactions(log: Log, rounds: int, *, first: int = 0) -> None:
                     commit=producer_id == 3,
                     coordinator_epoch=number // 10,
                     transaction_version=version,
+                    decision=number,
                 )
             elif producer_id or number % 9 == 0:
                 state = log.producers.entries.get(producer_id)

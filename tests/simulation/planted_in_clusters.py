@@ -23,6 +23,7 @@ from lakelog.metadata.records import Record
 from lakelog.metadata.store.zookeeper.session import Operation
 from lakelog.metadata.transactions import PlannedEntry, entries_of
 from lakelog.protocol.write_txn_markers import WriteTxnMarkersResponse
+from lakelog.records.control import EndTransactionMarker
 from lakelog.replica import in_sync
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
@@ -286,6 +287,12 @@ def _with_live_epoch(image: MetadataImage, shards: dict[int, int], marker: Marke
     assert topic is not None
     state = topic.partitions[shards[marker.producer_id]]
     return marker._replace(coordinator_epoch=state.leader_epoch)
+
+
+@bug("a late marker ends the next transaction", ("classic transactions",), ("late marker",))
+def late_marker_ends_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Apache Kafka before transaction version 2 (KIP-890)."""
+    monkeypatch.setattr(EndTransactionMarker, "repeats", lambda *arguments: False)
 
 
 @bug(

@@ -25,6 +25,7 @@ OF_CLUSTERS = {
     Law.CURRENT_MEMBERS,
     Law.ONE_COORDINATOR,
     Law.MARKED,
+    Law.DECIDED,
     Law.SAME_IMAGE,
     Law.HEALS,
 }

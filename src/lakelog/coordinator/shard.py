@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.records.control import NO_DECISION
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
@@ -41,6 +42,8 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int
     transaction_version: int
     """Level of the feature `transaction.version` that the client uses."""
+    decision: int = NO_DECISION
+    """Number of the decision; see `lakelog.coordinator.transaction.markers`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
 
 
@@ -25,6 +25,8 @@ class WritableTxnMarker(Struct):
     """The leader epoch of the coordinator's partition of `__transaction_state`."""
     transaction_version: int = int8("2+", default=0)
     """2 if the coordinator raises the producer's epoch before each marker (KIP-890)."""
+    decision: int = int64(tag=OWN_TAGS, default=-1)
+    """Number of the coordinator's decision, which rises within its epoch; -1 for none."""
 
 
 class WriteTxnMarkersRequest(Message, versions="1-2", flexible="1+"):

@@ -3,9 +3,11 @@
 A control batch is transactional, has no sequence and holds one record. Its layout, big-endian:
 
     key    0 version i16 (0)   2 type i16 (0 abort, 1 commit)
-    value  0 version i16 (0)   2 coordinator epoch i32
+    value  0 version i16 (0)   2 coordinator epoch i32   6 tagged fields, or nothing
 
-Newer versions only add fields at the end. Control records of other types are not markers.
+Newer versions only add fields at the end. Control records of other types are not markers. A marker
+of a lakelog coordinator has the number of its decision in the tagged field `OWN_TAGS` (KIP-482).
+Readers of Kafka's format ignore the bytes behind the coordinator epoch.
 
 Source: KIP-98; `ControlRecordType` and `EndTransactionMarker` of Apache Kafka.
 """
@@ -23,8 +25,12 @@ from lakelog.runtime.api import Buffer
 
 ABORT = 0
 COMMIT = 1
+NO_DECISION = -1
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+_DECISION = struct.Struct(">q")
+_DECISION_HEAD = b"\x01\x90\x4e\x08"
+"""One tagged field, its tag (10000 as a varint) and its size."""
 _VERSION = 0
 _SIZE_MAX = 1 << 20
 
@@ -34,6 +40,14 @@ class EndTransactionMarker(NamedTuple):
 
     commit: bool
     coordinator_epoch: int
+    decision: int = NO_DECISION
+    """Number of the coordinator's decision; it rises within a coordinator epoch."""
+
+    def repeats(self, coordinator_epoch: int, decision: int) -> bool:
+        """Return whether it is of this decision of a coordinator or an earlier one in its epoch."""
+        return (
+            self.coordinator_epoch == coordinator_epoch and NO_DECISION < self.decision <= decision
+        )
 
 
 def build_marker(
@@ -47,6 +61,8 @@ def build_marker(
     builder = BatchBuilder()
     kind = COMMIT if marker.commit else ABORT
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
+    if marker.decision != NO_DECISION:
+        value += _DECISION_HEAD + _DECISION.pack(marker.decision)
     builder.append(timestamp, _KEY.pack(_VERSION, kind), value)
     return builder.build(producer_id, producer_epoch, is_transactional=True, is_control=True)
 
@@ -70,4 +86,12 @@ def read_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | No
         raise CorruptRecord(f"a control record of {len(key)} and {len(value)} bytes") from None
     if version < 0 or value_version < 0:
         raise CorruptRecord(f"versions {version} and {value_version} of a transaction marker")
-    return EndTransactionMarker(kind == COMMIT, coordinator_epoch)
+    return EndTransactionMarker(kind == COMMIT, coordinator_epoch, _decision(value))
+
+
+def _decision(value: Buffer) -> int:
+    tail = bytes(value[_VALUE.size :])
+    if not tail.startswith(_DECISION_HEAD) or len(tail) < len(_DECISION_HEAD) + _DECISION.size:
+        return NO_DECISION
+    number: int = _DECISION.unpack_from(tail, len(_DECISION_HEAD))[0]
+    return number

@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import no_space
 from lakelog.records.batch import iter_batches
-from lakelog.records.control import EndTransactionMarker
+from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.replica.archive_floor import archive_floor
 from lakelog.replica.availability import Availability
 from lakelog.replica.followers import Follower, Followers
@@ -318,12 +318,13 @@ class Partition:
         now_ms: int,
         *,
         transaction_version: int,
+        decision: int = NO_DECISION,
     ) -> int:
         """Append a marker, which ends the producer's transaction, if any; return its offset.
 
         Raises `KafkaError`: NOT_ENOUGH_REPLICAS unless `min.insync.replicas` are in sync,
-        INVALID_PRODUCER_EPOCH for an older epoch, and TRANSACTION_COORDINATOR_FENCED for an older
-        coordinator; `NotReady` as `append`.
+        INVALID_PRODUCER_EPOCH for an older epoch or a late marker, and
+        TRANSACTION_COORDINATOR_FENCED for an older coordinator; `NotReady` as `append`.
         """
         self.check_leader()
         self.check_min_insync(now_ms)
@@ -336,7 +337,7 @@ class Partition:
             offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
-                EndTransactionMarker(commit, coordinator_epoch),
+                EndTransactionMarker(commit, coordinator_epoch, decision),
                 leader_epoch=self.leader_epoch,
                 now_ms=now_ms,
                 transaction_version=transaction_version,

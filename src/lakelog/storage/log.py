@@ -338,9 +338,7 @@ class Log:
         TRANSACTION_COORDINATOR_FENCED. Raises `CorruptLog` as `check_marker`. After an `OSError`
         the log is as before.
         """
-        self.producers.check_marker(
-            producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
-        )
+        self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         # A marker without an open transaction is written nevertheless: it raises the producer's
         # epoch here, and so fences late batches of the transaction (KIP-890).
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)

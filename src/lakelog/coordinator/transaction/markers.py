@@ -3,6 +3,13 @@
 The decision is committed before the first marker is written, so markers may be repeated: after a
 failure, or by the next coordinator after a restart. A deleted partition needs none. The transaction
 is complete when each partition has its marker; only then may the next transaction begin.
+
+A request whose connection is given up may arrive after the marker was sent again, and after the
+producer's next transaction has begun, in the same epoch before transaction version 2. Therefore
+each decision has a number, which rises while the process runs. A leader epoch of
+`__transaction_state` belongs to one process, so coordinator epoch and number together rise with
+every decision about a producer. A partition does not let a marker that is not above the last one
+end a transaction (docs/adr/0011).
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -20,6 +28,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
+from lakelog.records.control import NO_DECISION
 from lakelog.runtime.api import Tasks, pause
 
 logger = logging.getLogger(__name__)
@@ -50,6 +59,8 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     transaction_version: int
     """Level of the feature `transaction.version` that the client uses."""
+    decision: int = NO_DECISION
+    """Number of the decision in its coordinator epoch; none for a marker of an administrator."""
 
 
 class MarkerWriter(Protocol):
@@ -60,8 +71,7 @@ class MarkerWriter(Protocol):
 
         UNKNOWN_TOPIC_OR_PARTITION means that this broker's metadata has no such partition. After
         any other code except NONE, `KafkaError` or `OSError`, the marker may be in the log. On this
-        broker it is there when this returns. On another one it may appear later, as in Kafka; the
-        epochs of transaction version 2 protect the next transaction from it (KIP-890).
+        broker it is there when this returns. On another one it may appear later, as in Kafka.
         """
         ...
 
@@ -107,6 +117,7 @@ class MarkerDriver:
         self._tasks = tasks
         self._running: dict[str, Reply[None]] = {}
         self._held: list[Callable[[], None]] | None = None
+        self._decisions = count()
 
     def hold(self) -> None:
         """Delay transactions that begin from now on until `release`."""
@@ -129,7 +140,7 @@ class MarkerDriver:
 
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
-        job = _Job(shard, transactional_id, ending, complete)
+        job = _Job(shard, transactional_id, ending, complete, next(self._decisions))
         # At a start, hanging transactions are found in the logs first. A marker written in the
         # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
@@ -211,6 +222,7 @@ class _Job(NamedTuple):
     transactional_id: str
     ending: Transaction
     complete: Complete
+    decision: int
 
     def unmarked(self) -> list[TopicPartition]:
         return sorted(self.shard.unmarked(self.transactional_id, self.ending))
@@ -229,4 +241,5 @@ class _Job(NamedTuple):
             commit=self.ending.state is TransactionState.PREPARE_COMMIT,
             coordinator_epoch=self.shard.coordinator_epoch,
             transaction_version=self.ending.client_version,
+            decision=self.decision,
         )

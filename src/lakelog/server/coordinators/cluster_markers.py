@@ -83,7 +83,7 @@ def _unsettled(code: ErrorCode) -> ErrorCode:
 def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:
     ends = []
     for end, of_end in groupby(sorted(markers, key=_by_end), key=lambda marker: marker[2:]):
-        producer_id, producer_epoch, commit, coordinator_epoch, version = end
+        producer_id, producer_epoch, commit, coordinator_epoch, version, decision = end
         topics = [
             WritableTxnMarkerTopic(name=name, partition_indexes=[each.partition for each in those])
             for name, those in groupby(of_end, key=lambda marker: marker.topic)
@@ -96,6 +96,7 @@ def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:
                 topics=topics,
                 coordinator_epoch=coordinator_epoch,
                 transaction_version=version,
+                decision=decision,
             )
         )
     return WriteTxnMarkersRequest(markers=ends)

@@ -90,6 +90,7 @@ class LocalMarkers:
                 marker.coordinator_epoch,
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
+                decision=marker.decision,
             )
         except KafkaError as error:
             return error.code

@@ -125,6 +125,7 @@ class LocalPartitionLog:
                 marker.coordinator_epoch,
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
+                decision=marker.decision,
             )
             return offset, offset
 

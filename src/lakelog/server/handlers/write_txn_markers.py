@@ -67,6 +67,7 @@ async def _write(
                 marker.transaction_result,
                 marker.coordinator_epoch,
                 marker.transaction_version,
+                marker.decision,
             )
             for index in indexes
         ]

@@ -4,7 +4,10 @@
     then per producer:
     0 id i64   8 epoch i16   10 last sequence i32   14 last offset i64   22 offset delta i32
     26 timestamp i64   34 coordinator epoch i32   38 first offset of the transaction i64 (-1 none)
+    then per producer whose last marker has the number of a decision:
+    0 id i64   8 number i64
 
+Apache Kafka reads the first part, and counts the bytes behind it for the checksum only.
 Source: `org.apache.kafka.storage.internals.log.ProducerStateManager`.
 """
 
@@ -14,10 +17,12 @@ import struct
 from collections.abc import Mapping
 
 from lakelog.records import crc
+from lakelog.records.control import NO_DECISION
 from lakelog.storage.producers.state import BatchMetadata, ProducerEntry
 
 _HEAD = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_DECISION = struct.Struct(">qq")
 _VERSION = 1
 _NO_BATCH = BatchMetadata(-1, -1, 0, -1)
 _CRC_START = 6
@@ -46,6 +51,11 @@ def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
                 entry.txn_first_offset,
             )
         )
+    rows += [
+        _DECISION.pack(producer_id, entry.decision)
+        for producer_id, entry in entries.items()
+        if entry.decision != NO_DECISION
+    ]
     body = b"".join(rows)
     return struct.pack(">hI", _VERSION, crc.crc32c(body)) + body
 
@@ -59,10 +69,11 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
         raise MalformedSnapshot(f"version {version} of producer snapshots is not known")
     if crc.crc32c(memoryview(data)[_CRC_START:]) != checksum:
         raise MalformedSnapshot("the checksum does not match")
-    if len(data) != _HEAD.size + count * _ENTRY.size:
+    end = _HEAD.size + count * _ENTRY.size
+    if count < 0 or len(data) < end or (len(data) - end) % _DECISION.size:
         raise MalformedSnapshot(f"{count} producers in {len(data)} bytes")
     entries = {}
-    for row in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
+    for row in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size : end]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn = row
         entry = entries[producer_id] = ProducerEntry(epoch)
         if offset >= 0:
@@ -70,4 +81,8 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator
         entry.txn_first_offset = txn
+    for producer_id, decision in _DECISION.iter_unpack(memoryview(data)[end:]):
+        if producer_id not in entries:
+            raise MalformedSnapshot(f"the decision of producer {producer_id}, which is unknown")
+        entries[producer_id].decision = decision
     return entries

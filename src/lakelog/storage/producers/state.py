@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
-from lakelog.records.control import EndTransactionMarker
+from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.producers.verification import Verification, Verifications
 from lakelog.storage.validation.batches import Origin
@@ -61,13 +61,22 @@ class BatchMetadata(NamedTuple):
 class ProducerEntry:
     """One producer; `batches` are its newest, oldest first, at most `BATCHES_KEPT`."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "decision",
+        "epoch",
+        "last_timestamp",
+        "txn_first_offset",
+    )
 
     def __init__(self, epoch: int = NO_EPOCH) -> None:
         self.epoch = epoch
         self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = -1
         """Coordinator epoch of the last marker; -1 before the first."""
+        self.decision = NO_DECISION
+        """The highest number of a decision in the markers of that coordinator epoch."""
         self.last_timestamp = -1
         self.txn_first_offset = -1
         """First offset of its open transaction; -1 without one."""
@@ -287,30 +296,34 @@ class ProducerStateTable:
         )
 
     def check_marker(
-        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+        self, producer_id: int, epoch: int, marker: EndTransactionMarker, transaction_version: int
     ) -> None:
         """Raise `KafkaError` 47 for a marker of an older epoch, 52 for one of an older coordinator.
 
         With transaction version 2 the coordinator bumps the epoch before each marker. So a marker
-        of the present epoch is late if a transaction is open. Without one it repeats the last
-        marker, and is written again (KIP-890, KAFKA-19999).
+        of the present epoch is late if a transaction is open. Before version 2 the number of the
+        decision shows it. Both raise 47. Without an open transaction the marker repeats the last
+        one, which need not be committed, and is written again (KIP-890, KAFKA-19999).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
             return
         is_late = (
-            transaction_version >= _BUMPS_EPOCH
-            and epoch == entry.epoch
+            epoch == entry.epoch
             and entry.txn_first_offset >= 0
+            and (
+                transaction_version >= _BUMPS_EPOCH
+                or marker.repeats(entry.coordinator_epoch, entry.decision)
+            )
         )
         if epoch < entry.epoch or is_late:
             raise _older_epoch(producer_id, epoch, entry.epoch)
         # A coordinator that has lost its partition without knowing it. Its decision may differ from
         # that of the new one, which has already written here.
-        if coordinator_epoch < entry.coordinator_epoch:
+        if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} for producer {producer_id} "
+                f"coordinator epoch {marker.coordinator_epoch} for producer {producer_id} "
                 f"is older than {entry.coordinator_epoch}",
             )
 
@@ -368,10 +381,17 @@ class ProducerStateTable:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
         # A marker may carry the next epoch (KIP-890): from here on, late batches of the ended
         # transaction are fenced.
+        is_new = entry.epoch != header.producer_epoch
         entry.begin_epoch(header.producer_epoch)
-        entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
-        self.verifications.held.pop(header.producer_id, None)
+        # A repetition finds a verification of the producer's next transaction, or none: the first
+        # marker of the decision has voided all earlier ones.
+        if is_new or not marker.repeats(entry.coordinator_epoch, entry.decision):
+            self.verifications.held.pop(header.producer_id, None)
+        if marker.coordinator_epoch == entry.coordinator_epoch:
+            entry.decision = max(entry.decision, marker.decision)
+        else:
+            entry.coordinator_epoch, entry.decision = marker.coordinator_epoch, marker.decision
         first = entry.txn_first_offset
         if first >= 0:
             self._ongoing.pop(first, None)

@@ -28,6 +28,25 @@ async def test_every_partition_gets_a_marker(setup: Setup) -> None:
 
 
 @in_virtual_time()
+async def test_each_decision_has_a_higher_number_than_all_before(setup: Setup) -> None:
+    """Also after a shard was loaded again in the same leader epoch; a repetition has the same."""
+    producer = await setup.ready()
+    numbers: list[set[int]] = []
+    for commit in (True, False, True):
+        await setup.add(producer, ("orders", 0), ("orders", 1))
+        fates = itertools.chain(["lost", "ok", "kept"], itertools.repeat("ok"))
+        setup.markers.fate = lambda fates=fates: next(fates)  # type: ignore[misc]
+        await setup.end(producer, commit=commit)
+        await setup.settled()
+        numbers.append({marker.decision for marker in setup.markers.written})
+        setup.markers.written.clear()
+        setup.coordinator.unload_partition(0)
+        await setup.coordinator.load_partition(0, setup.epoch)
+    assert [len(each) for each in numbers] == [1, 1, 1]
+    assert 0 <= max(numbers[0]) < max(numbers[1]) < max(numbers[2])
+
+
+@in_virtual_time()
 async def test_a_shard_never_adopts_a_later_coordinator_epoch(setup: Setup) -> None:
     """Another coordinator may have decided otherwise in it, and its markers must win."""
     producer = await setup.ready()

@@ -62,7 +62,7 @@ class OtherBroker:
 
 
 def marker(topic: str, index: int) -> Marker:
-    return Marker(topic, index, 7, 0, True, 3, 2)
+    return Marker(topic, index, 7, 0, True, 3, 2, 9)
 
 
 def written(
@@ -87,7 +87,7 @@ def test_each_leader_gets_its_markers(world: MemoryBroker) -> None:
     (request,) = other.requests
     (sent,) = request.markers
     assert (sent.producer_id, sent.producer_epoch, sent.transaction_result) == (7, 0, True)
-    assert (sent.coordinator_epoch, sent.transaction_version) == (3, 2)
+    assert (sent.coordinator_epoch, sent.transaction_version, sent.decision) == (3, 2, 9)
     places = [(topic.name, topic.partition_indexes) for topic in sent.topics]
     assert places == [("clicks", [0]), ("orders", [1, 3])]
     assert world.partition("orders", 0).log.log_end_offset == 1

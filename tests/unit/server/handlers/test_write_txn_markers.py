@@ -17,13 +17,19 @@ E = ErrorCode
 
 
 def marker(
-    *indexes: int, producer: int = 7, epoch: int = 0, topic: str = "orders", coordinator: int = 0
+    *indexes: int,
+    producer: int = 7,
+    epoch: int = 0,
+    topic: str = "orders",
+    coordinator: int = 0,
+    decision: int = -1,
 ) -> WritableTxnMarker:
     return WritableTxnMarker(
         producer_id=producer,
         producer_epoch=epoch,
         transaction_result=False,
         coordinator_epoch=coordinator,
+        decision=decision,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(indexes))],
     )
 
@@ -48,6 +54,22 @@ def test_a_hanging_transaction_is_aborted(world: MemoryBroker) -> None:
     assert log.last_stable_offset == 0
     assert codes(ask(world, marker(0))) == [E.NONE]
     assert log.last_stable_offset == log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("topic", ["orders", "__consumer_offsets"])
+def test_a_late_marker_of_another_broker_leaves_the_next_transaction(
+    coordinators: MemoryBroker, topic: str
+) -> None:
+    log = coordinators.partition(topic).log
+    now_ms = coordinators.clock.wall_ms()
+    append_in_transaction(log, (7, 0, 0), now_ms=now_ms)
+    sent = marker(0, topic=topic, decision=3)
+    assert codes(ask(coordinators, sent)) == [E.NONE]
+    append_in_transaction(log, (7, 0, 1), now_ms=now_ms)
+    assert codes(ask(coordinators, sent)) == [E.INVALID_PRODUCER_EPOCH]
+    assert log.last_stable_offset == 2
+    assert codes(ask(coordinators, marker(0, topic=topic, decision=4))) == [E.NONE]
+    assert log.last_stable_offset == 4
 
 
 def test_each_partition_has_its_result(world: MemoryBroker) -> None:

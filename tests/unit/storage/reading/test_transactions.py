@@ -12,7 +12,7 @@ import pytest
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import iter_batches, read_header
-from lakelog.records.control import read_marker
+from lakelog.records.control import NO_DECISION, EndTransactionMarker, read_marker
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.indexes.txn_index import (
     ENTRY_SIZE,
@@ -126,7 +126,7 @@ def test_a_marker_is_a_control_batch_with_the_coordinators_epoch() -> None:
     batch = read_batches(log)[-1]
     header = read_header(batch)
     assert (header.base_offset, header.producer_epoch, header.partition_leader_epoch) == (1, 5, 3)
-    assert read_marker(batch, header) == (True, 9)
+    assert read_marker(batch, header) == EndTransactionMarker(True, 9)
     assert log.producers.entries[1].coordinator_epoch == 9
 
 
@@ -298,6 +298,97 @@ def test_a_marker_may_be_written_twice() -> None:
         append_marker(log, 1, 1, commit=False, transaction_version=2)
     assert aborted(log) == [(1, 0, 1, 2)]
     assert log.last_stable_offset == 3
+
+
+def stored() -> Store:
+    store = memory_store()
+    store.create()
+    return store
+
+
+def marked(store: Store, decision: int, *, coordinator_epoch: int = 5) -> ErrorCode | None:
+    """Write a commit marker of a client before KIP-890; return why it was refused."""
+    try:
+        append_marker(
+            store.log, 1, 0, commit=True, coordinator_epoch=coordinator_epoch, decision=decision
+        )
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize(
+    "then", [lambda store: None, Store.restart, Store.killed], ids=["", "stop", "kill"]
+)
+def test_a_late_marker_does_not_end_the_next_transaction(then: Callable[[Store], object]) -> None:
+    """Its first sending was delayed until the marker was sent again, and the next one began."""
+    store = stored()
+    append_in_transaction(store.log, (1, 0, 0))
+    assert marked(store, 7) is None
+    append_in_transaction(store.log, (1, 0, 1))
+    then(store)
+    for late in (6, 7):
+        assert marked(store, late) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (store.log.last_stable_offset, store.log.log_end_offset) == (2, 3)
+    assert marked(store, 8) is None
+    assert store.log.last_stable_offset == 4
+
+
+def test_a_follower_knows_late_markers() -> None:
+    leader, follower = stored(), stored()
+    append_in_transaction(leader.log, (1, 0, 0))
+    assert marked(leader, 7) is None
+    append_in_transaction(leader.log, (1, 0, 1))
+    for batch in read_batches(leader.log):
+        follower.log.append_fetched(memoryview(batch), now_ms=NOW)
+    assert marked(follower, 7) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marked(follower, 8) is None
+
+
+def test_a_truncated_marker_may_be_sent_again() -> None:
+    store = stored()
+    append_in_transaction(store.log, (1, 0, 0))
+    assert marked(store, 7) is None
+    store.log.truncate_to(1)
+    assert store.log.last_stable_offset == 0
+    assert marked(store, 7) is None
+    assert store.log.last_stable_offset == 2
+
+
+def test_numbers_begin_again_with_each_coordinator() -> None:
+    store = stored()
+    append_in_transaction(store.log, (1, 0, 0))
+    assert marked(store, 7) is None
+    append_in_transaction(store.log, (1, 0, 1))
+    assert marked(store, 0, coordinator_epoch=6) is None
+    append_in_transaction(store.log, (1, 0, 2))
+    assert marked(store, 0, coordinator_epoch=6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marked(store, 8) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert marked(store, 1, coordinator_epoch=6) is None
+
+
+def test_markers_of_older_brokers_and_administrators_have_no_number() -> None:
+    """They end any transaction, and later markers of the coordinator keep their order."""
+    store = stored()
+    append_in_transaction(store.log, (1, 0, 0))
+    assert marked(store, 7) is None
+    for sequence in (1, 2):
+        append_in_transaction(store.log, (1, 0, sequence))
+        assert marked(store, NO_DECISION) is None
+    append_in_transaction(store.log, (1, 0, 3))
+    assert marked(store, 7) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marked(store, 8) is None
+
+
+def test_a_repeated_marker_leaves_the_verification_of_the_next_transaction() -> None:
+    """It has been written again, because the first one need not be committed (KAFKA-19999)."""
+    store = stored()
+    append_in_transaction(store.log, (1, 0, 0))
+    assert marked(store, 7) is None
+    verification = verify(store.log, (1, 0, 1))
+    assert marked(store, 7) is None
+    send(store.log, (1, 0, 1), verification)
+    assert store.log.last_stable_offset == 3
 
 
 def test_an_older_coordinator_is_fenced() -> None:

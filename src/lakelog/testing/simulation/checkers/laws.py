@@ -85,6 +85,7 @@ class Law(Enum):
     CURRENT_MEMBERS = "an in-sync replica joined with its current broker epoch, and is not fenced"
     ONE_COORDINATOR = "a coordinator acts in the leader epoch of its partition, alone"
     MARKED = "a transaction is complete only when every partition has its marker"
+    DECIDED = "a transaction ends in a partition only after its coordinator's decision"
     SAME_IMAGE = "metadata images are equal at equal index"
     HEALS = "after all faults every ISR is complete within 30 seconds"
 

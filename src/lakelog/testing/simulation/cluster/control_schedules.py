@@ -1,22 +1,26 @@
 """Directed schedules about the controller and the coordinators.
 
 A controller sleeps between two entries of a change, until another one has taken over. A coordinator
-cannot reach the leader that it owes a marker, and is deposed meanwhile. A broker leads a partition
-of a topic that it has not heard of.
+cannot reach the leader that it owes a marker, and is deposed meanwhile. A marker arrives after its
+repetition, when its producer has begun another transaction. A broker leads a partition of a topic
+that it has not heard of.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from lakelog.coordinator.transaction.hanging import Owner
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.metadata.failover import PartitionImage
+from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.plan import SESSION_S
 from lakelog.testing.simulation.cluster.scene import LAG_S_MAX, Scene, controls
 from lakelog.testing.simulation.faults.broker_faults import Injector
+from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
 
 _OWED_S_MAX = 8.0
 """In which some transaction ends while its coordinator is cut off from one of its leaders."""
@@ -37,6 +41,7 @@ class ControlSchedules(Scene):
         return {
             "deposed controller": self._deposed_controller,
             "stuck marker": self._stuck_marker,
+            "late marker": self._late_marker,
             "unheard topic": self._unheard_topic,
         }
 
@@ -79,6 +84,29 @@ class ControlSchedules(Scene):
         if owed:
             await self._wait_for(lambda: _has_begun_again(leader, owed), _BEGUN_S_MAX)
         self._network.mend(ways)
+
+    async def _late_marker(self) -> None:
+        """Deliver a marker after its repetition, amid the next transaction of its producer."""
+        late: list[tuple[SimulatedSocket, BrokerHost, set[Owed]]] = []
+
+        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
+            if late or not _has_markers(portion):
+                return False
+            ends = source.process, source.other.process
+            host, leader = (self._host_of(process) for process in ends)
+            owed = self._owed(host, leader) if host is not None and leader is not None else None
+            if leader is None or not owed:
+                return False
+            late.append((source, leader, owed))
+            return True
+
+        self._network.delays.append(is_late)
+        await self._wait_for(lambda: bool(late), _OWED_S_MAX)
+        self._network.delays.remove(is_late)
+        for source, leader, owed in late:
+            self._network.give_up(source)
+            await self._wait_for(partial(_has_begun_again, leader, owed), _BEGUN_S_MAX)
+            self._network.release(source)
 
     def _owed(self, host: BrokerHost, leader: BrokerHost) -> set[Owed]:
         """Return the markers that a coordinator has to write to another broker."""
@@ -147,6 +175,12 @@ class ControlSchedules(Scene):
             found = None if partitions is None else partitions.get(topic_id, state.partition)
             count += found is not None and found.log.producers.first_unstable_offset >= 0
         return count > 1
+
+
+def _has_markers(portion: Portion) -> bool:
+    """Return whether the bytes that a broker sends begin with a request for markers."""
+    key = WRITE_TXN_MARKERS.key.to_bytes(2, "big")
+    return isinstance(portion, bytes) and portion[4:6] == key
 
 
 def _classic(host: BrokerHost) -> list[Owner]:

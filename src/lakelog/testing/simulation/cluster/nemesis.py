@@ -28,6 +28,7 @@ from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.faults.broker_faults import BrokerFaults, Injector
 from lakelog.testing.simulation.faults.injections import Injections
 from lakelog.testing.simulation.network.network import Network
+from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
 
 _IN_A_TRANSACTION = 0.5
 """Chance that the controller dies between the entries of one change."""
@@ -97,6 +98,7 @@ class ClusterNemesis:
             "cut brokers": self._cut_brokers,
             "cut store": self._cut_store,
             "cut clients": self._cut_clients,
+            "late requests": self._late_requests,
         }
         injectors = self._faults.injectors | own | schedules
         # In the order of the plan's list: a choice among them then depends on the plan alone.
@@ -211,6 +213,27 @@ class ClusterNemesis:
         host = self._faults.some_broker()
         clients = [client for client in self._pool.clients if self._rng.random() < 0.5]
         await self._cut([(host.name, client.name) for client in clients])
+
+    async def _late_requests(self) -> None:
+        """Have a broker give up its connections to another one, which gets the requests later."""
+        host, other = self._rng.sample(list(self._hosts), 2)
+        late: dict[SimulatedSocket, None] = {}
+
+        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
+            ends = source.process, source.other.process
+            if ends != (host.process, other.process) or not isinstance(portion, bytes):
+                return False
+            late[source] = None
+            return True
+
+        self._network.delays.append(is_late)
+        await asyncio.sleep(self._rng.random())
+        self._network.delays.remove(is_late)
+        for source in late:
+            self._network.give_up(source)
+        await asyncio.sleep(self._rng.random() * SESSION_S)
+        for source in late:
+            self._network.release(source)
 
     async def _cut(self, pairs: list[tuple[str, str]]) -> None:
         """Cut pairs of hosts in both directions, or in one of them."""

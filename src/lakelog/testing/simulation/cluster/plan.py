@@ -35,7 +35,9 @@ WORKLOADS = (
 PRODUCING = ("plain", "idempotent", "transactions", "sinks", CLASSIC)
 _OF_CONTROL = ("deposed controller", "stuck marker", "unheard topic")
 """The schedules of `control_schedules.py`."""
-SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL)
+LATE_MARKER = "late marker"
+LATE_REQUESTS = "late requests"
+SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL, LATE_MARKER)
 """Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
 """Faults that end processes of brokers."""
@@ -50,8 +52,10 @@ FAULTS = (
     "slow network",
     "clock",
     "client crash",
+    LATE_REQUESTS,
     *SURVIVABLE,
 )
+_DRAWN = tuple(name for name in FAULTS if name not in (LATE_MARKER, LATE_REQUESTS))
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
 
@@ -87,7 +91,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     """Return the plan of a seed; a broker dies in each, and clients produce to it."""
     rng = random.Random(f"{seed} cluster plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2))))
-    faults = {name for name in FAULTS if rng.random() < (0.15 if name in _OF_CONTROL else 0.35)}
+    faults = {name for name in _DRAWN if rng.random() < (0.15 if name in _OF_CONTROL else 0.35)}
     if "unheard topic" in faults:
         workloads.add(NEW_TOPICS)
     if "stuck marker" in faults:
@@ -114,4 +118,9 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
     # Longer than a session: a broker that sleeps is fenced. Shorter: it leaves the ISR first.
     plan.settings["replica.lag.time.max.ms"] = rng.choice(("1500", "4000"))
+    if rng.random() < 0.35:
+        plan.faults |= {LATE_REQUESTS}
+    if rng.random() < 0.15:
+        plan.faults |= {LATE_MARKER}
+        plan.workloads |= {CLASSIC}
     return plan

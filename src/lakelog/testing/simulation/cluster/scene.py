@@ -11,6 +11,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.plan import SESSION_S
+from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
 from lakelog.testing.simulation.faults.broker_faults import BrokerFaults
 from lakelog.testing.simulation.network.network import Network
@@ -98,6 +99,10 @@ class Scene:
     def _cut(self, ways: Iterable[tuple[str, str]]) -> None:
         for way in ways:
             self._network.cut(*way)
+
+    def _host_of(self, process: Process) -> BrokerHost | None:
+        """Return the broker that runs as this process; None for a client or a dead process."""
+        return next((host for host in self._hosts if host.process is process), None)
 
     def _reset_between(self, host: BrokerHost, other: BrokerHost) -> None:
         sockets = host.process.sockets if host.process is not None else []

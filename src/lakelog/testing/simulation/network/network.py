@@ -3,7 +3,8 @@
 As in TCP, a connection loses and reorders no bytes. The network may deliver them late, in other
 portions than they were sent in, and one connection's before another's. A reset loses the bytes
 under way. A host that is cut off from another, in one direction or both, receives nothing from it
-until `heal` delivers what waited.
+until `heal` delivers the waiting bytes. A connection that is broken at its near end only may
+deliver late the bytes sent on it, when the sender has sent them again on another connection.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Network:
         self._listeners: dict[Address, SimulatedListener] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._held: dict[tuple[str, str], list[SimulatedSocket]] = {}
+        self._late: dict[SimulatedSocket, int] = {}
+        """Portions that have waited at the ends to which `release` delivers again."""
+        self.delays: list[Callable[[SimulatedSocket, Portion], bool]] = []
+        """Each says whether this end's bytes, from this portion on, wait for `release`."""
         self._ports = _FIRST_PORT
         self.down: set[str] = set()
         """Hosts without power: they send no reset either."""
@@ -98,6 +103,8 @@ class Network:
             delay += self.rng.random() * self.stall_s_max
             self.faults["stall"] += 1
         target = source.other
+        if target not in self._late and any(delay(source, portion) for delay in self.delays):
+            self._late[target] = 0
         target.due = max(self.loop.time() + delay, target.due)
         target.coming.append(portion)
         self.loop.call_at(target.due, self._arrive, target, context=target.no_context)
@@ -108,6 +115,9 @@ class Network:
 
     def _arrive(self, target: SimulatedSocket) -> None:
         if not target.coming:
+            return
+        if target in self._late:
+            self._late[target] += 1
             return
         way = target.other.process.host, target.process.host
         if way in self._cuts:
@@ -143,8 +153,10 @@ class Network:
         return (source, target) in self._cuts
 
     def heal(self) -> None:
-        """End all cuts, and deliver what waited for it."""
+        """End all cuts, and deliver all waiting bytes."""
         self.mend(set(self._held) | self._cuts)
+        for source in [target.other for target in self._late]:
+            self.release(source)
 
     def mend(self, ways: Iterable[tuple[str, str]]) -> None:
         """End some cuts, and deliver what waited for it."""
@@ -153,6 +165,20 @@ class Network:
         for targets in [self._held.pop(way) for way in held]:
             for target in targets:
                 self._arrive(target)
+
+    def give_up(self, source: SimulatedSocket) -> None:
+        """Break this end of a connection alone; its late bytes wait for `release`.
+
+        As where a connection-tracking firewall has forgotten it, or its keep-alives were lost.
+        """
+        self.faults["given up"] += 1
+        source.coming.clear()
+        source.receive(RESET)
+
+    def release(self, source: SimulatedSocket) -> None:
+        """Deliver the late bytes of this end."""
+        for _ in range(self._late.pop(source.other, 0)):
+            self._arrive(source.other)
 
     def reset(self, socket: SimulatedSocket) -> None:
         """Break a connection at both ends; portions under way are lost."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.cluster import control_schedules
 from lakelog.testing.simulation.cluster.control_schedules import ControlSchedules, Owed
@@ -39,6 +43,25 @@ def test_a_coordinator_owes_a_marker_to_a_leader_that_it_cannot_reach(
     seeds = iter(range(1, 10))
     while not any(seen):
         run("stuck marker", CLASSIC, next(seeds))
+
+
+def test_a_marker_arrives_after_its_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And amid the next transaction of its producer, which it does not end."""
+    refused: list[int] = []
+    check = ProducerStateTable.check_marker
+
+    def noting(self: ProducerStateTable, producer_id: int, *rest: Any) -> None:
+        try:
+            check(self, producer_id, *rest)
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                refused.append(producer_id)
+            raise
+
+    monkeypatch.setattr(ProducerStateTable, "check_marker", noting)
+    seeds = iter(range(1, 10))
+    while not refused:
+        run("late marker", CLASSIC, next(seeds), 6.0)
 
 
 def test_a_broker_leads_a_partition_of_a_topic_that_it_has_not_heard_of(

@@ -9,7 +9,10 @@ from lakelog.testing.simulation.cluster.plan import ClusterPlan
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 
-@pytest.mark.parametrize(("death", "other"), [("controller", "pause"), ("wipe", "cut brokers")])
+@pytest.mark.parametrize(
+    ("death", "other"),
+    [("controller", "pause"), ("wipe", "cut brokers"), ("kill", "late requests")],
+)
 def test_faults_are_injected_and_survived(death: str, other: str) -> None:
     plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({death, other}))
     outcome = run_cluster(ClusterWorld(1, plan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,11 +39,12 @@ class World:
     def owner(self, producer_id: int) -> Owner | None:
         return self._owner
 
-    def broken(self, node_id: int, first_offset: int = 5) -> set[Law]:
+    def broken(self, node_id: int, first_offset: int = 5, watermark: int = 0) -> set[Law]:
         entry = SimpleNamespace(epoch=3, txn_first_offset=first_offset)
         producers = SimpleNamespace(first_unstable_offset=5, entries={7: entry})
         replica: Any = SimpleNamespace(
             log=SimpleNamespace(producers=producers),
+            watermark=SimpleNamespace(offset=watermark),
             is_online=True,
             topic="t",
             topic_id=TOPIC,
@@ -72,6 +74,46 @@ def test_an_open_transaction_that_is_over_breaks_the_law(
     state: TransactionState, epoch: int, is_over: bool
 ) -> None:
     assert World(state, epoch).broken(2) == ({Law.MARKED} if is_over else set())
+
+
+class Begun:
+    """A transaction that is open from offset 5 on in a replica, and ongoing."""
+
+    def __init__(self, watermark: int = 6) -> None:
+        self.world = World(S.ONGOING, 3)
+        self.known = replace(
+            self.world._owner.transaction, partitions=frozenset({("t", 0)}), start_ms=10
+        )
+        self.watermark = watermark
+        self.check(self.known, first_offset=5)
+
+    def check(self, known: Transaction, first_offset: int) -> set[Law]:
+        self.world._owner = Owner("id", known)
+        return self.world.broken(1, first_offset, self.watermark)
+
+
+@pytest.mark.parametrize("first_offset", [-1, 8])
+@pytest.mark.parametrize(
+    ("changes", "is_early"),
+    [
+        ({}, True),
+        ({"state": S.PREPARE_COMMIT}, False),
+        ({"state": S.COMPLETE_COMMIT, "producer_epoch": 2}, False),
+        ({"start_ms": 11}, False),
+        ({"producer_epoch": 4}, False),
+    ],
+)
+def test_a_transaction_that_ends_before_its_decision_breaks_the_law(
+    first_offset: int, changes: dict[str, Any], is_early: bool
+) -> None:
+    begun = Begun()
+    broken = begun.check(replace(begun.known, **changes), first_offset)
+    assert (Law.DECIDED in broken) is is_early
+
+
+def test_records_above_the_watermark_may_vanish() -> None:
+    begun = Begun(watermark=5)
+    assert begun.check(begun.known, -1) == set()
 
 
 def test_a_replica_that_may_not_lead_is_behind() -> None:

@@ -101,6 +101,29 @@ def test_bytes_held_back_by_a_cut_arrive_when_it_is_healed() -> None:
     in_network(1, scenario)
 
 
+def test_bytes_on_a_connection_that_is_given_up_may_arrive_later() -> None:
+    async def scenario(wires: Wires) -> None:
+        first = await wires.connect()
+        await wires.send_all(first, b"one")
+        await asyncio.sleep(1)
+        wires.network.delays.append(lambda source, portion: portion == b"two")
+        await wires.send_all(first, b"two")
+        await wires.send_all(first, b"three")
+        await asyncio.sleep(1)
+        wires.network.give_up(first)
+        with pytest.raises(ConnectionResetError):
+            first.send(b"four")
+        second = await wires.connect()
+        await wires.send_all(second, b" again ")
+        await asyncio.sleep(5)
+        assert wires.received == b"one again "
+        wires.network.release(first)
+        await asyncio.sleep(1)
+        assert wires.received == b"one again twothree"
+
+    in_network(1, scenario)
+
+
 def test_a_killed_process_resets_its_connections_and_a_host_without_power_does_not() -> None:
     async def scenario(wires: Wires) -> None:
         first, second = await wires.connect(), await wires.connect()
