@@ -23,6 +23,8 @@ from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 SIZE = 3
 _FORMED_TIMEOUT_S = 120.0
 _POLL_S = 0.1
+_DELETE_SOON = "log.segment.delete.delay.ms=1000"
+"""A deleted topic has to make room for the next one."""
 
 
 class LakelogMember(LakelogBroker):
@@ -35,7 +37,8 @@ class LakelogMember(LakelogBroker):
         self._metadata = metadata
 
     def command(self) -> list[str]:
-        return [*super().command(), "--node-id", str(self.node_id), "--metadata", self._metadata]
+        place = ["--node-id", str(self.node_id), "--metadata", self._metadata]
+        return [*super().command(), *place, "--set", _DELETE_SOON]
 
 
 _KAFKA_PROPERTIES = """\
@@ -47,6 +50,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/data
+{delete_soon}
 """
 
 
@@ -72,6 +76,7 @@ class KafkaMember(KafkaBroker):
                 port=self.port,
                 controller_port=self.controller_port,
                 folder=self.folder,
+                delete_soon=_DELETE_SOON,
             )
         )
         run_storage_tool("format", "-t", cluster_id, "-c", str(properties))
