@@ -264,15 +264,21 @@ class Partition:
         if self.written.note_roll():
             self._flush_soon(self)
 
-    def append_run(self, batches: Sequence[memoryview], now_ms: int) -> list[int]:
+    def append_run(
+        self, batches: Sequence[memoryview], now_ms: int, *, acks_all: bool = False
+    ) -> list[int]:
         """Append a run of a client's batches; return the base offset of each appended one.
 
         The batches after the returned ones are left to `append`; see `Log.append_run`. After a
         `KafkaError` no batch was appended.
+
+        acks_all: whether to append only while `min.insync.replicas` are in sync.
         """
         if not self.serves or self._gate.is_shut:
             return []
         log = self.log
+        if acks_all and len(self.role.isr) < log.config.min_insync_replicas:
+            return []
         try:
             offsets = log.append_run(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except (OSError, CorruptLog) as error:
@@ -473,11 +479,7 @@ class Partition:
             return
         self._availability.check()
         try:
-            # A response may end within a batch, which `iter_batches` leaves out; the next fetch
-            # begins with it.
-            for header, batch in iter_batches(records):
-                if header.last_offset >= self.log.log_end_offset:  # else a repeated call
-                    self.log.append_fetched(batch, now_ms=now_ms)
+            self._append_copies(records, now_ms)
             # After the append: the watermark must not lie beyond the end of the log.
             self.watermark.follow(high_watermark)
             if log_start > self.log.log_start_offset:
@@ -488,6 +490,16 @@ class Partition:
             raise self.storage_error(error) from error
         if self.watermark.by_flush or self.written.note_roll():
             self._flush_soon(self)
+
+    def _append_copies(self, records: memoryview, now_ms: int) -> None:
+        log = self.log
+        while records := records[log.append_fetched_run(records) :]:
+            header, batch = next(iter_batches(records), (None, records))
+            if header is None:
+                return  # the response ends within a batch; the next fetch begins with it
+            if header.last_offset >= log.log_end_offset:  # else a repeated call
+                log.append_fetched(batch, now_ms=now_ms)
+            records = records[header.size :]
 
     def truncate(self, diverging_epoch: int, end_offset: int, leader_epoch: int) -> None:
         """Cut the log to where it agrees with the leader's (KIP-101, KIP-279).

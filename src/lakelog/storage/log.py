@@ -31,6 +31,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
 from lakelog.records.batch import (
+    LENGTH_OVERHEAD,
     BatchHeader,
     patch_offset_and_epoch,
     read_header,
@@ -39,6 +40,7 @@ from lakelog.records.batch import (
 from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
+from lakelog.storage.fetched_run import find_run
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.indexes.txn_index import AbortedTransaction
@@ -358,6 +360,30 @@ class Log:
             raise
         self.log_end_offset = self.producers.end_offset = offset + 1
         return offset
+
+    def append_fetched_run(self, records: memoryview) -> int:
+        """Append as many batches at the start of a leader's response as one write can.
+
+        Return their size in bytes; 0 if the first batch needs `append_fetched`. Raises `OSError`;
+        the log is then as before.
+        """
+        segment, indexes = self.segments.active, self.segments.active.indexes
+        if indexes.loaded is None or indexes.full:
+            return 0
+        size_max, epoch = self.config.segment_bytes, self.leader_epochs.latest
+        run = find_run(records, segment, self.log_end_offset, size_max, epoch, self.producers)
+        if not run.size:
+            return 0
+        position, first = segment.size, run.headers[0]
+        try:
+            segment.append_run((records[: run.size],), run.headers)
+        except OSError as error:
+            self.flushes.broken |= not is_shortage(error)
+            raise
+        run.note_producers()
+        self.log_end_offset = self.producers.end_offset = segment.next_offset
+        self.segments.known.note(first[0], (segment, position, first[1] + LENGTH_OVERHEAD))
+        return run.size
 
     def append_fetched(self, batch: memoryview, *, now_ms: int) -> int:
         """Append one batch as the leader stores it, and return its last offset.

@@ -33,7 +33,7 @@ RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 def takes_runs(config: LogConfig) -> bool:
     """Return whether batches may be appended in runs under these settings.
 
-    Their headers must suffice to validate them, and their append must commit them.
+    Their headers must suffice to validate them, and their append must need no flush.
     """
     return (
         config.compression_type == "producer"
@@ -43,7 +43,6 @@ def takes_runs(config: LogConfig) -> bool:
         and config.records_verify != VERIFY_ALL
         and config.durability == PAGE_CACHE
         and config.flush_messages == LONG_MAX
-        and config.min_insync_replicas <= 1
     )
 
 

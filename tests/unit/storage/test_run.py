@@ -189,7 +189,6 @@ def test_a_failed_write_leaves_no_trace_of_the_run(code: int, partial: int) -> N
         LogConfig(compression_type="gzip"),
         LogConfig(durability="fsync"),
         LogConfig(flush_messages=1),
-        LogConfig(min_insync_replicas=2),
         LogConfig(message_timestamp_before_max_ms=1000),
     ],
 )

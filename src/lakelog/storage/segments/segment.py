@@ -147,20 +147,23 @@ class Segment:
     def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
         """Append batches with one write, as `append`. Raises as `append`.
 
-        Their offsets follow from the headers.
+        `batches` are their bytes, in any number of pieces. A client's batches follow one another
+        and have the base offset 0 in their headers; a leader's may leave gaps.
         """
         indexes = self._write(*batches)
         position, end, greatest = self.size, self.next_offset, indexes.max_timestamp
         if position == 0:
             self.first_timestamp = headers[0][8]
-        for batch, fields in zip(batches, headers, strict=True):
-            end += fields[12]
+        for fields in headers:
+            if fields[0] > end:
+                end = fields[0]
+            end += fields[6] + 1
             if fields[8] > greatest:
                 indexes.max_timestamp = greatest = fields[8]
                 indexes.max_timestamp_offset = end - 1
             if indexes.bytes_since_entry > indexes.interval:
                 indexes.add_entry(position, end - 1)
-            size = len(batch)
+            size = fields[1] + LENGTH_OVERHEAD
             indexes.bytes_since_entry += size
             position += size
         self.size, self.next_offset = position, end
