@@ -33,8 +33,8 @@ class Repeat(Protocol):
 
         Requests behind it in `view` that repeat it too are answered with it, up to `most` in all.
         Return the number of answered requests, and the end of the last one in bytes (exclusive).
-        (0, `start`) means that nothing was done. With 0, and an end beyond `start`, the one
-        request is answered later: it has its place among the replies of the connection, and is
-        counted when it is complete.
+        (0, `start`) means that nothing was done. A negative number of requests is answered later:
+        they have their place among the replies of the connection, and are counted when they are
+        complete.
         """
         ...

@@ -169,7 +169,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
         epoch: int,
         offset: int | None,
     ) -> int | None:
-        """Answer with records; return 1, or 0 if the request waits for them.
+        """Answer with records; return 1, or -1 if the request waits for them.
 
         Return None if the response has anything else, an error for example: the request is then
         decoded. `size` is the request's, in bytes. Without an `offset`, the session's is used.
@@ -248,7 +248,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             connection.last_active + key.max_wait_ms / 1000,
         )
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
-        return 0
+        return -1
 
     def _on_late(self, context: Context) -> None:
         requests = self._broker.requests

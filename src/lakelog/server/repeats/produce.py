@@ -1,6 +1,7 @@
 """Produce requests that append one batch after the other to the same partition.
 
-Requests that were received together are appended together, and answered together.
+Requests that were received together are appended together, and answered together. With `acks=all`
+they wait together while other replicas copy their batches.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakelog.protocol.produce import (
 )
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import current_leader
 from lakelog.server.appends.entries import ACKS_ALL, check_entry, rejected_result
 from lakelog.server.appends.transaction_verification import TOPIC_IDS_SINCE
 from lakelog.server.broker import Broker
@@ -26,6 +28,7 @@ from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.repeat import Repeat
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
+from lakelog.server.repeats.waiting_produce import Run, WaitingProduce, kept_bytes
 from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.validation.batches import SlowBatchError
@@ -36,6 +39,8 @@ _VERSION_MIN = 7
 """Older requests must not contain zstd, and older responses have no log start offset."""
 _LENGTH_AND_TAGS = 4
 """Bytes after the partition's index of a request without records."""
+_WAITING_MAX = 16
+"""Requests that wait together. A connection may have `connection._PENDING_MAX` such runs."""
 
 
 class _Key(NamedTuple):
@@ -53,7 +58,7 @@ class _Key(NamedTuple):
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: ProduceRequest
 ) -> Repeat | None:
-    """As `learn_known`; None for an internal topic, and if `acks=all` has to wait for a commit."""
+    """As `learn_known`; None for an internal topic."""
     key = _key(context, request)
     if key is None:
         return None
@@ -61,10 +66,7 @@ def learn(
     by_id = key.version >= TOPIC_IDS_SINCE
     place = (topic.topic_id if by_id else topic.name), key.partition
     partition = broker.partitions.get(*place)
-    if partition is not None and (
-        partition.topic in INTERNAL_TOPICS
-        or (key.acks == ACKS_ALL and not partition.watermark.by_append)
-    ):
+    if partition is not None and partition.topic in INTERNAL_TOPICS:
         return None
     return learn_known(ProduceRepeat, broker, last, context, key, place, key.topic)
 
@@ -94,10 +96,11 @@ def _key(context: Context, request: ProduceRequest) -> _Key | None:
 class ProduceRepeat(KnownRequest[_Key]):
     """One batch for one partition, outside of any transaction, to be acknowledged."""
 
-    __slots__ = ("_frames", "_response", "_sampling")
+    __slots__ = ("_acks_all", "_frames", "_response", "_sampling")
 
     def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
         super().__init__(broker, context, key, place)
+        self._acks_all = key.acks == ACKS_ALL
         self._sampling = context.connection.sampling
 
     def _make_templates(self) -> None:
@@ -108,8 +111,12 @@ class ProduceRepeat(KnownRequest[_Key]):
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         """As `Repeat.answer`. The error of a rejected batch is answered, not raised."""
         partition = self._partition
+        if partition is None:
+            return 0, start
+        if self._acks_all and not partition.watermark.by_append:
+            return self._append_and_wait(partition, view, start, end, most)
         # The response would overtake the responses to waiting requests: it bypasses the replies.
-        if partition is None or self._connection.is_waiting:
+        if self._connection.is_waiting:
             return 0, start
         numbers, batches, ends = self._frames.find(view, start, end, most)
         taken = self._append(partition, numbers, batches) if batches else 0
@@ -121,7 +128,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         if sampling.left <= 0:
             return self._append_sampled(partition, numbers, batches)
         try:
-            offsets = partition.append_run(batches, broker.clock.wall_ms())
+            offsets = partition.append_run(batches, broker.clock.wall_ms(), acks_all=self._acks_all)
         except KafkaError:  # nothing is appended; the handler finds the error again
             return 0
         if not offsets:
@@ -136,6 +143,63 @@ class ProduceRepeat(KnownRequest[_Key]):
             answer = self._response.pack_rows(count, *columns)
         self._responses.send(answer)
         return count
+
+    def _append_and_wait(
+        self, partition: Partition, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
+        """As `answer`, for batches that other replicas have to copy before they are committed."""
+        broker, sampling, connection = self._broker, self._sampling, self._connection
+        most = min(most, sampling.left, _WAITING_MAX)
+        if most <= 0 or not partition.log.takes_runs:  # the first is verified, or needs a flush
+            return 0, start
+        numbers, batches, ends = self._frames.find(view, start, end, most)
+        if not batches:
+            return 0, start
+        context = Context(connection, self.api, self.key.version, numbers[0], self.key.client_id)
+        held = kept_bytes(len(batches))
+        if not broker.request_memory.try_take(context, held):
+            return 0, start
+        try:
+            offsets = partition.append_run(batches, broker.clock.wall_ms(), acks_all=True)
+        except KafkaError:  # nothing is appended; the handler finds the error again
+            offsets = []
+        if not offsets:
+            broker.request_memory.give(context, held)
+            return 0, start
+        count = len(offsets)
+        sampling.left -= count
+        starts = [start, *(each + FRAME_SIZE_BYTES for each in ends)]
+        sizes = [stop - begin for begin, stop in zip(starts, ends[:count], strict=False)]
+        run = Run.of(partition, numbers[:count], sizes, offsets)
+        waiting = WaitingProduce(broker, context, run, held, self._committed, self._failed)
+        context.begun = connection.last_active
+        waiting.wait(connection.last_active + max(self.key.timeout_ms, 0) / 1000)
+        return -count, ends[count - 1]
+
+    def _committed(self, run: Run) -> bytes:
+        """Return the responses of a run whose batches are all committed."""
+        count = len(run.numbers)
+        columns = run.numbers, run.offsets, [-1] * count, [run.log_start_offset] * count
+        return self._response.pack_rows(count, *columns)
+
+    def _failed(self, run: Run, place: int, error: KafkaError | None) -> bytes:
+        """Return the response of one request of a run of which not all batches are committed."""
+        key, number = self.key, run.numbers[place]
+        if error is None:
+            offset = run.offsets[place]
+            return self._response.pack(number, offset, -1, run.log_start_offset)
+        result = PartitionProduceResponse(
+            index=key.partition,
+            error_code=error.code,
+            base_offset=run.offsets[place],
+            log_start_offset=run.log_start_offset,
+            error_message=error.message or None,
+            current_leader=current_leader(error),
+        )
+        response = _of_one(key, result)
+        leaders = (result.current_leader,)
+        response.node_endpoints = self._broker.endpoints_of(self._connection, leaders)
+        return b"".join(encode_response(self.api, key.version, number, response))
 
     def _append_sampled(
         self, partition: Partition, numbers: list[int], batches: list[memoryview]

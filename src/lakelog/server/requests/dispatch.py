@@ -168,7 +168,7 @@ class Dispatcher:
                 count, following = repeat.answer(view, start, end, most)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
-            if count:
+            if count > 0:
                 took = requests.monotonic() - begin
                 repeat.note(took)
                 for _ in range(count - 1):
@@ -177,8 +177,8 @@ class Dispatcher:
                     peer, size = connection.session.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return count, following
-            if following != start:
-                return 1, end
+            if count:
+                return -count, following
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
 

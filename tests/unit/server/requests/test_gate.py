@@ -29,6 +29,7 @@ from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceResponse
 from lakelog.protocol.registry import APIS
 from lakelog.records.compression import Codec
+from lakelog.replica.role import Role
 from lakelog.server.auth.authentication import Authentication
 from lakelog.server.auth.principal import Principal
 from lakelog.wire.framing import decode_response
@@ -137,6 +138,22 @@ def _by_flush(setup: GateSetup) -> Request:
     return setup.produce("durable", acks=-1)
 
 
+def _replicated(setup: GateSetup) -> Request:
+    partition = setup.partition("plain")
+    partition.assume(Role(partition.leader_epoch, 1, True, (1, 2), (2,)), 0)
+    request = setup.produce(acks=-1)
+    setup.learn(request)
+    _copied(setup)
+    setup.broker.take_answer()
+    setup.sampling.left = 1 << 30
+    return request
+
+
+def _copied(setup: GateSetup) -> None:
+    partition = setup.partition("plain")
+    partition.note_fetch(2, 0, partition.log.log_end_offset, 0)
+
+
 def _slow(setup: GateSetup) -> Request:
     return setup.produce(
         "compacted", count=4000, size=5, codec=Codec.ZSTD, producer=(PRODUCER, 0, 0)
@@ -217,6 +234,9 @@ WAYS = {
     "produce, by a flush": Way(
         _by_flush, "handlers.produce._Appends._acknowledge_later.<locals>.settle"
     ),
+    "produce, known, replicated": Way(
+        _replicated, "repeats.waiting_produce.WaitingProduce._settle", _copied
+    ),
     "produce, slow": Way(_slow, "handlers.produce._Appends._append_slowly"),
     "produce, verified by its coordinator": Way(_transactional, "handlers.produce._verify_first"),
     "fetch, decoded": Way(lambda setup: setup.fetch(), "handlers.fetch.handle"),
@@ -242,6 +262,7 @@ _DECODING = "requests.dispatch.Dispatcher._on_other_request"
 _FAILING = {
     "handlers.produce._Appends._acknowledge_later.<locals>.fail",
     "fetches.pending.PendingFetch.fail",
+    "repeats.waiting_produce.WaitingProduce._fail",
 }
 """They close the connection."""
 

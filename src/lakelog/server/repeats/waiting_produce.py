@@ -1,0 +1,129 @@
+"""Produce requests that were appended together, and wait together for their commit.
+
+They have one place among the replies of their connection. The followers fetch their batches in one
+response, as a rule, so that no request waits for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lakelog.base.errors import KafkaError
+from lakelog.replica.partition import Partition
+from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+
+_BYTES = 2048
+_REQUEST_BYTES = 256
+
+
+def kept_bytes(requests: int) -> int:
+    """Return an upper bound of the memory of so many requests that wait together."""
+    return _BYTES + requests * _REQUEST_BYTES
+
+
+class Run(NamedTuple):
+    """Requests of one connection whose batches were appended with one write.
+
+    `numbers` are their correlation ids, `sizes` their bytes, `offsets` the first ones of their
+    batches; `end_offset` is exclusive, in `leader_epoch`.
+    """
+
+    partition: Partition
+    leader_epoch: int
+    log_start_offset: int
+    numbers: list[int]
+    sizes: list[int]
+    offsets: list[int]
+    end_offset: int
+
+    @classmethod
+    def of(
+        cls, partition: Partition, numbers: list[int], sizes: list[int], offsets: list[int]
+    ) -> Run:
+        """Return the run that was just appended."""
+        log = partition.log
+        epoch, start, end = partition.leader_epoch, log.log_start_offset, log.log_end_offset
+        return cls(partition, epoch, start, numbers, sizes, offsets, end)
+
+
+class WaitingProduce:
+    """A run until it is answered: as a whole when the last batch is committed.
+
+    Args:
+        context: of the first request; the others have no place of their own.
+        held: bytes of `RequestMemory` that it holds, see `kept_bytes`.
+        committed: returns the responses of the run when all batches are committed.
+        failed: returns the response of one request, given its number, its first offset and its
+            error, or None if it was committed.
+    """
+
+    __slots__ = ("_broker", "_committed", "_context", "_failed", "_held", "_run")
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        run: Run,
+        held: int,
+        committed: Callable[[Run], bytes],
+        failed: Callable[[Run, int, KafkaError | None], bytes],
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._run = run
+        self._committed = committed
+        self._failed = failed
+        self._held = held
+
+    def wait(self, deadline: float) -> None:
+        """Wait for the commit, or until `deadline` (monotonic clock, seconds)."""
+        run, context, purgatory = self._run, self._context, self._broker.purgatory
+        context.on_complete = self._on_complete
+        context.connection.expect(context)
+        last = Appended(run.partition, run.end_offset, run.leader_epoch)
+        parked = Acknowledgement([last], self._settle, self._fail).park(purgatory, deadline)
+
+        def abandon() -> None:
+            purgatory.cancel(parked)
+            self._release()
+
+        context.on_abandon = abandon
+        purgatory.check_soon(run.partition.key)  # the followers wait for these records
+
+    def _settle(self) -> None:
+        run = self._run
+        if self._error(run.end_offset) is None:
+            self._context.complete([self._committed(run)])
+            return
+        # Earlier batches than this one may be committed, and each has a response of its own.
+        ends = (*run.offsets[1:], run.end_offset)
+        answers = [self._failed(run, n, self._error(end)) for n, end in enumerate(ends)]
+        self._context.complete([b"".join(answers)])
+
+    def _error(self, end_offset: int) -> KafkaError | None:
+        run = self._run
+        try:
+            Appended(run.partition, end_offset, run.leader_epoch).check()
+        except KafkaError as error:
+            return error
+        return None
+
+    def _fail(self, error: Exception) -> None:
+        context = self._context
+        context.connection.fail(context.api.name, error)
+        if context.parts is None:
+            context.complete([])
+
+    def _on_complete(self, context: Context) -> None:
+        self._release()
+        requests, peer = self._broker.requests, context.connection.session.peer_name
+        took = requests.monotonic() - context.begun
+        for size in self._run.sizes:
+            requests.on_late(context.api, context, peer, took, size)
+
+    def _release(self) -> None:
+        held, self._held = self._held, 0
+        self._broker.request_memory.give(self._context, held)
