@@ -136,8 +136,11 @@ class Log:
         self.producers = producers
         self.snapshots = snapshots
         self.reader = LogReader(segments, snapshots)
-        self.before_truncate: Callable[[], None] | None = None
-        """Called during `truncate_to`: the recovery point is lower, and nothing is removed yet."""
+        self.before_truncate: Callable[[int], None] | None = None
+        """Called with the new end before records below the recovery point are removed.
+
+        The recovery point is lower already.
+        """
         self._random_below = random_below
         self._truncated: TruncatedState | None = None
         """The result of a job for the next truncation."""
@@ -771,7 +774,7 @@ class Log:
         # The recovery point goes back durably before anything is cut off: after a crash in between,
         # a start would otherwise miss records below it and take the log offline.
         if self.flushes.truncate_to(end) and self.before_truncate is not None:
-            self.before_truncate()
+            self.before_truncate(end)
         if last is not None:
             segments.cut(keep, last)
         else:
@@ -787,7 +790,7 @@ class Log:
         Raises `OSError`.
         """
         if self.flushes.truncate_to(0) and self.before_truncate is not None:
-            self.before_truncate()
+            self.before_truncate(offset)
         self.segments.generation += 1
         self.segments.restart_at(offset, self.config)
         self.log_start_offset = self.log_end_offset = offset

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from lakelog.base.config.keys.topics import FSYNC
@@ -269,8 +270,7 @@ class LogDirectory:
             )
             self.failed[key] = error
             return
-        log.before_truncate = self.write_checkpoints
-        self.logs[key] = log
+        self._use(key, log)
         del self._offline[key]
         if recovery.segments_scanned:
             self.recoveries[key] = recovery
@@ -384,8 +384,18 @@ class LogDirectory:
         key = log.topic, log.partition
         assert key not in self.logs
         self.cleaner_offsets.pop(key, None)
-        log.before_truncate = self.write_checkpoints
+        self._use(key, log)
+
+    def _use(self, key: TopicPartition, log: Log) -> None:
+        log.before_truncate = partial(self._before_truncate, key)
         self.logs[key] = log
+
+    def _before_truncate(self, key: TopicPartition, end: int) -> None:
+        """Lower the checkpoints of a log durably to the offset at which it is about to end."""
+        # Records that will be written there later have never been compacted.
+        if self.cleaner_offsets.get(key, -1) > end:
+            self.cleaner_offsets[key] = end
+        self.write_checkpoints()
 
     def schedule_delete(self, log: Log) -> None:
         """Take a log out of use; `deletions` has its directory after the topic's delay.

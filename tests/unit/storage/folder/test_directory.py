@@ -179,6 +179,23 @@ def test_checkpoints_say_where_logs_are() -> None:
     assert store.directory.high_watermarks == {("topic", 0): 6, ("topic", 1): 1}
 
 
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_a_truncation_lowers_the_end_of_the_compacted_part(begins_again: bool) -> None:
+    """Records that follow it have never been compacted, and a kill does not hide that."""
+    store = memory_store()
+    log = store.create()
+    for _ in range(4):
+        append(log, make_batch(2))
+    log.flush()
+    store.directory.cleaner_offsets["topic", 0] = 6
+    log.restart_at(4) if begins_again else log.truncate_to(4)
+    for _ in range(4):
+        append(log, make_batch(2))
+    assert store.directory.cleaner_offsets == {("topic", 0): 4}
+    store.killed()
+    assert store.directory.cleaner_offsets == {("topic", 0): 4}
+
+
 def test_checkpoints_keep_the_entries_of_an_offline_log() -> None:
     store = memory_store()
     log, other = store.create(), store.create(partition=1)
