@@ -76,6 +76,8 @@ class Neighbourhood:
         self._prefix = f"{database.name}-broker-"
         self._monotonic = monotonic
         self._timeout_s = timeout_s
+        self._looked_s: float | None = None
+        self._resumed_s = float("-inf")
 
     def register(self, broker_id: int, incarnation_id: bytes) -> Registration:
         """Register a broker of this process. Raises `BrokerIdInUse` and `OSError`."""
@@ -86,6 +88,7 @@ class Neighbourhood:
 
         Recent means within `timeout_s` seconds. Raises `OSError`.
         """
+        self._note_look()
         alive = {}
         pattern = re.compile(re.escape(self._prefix) + r"([0-9]{1,10})")
         for name in os.listdir(self._folder):  # noqa: PTH208 - names, not paths
@@ -94,6 +97,15 @@ class Neighbourhood:
                 if incarnation_id is not None:
                     alive[int(match[1])] = incarnation_id
         return alive
+
+    def _note_look(self) -> None:
+        """Notice a pause of this process, after which every broker has a full timeout again.
+
+        The brokers of a host are often paused together, and none has beaten meanwhile.
+        """
+        looked_s, self._looked_s = self._looked_s, self._monotonic()
+        if looked_s is not None and self._looked_s - looked_s > self._timeout_s / 2:
+            self._resumed_s = self._looked_s
 
     def wait_for_release(self, broker_id: int) -> None:
         """Block until no process holds this broker's lock.
@@ -121,7 +133,8 @@ class Neighbourhood:
         if len(data) < _FORM.size:
             return None
         incarnation_id, beaten = _FORM.unpack(data)
-        return incarnation_id if self._monotonic() - beaten < self._timeout_s else None
+        silence_s = self._monotonic() - max(beaten, self._resumed_s)
+        return incarnation_id if silence_s < self._timeout_s else None
 
 
 def _try_lock(fd: int, kind: int, tries: int) -> bool:

@@ -29,6 +29,23 @@ def test_a_stopped_process_is_fenced_although_it_holds_its_lock(tmp_path: Path) 
     assert neighbourhood.live() == {}
 
 
+def test_a_reader_that_was_paused_gives_every_broker_a_full_timeout(tmp_path: Path) -> None:
+    """The brokers of a host may have been paused together."""
+    clock = _Clock()
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", clock, 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    assert neighbourhood.live() == {1: b"1" * 16}
+    clock.now += 30.0
+    assert neighbourhood.live() == {1: b"1" * 16}
+    for _ in range(2):
+        clock.now += 4.0
+        assert neighbourhood.live() == {1: b"1" * 16}
+    clock.now += 1.1
+    assert neighbourhood.live() == {}
+    assert Neighbourhood(tmp_path / "metadata.db", clock, 9.0).live() == {}
+    registration.release()
+
+
 def test_one_holder_at_a_time(tmp_path: Path) -> None:
     neighbourhood = Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0)
     registration = neighbourhood.register(1, b"1" * 16)
