@@ -74,10 +74,17 @@ class Brokers:
             sign = (node.data, -1 if beat is None else beat.version)
             left_s = deadline_s - self._monotonic()
             lives = earlier is not None and earlier[0] == sign[0] and earlier[1] < sign[1]
-            if lives or left_s <= 0:
+            if lives:
                 raise BrokerIdInUse(
                     f"another process runs broker id {broker_id}: it has {path}; "
                     "start each broker with a --node-id of its own"
+                )
+            if left_s <= 0:
+                raise BrokerIdInUse(
+                    f"the session of another process of broker id {broker_id} has not ended after "
+                    f"{2 * self._timeout_s:g} s, although it sends no heartbeat: stop that process "
+                    "if it hangs; ZooKeeper ends no session before 2 of its ticks, so "
+                    "broker.session.timeout.ms must not be less than 2 tickTime"
                 )
             earlier = sign
             with contextlib.suppress(TimeoutError):
