@@ -42,7 +42,8 @@ def plan_elect_leaders(
 
     leaders: the replicas that unclean elections have to choose, by topic and partition.
 
-    `topics` None stands for all partitions; only partitions that need an election have results.
+    `topics` None stands for all partitions; only partitions that need an election have results. A
+    partition that is named twice has one result.
     Raises nothing for a rejected partition: its result has the error (KIP-460).
     """
     records = []
@@ -63,7 +64,8 @@ def _wanted(
 ) -> Iterator[tuple[str, int]]:
     if topics is None:
         topics = [(topic.name, sorted(topic.partitions)) for topic in image.topics]
-    return ((name, partition) for name, partitions in topics for partition in partitions)
+    named = ((name, partition) for name, partitions in topics for partition in partitions)
+    return iter(dict.fromkeys(named))
 
 
 def _elect(

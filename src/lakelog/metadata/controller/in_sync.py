@@ -50,6 +50,8 @@ def plan_alter_partitions(
 ) -> Plan[list[AlteredIsr]]:
     """Return one result per proposal, in their order; a bad one fails alone.
 
+    Of several proposals for a partition only the first can be valid.
+
     prefers_first: whether the preferred replica leads as soon as it is in sync again
         (`auto.leader.rebalance.enable`).
 
@@ -57,15 +59,19 @@ def plan_alter_partitions(
     """
     check_broker_epoch(image, leader_id, broker_epoch)
     records, results = [], []
+    changed = set()
     for proposal in proposals:
         key = proposal.topic_id, proposal.partition
         try:
+            if key in changed:
+                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
             old = _checked(image, leader_id, proposal)
         except KafkaError as error:
             results.append(AlteredIsr(*key, error.code))
             continue
         new = _altered(image, old, proposal, prefers_first)
         records.append(PartitionRecord(proposal.topic_id, *new))
+        changed.add(key)
         is_moved = new.leader != old.leader
         code = ErrorCode.NEW_LEADER_ELECTED if is_moved else ErrorCode.NONE
         results.append(AlteredIsr(*key, code, new))

@@ -6,6 +6,7 @@ progress. Error codes follow Kafka's `ReplicationControlManager`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,12 +42,16 @@ def plan_reassignments(
 ) -> Plan[list[ReassignmentResult]]:
     """Return one result per partition, in the order of the request (KIP-455).
 
-    Raises nothing for a rejected partition: its result has the error, and the others take effect.
+    Raises nothing for a rejected partition: its result has the error, and the others take effect. A
+    partition that is named twice is rejected both times.
     """
     records = []
     results = []
+    times = Counter((move.topic, move.partition) for move in wanted)
     for move in wanted:
         try:
+            if times[move.topic, move.partition] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
             records += _reassign(image, move, allow_replication_factor_change)
         except KafkaError as error:
             results.append(

@@ -62,6 +62,15 @@ def test_an_election_of_all_partitions_reports_only_the_needed_ones(image: Metad
     assert (result.partition, result.error) == (0, ErrorCode.NONE)
 
 
+def test_a_partition_that_is_named_twice_is_elected_once(image: MetadataImage) -> None:
+    image = _with(image, (1, 2), 2)
+    plan = plan_elect_leaders(image, PREFERRED, [("orders", [0, 0]), ("orders", [0])])
+    assert [(each.partition, each.error) for each in plan.result] == [(0, ErrorCode.NONE)]
+    topic = image.apply_all(plan.records, image.end).topic("orders")
+    assert topic is not None
+    assert topic.partitions[0].leader_epoch == 6
+
+
 def test_a_fenced_broker_is_not_elected(image: MetadataImage) -> None:
     waiting = _with(image, (1,), -1, replicas=(1,)).apply(BrokerFenced(1, 1))
     assert _elect(waiting, PREFERRED)[1] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

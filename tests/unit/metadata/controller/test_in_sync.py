@@ -83,6 +83,16 @@ def test_a_proposal_that_does_not_fit_is_refused(
     assert alter(image, wanted).error is code
 
 
+def test_the_first_of_two_proposals_for_a_partition_counts(image: MetadataImage) -> None:
+    wanted = [proposal(LEADER, OTHER), proposal(LEADER)]
+    plan = plan_alter_partitions(image, LEADER, EPOCH, wanted)
+    codes = [each.error for each in plan.result]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
+    state = image.apply_all(plan.records, 2).partition(TOPIC, 0)
+    assert state is not None
+    assert state.isr == (LEADER, OTHER)
+
+
 def test_a_fenced_broker_does_not_join(image: MetadataImage) -> None:
     image = image.apply(BrokerFenced(OTHER, EPOCH))
     assert alter(image, proposal(LEADER, OTHER)).error is ErrorCode.INELIGIBLE_REPLICA

@@ -42,3 +42,10 @@ def test_nothing_is_there_to_cancel(image: MetadataImage) -> None:
     assert _reassign(image, None)[1] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     unknown = _reassign(image, None, partition=9)[1]
     assert unknown is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_that_is_named_twice_is_rejected_both_times(image: MetadataImage) -> None:
+    moves = [Reassignment("orders", 0, replicas) for replicas in ([2, 1], [1, 2])]
+    plan = plan_reassignments(image, moves)
+    assert [each.error for each in plan.result] == [ErrorCode.INVALID_REQUEST] * 2
+    assert plan.records == ()
