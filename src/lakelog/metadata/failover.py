@@ -113,6 +113,11 @@ def after_loss(
     return _with_leader(partition, changed, fenced, min_isr)
 
 
+def has_eligible(partition: PartitionImage) -> bool:
+    """Return whether the return of some broker, fenced or not, gives the partition a leader."""
+    return _eligible(partition, ()) != NO_LEADER
+
+
 def elected(partition: PartitionImage, fenced: Container[int], min_isr: int) -> PartitionImage:
     """Return a partition without a leader led by an eligible replica.
 

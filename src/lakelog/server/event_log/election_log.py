@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterator
 
 from lakelog.base.events import event
-from lakelog.metadata.failover import NO_LEADER, PartitionImage
+from lakelog.metadata.failover import NO_LEADER, PartitionImage, has_eligible
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerUnfenced, Record
+from lakelog.metadata.records import BrokerFenced, BrokerLost, BrokerUnfenced, Record
 
 logger = logging.getLogger(__name__)
 
@@ -25,16 +25,18 @@ def log_elections(
 
     Partitions without a leader concern every broker. New topics have no line here.
     """
-    gained, lost, leaderless = [], [], []
+    gained, lost, leaderless, stuck = [], [], [], []
     for name, before, after in _changed(old, new):
+        place = f"{name}-{after.partition}"
+        if _is_stuck(after) and not _is_stuck(before):
+            stuck.append(place)
         if after.leader == before.leader:
             continue
-        place = f"{name}-{after.partition}"
         if after.leader == node_id:
             gained.append(place)
         elif before.leader == node_id:
             lost.append(place)
-        if after.leader == NO_LEADER:
+        if after.leader == NO_LEADER and not _is_stuck(after):
             leaderless.append(place)
     cause = _cause(records)
     if gained or lost:
@@ -46,11 +48,24 @@ def log_elections(
         )
     if leaderless:
         logger.warning(
-            "%s: %s cannot be written or read until an in-sync replica is back",
+            "%s: %s cannot be written or read until an eligible replica is back",
             cause,
             _named(leaderless),
             extra=event("partitions_leaderless", reason=cause, partitions=len(leaderless)),
         )
+    if stuck:
+        logger.error(
+            "%s: no replica of %s is known to have every acknowledged record, and none is elected; "
+            "to accept a loss, use `lakelog topic elect --unclean`",
+            cause,
+            _named(stuck),
+            extra=event("eligible_replicas_lost", reason=cause, partitions=len(stuck)),
+        )
+
+
+def _is_stuck(partition: PartitionImage) -> bool:
+    """Return whether only an unclean election gives the partition a leader."""
+    return partition.leader == NO_LEADER and not has_eligible(partition)
 
 
 def _changed(
@@ -73,6 +88,9 @@ def _cause(records: tuple[Record, ...]) -> str:
     fenced = [record.broker_id for record in records if isinstance(record, BrokerFenced)]
     if fenced:
         return f"{_brokers(fenced)} fenced"
+    lost = [record.broker_id for record in records if isinstance(record, BrokerLost)]
+    if lost:
+        return f"Broker {lost[0]} may have lost records"
     unfenced = [record.broker_id for record in records if isinstance(record, BrokerUnfenced)]
     if unfenced:
         return f"{_brokers(unfenced)} unfenced"

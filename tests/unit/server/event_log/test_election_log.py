@@ -7,6 +7,7 @@ import pytest
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
+    BrokerLost,
     BrokerRecord,
     BrokerUnfenced,
     ClusterRecord,
@@ -79,3 +80,23 @@ def test_a_leader_that_returns_is_said_to_be_unfenced(caplog: pytest.LogCaptureF
     fenced = alone.apply_all([BrokerFenced(2, 1)], 2)
     (line,) = lines(caplog, 2, fenced, BrokerUnfenced(2, 1))
     assert line.startswith("Broker 2 was unfenced: this broker leads orders-0")
+
+
+def test_the_loss_of_the_last_eligible_replica_needs_an_operator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its partition has had no leader before."""
+    last = image(((2, 1), (2,), 2)).apply_all([BrokerFenced(2, 1)], 2)
+    (line,) = lines(caplog, 1, last, BrokerLost(2, 1, keeps_folder=False))
+    assert line.startswith("Broker 2 may have lost records: no replica of orders-0 is known")
+    assert "lakelog topic elect --unclean" in line
+    lost = last.apply(BrokerLost(2, 1, keeps_folder=False))
+    assert lines(caplog, 1, lost, BrokerUnfenced(2, 1)) == []
+    assert lines(caplog, 1, lost, PartitionRecord(TOPIC, 0, (2, 1), (1,), 1, 9, 9)) != []
+
+
+def test_a_sole_replica_that_kept_its_folder_needs_no_operator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fenced = image(((2,), (2,), 2)).apply_all([BrokerFenced(2, 1)], 2)
+    assert lines(caplog, 1, fenced, BrokerLost(2, 1, keeps_folder=True)) == []
