@@ -124,8 +124,6 @@ def _topics(broker: Broker) -> Iterator[str]:
     partitions = list(broker.partitions)
     size, free = broker.disk_space()
     yield from _single("topics", len(broker.image.topic_ids))
-    yield from _single("partitions", len(partitions))
-    yield from _single("offline_partitions", len(broker.partitions.offline()))
     short = [((name,), int(name in broker.shortages.reasons)) for name in (SPACE, DESCRIPTORS)]
     yield from exposed(OVERVIEW["shortage"], short)
     yield from _single("disk_size_bytes", size)
@@ -152,6 +150,9 @@ def cluster_numbers(sources: Sources) -> dict[str, int]:
         partition.leader < 0 for topic in image.topics for partition in topic.partitions.values()
     )
     return {
+        "partitions": len(broker.partitions),
+        "led_partitions": len(led),
+        "offline_partitions": len(broker.partitions.offline()),
         "under_replicated_partitions": sum(each.is_under_replicated for each in led),
         "under_min_isr_partitions": sum(each.is_under_min_isr for each in led),
         "leaderless_partitions": leaderless,

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator
 from lakelog.metrics.exposition import Sample, exposed
 from lakelog.replica.partition import Partition
 from lakelog.server.monitoring.collect import cluster_numbers
-from lakelog.server.monitoring.families import CLUSTER_ALIASES, COMPAT, DETAIL
+from lakelog.server.monitoring.families import (
+    CLUSTER_ALIASES,
+    COMPAT,
+    DETAIL,
+    ELECTION_COUNT,
+)
 from lakelog.server.monitoring.lag import Lag
 from lakelog.server.monitoring.sources import Sources
 
@@ -44,11 +49,15 @@ def detail(sources: Sources) -> Iterator[str]:
 def compat(sources: Sources) -> Iterator[str]:
     """Yield the metrics of this broker under the names of exporters for Kafka."""
     broker = sources.broker
-    yield from exposed(COMPAT["kafka_brokers"], [((), len(broker.image.brokers))])
+    serving = len(broker.image.brokers) - len(broker.image.fenced)
+    yield from exposed(COMPAT["kafka_brokers"], [((), serving)])
     yield from _compat_topics(sources)
     numbers = cluster_numbers(sources)
     for alias, name in CLUSTER_ALIASES.items():
         yield from exposed(COMPAT[alias], [((), numbers[name])])
+    elections = broker.controller.elections
+    elections.fold()
+    yield from exposed(COMPAT[ELECTION_COUNT], [((), elections.count)])
     members = sorted(((s.group_id,), s.members) for s in broker.groups.admin.progress())
     yield from exposed(COMPAT["kafka_consumergroup_members"], members)
     lags = _lags(sources)

@@ -65,7 +65,6 @@ _OVERVIEW = (
     ("fetch_session_memory_bytes", _G, "Memory of all incremental fetch sessions.", ()),
     ("fetch_session_evictions_total", _C, "Unused fetch sessions evicted for new ones.", ()),
     ("topics", _G, "Topics.", ()),
-    ("partitions", _G, "Partitions on this broker.", ()),
     (
         "log_size_bytes",
         _G,
@@ -78,6 +77,8 @@ _OVERVIEW = (
         "Expired segments that retention keeps because the topic's table lacks their records.",
         ("topic",),
     ),
+    ("partitions", _G, "Partitions on this broker.", ()),
+    ("led_partitions", _G, "Partitions led by this broker, whose logs can be used.", ()),
     ("offline_partitions", _G, "Partitions of this broker whose log cannot be used.", ()),
     (
         "under_replicated_partitions",
@@ -222,7 +223,7 @@ _KAFKA_GROUP = ("consumergroup", "topic", "partition")
 
 # Names, labels and meanings of kafka_exporter 1.9 and of kafka-lag-exporter 0.8.
 _COMPAT = (
-    ("kafka_brokers", _G, "Brokers of the cluster.", ()),
+    ("kafka_brokers", _G, "Brokers of the cluster that are not fenced.", ()),
     ("kafka_topic_partitions", _G, "Partitions of a topic.", ("topic",)),
     ("kafka_topic_partition_current_offset", _G, "The offset of the next record.", _PARTITION),
     ("kafka_topic_partition_oldest_offset", _G, "The first offset.", _PARTITION),
@@ -245,6 +246,9 @@ _COMPAT = (
 )
 
 CLUSTER_ALIASES = {
+    "kafka_server_replicamanager_partitioncount": "partitions",
+    "kafka_server_replicamanager_leadercount": "led_partitions",
+    "kafka_server_replicamanager_offlinereplicacount": "offline_partitions",
     "kafka_server_replicamanager_underreplicatedpartitions": "under_replicated_partitions",
     "kafka_server_replicamanager_underminisrpartitioncount": "under_min_isr_partitions",
     "kafka_server_replicamanager_isrshrinks_total": "isr_shrinks_total",
@@ -255,6 +259,9 @@ CLUSTER_ALIASES = {
     "kafka_controller_kafkacontroller_fencedbrokercount": "fenced_brokers",
 }
 """Kafka's MBeans, as Prometheus' JMX exporter names them, and the equal metrics of `OVERVIEW`."""
+
+ELECTION_COUNT = "kafka_controller_controllerstats_leaderelectionrateandtimems_count"
+_ELECTION_COUNT = (ELECTION_COUNT, _C, "As lakelog_election_duration_seconds_count.", ())
 
 # The names that Prometheus' client libraries use.
 _PROCESS = (
@@ -284,3 +291,4 @@ COMPAT = {row[0]: Family(*row) for row in _COMPAT} | {
     alias: Family(alias, OVERVIEW[name].kind, f"As lakelog_{name}.", ())
     for alias, name in CLUSTER_ALIASES.items()
 }
+COMPAT[ELECTION_COUNT] = Family(*_ELECTION_COUNT)

@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview
 from lakelog.server.monitoring.detail import compat
+from lakelog.server.monitoring.families import ELECTION_COUNT
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from memory_broker import MemoryBroker
@@ -150,3 +151,7 @@ def test_kafka_s_names_have_the_same_numbers(world: MemoryBroker, sources: Sourc
     assert found["kafka_server_replicamanager_underreplicatedpartitions"] == "1"
     assert found["kafka_controller_kafkacontroller_activecontrollercount"] == "1"
     assert found["kafka_controller_kafkacontroller_fencedbrokercount"] == "1"
+    assert found["kafka_brokers"] == "1", "the fenced one does not count"
+    assert found["kafka_server_replicamanager_partitioncount"] == str(len(world.broker.partitions))
+    world.broker.controller.elections.note(0.5)
+    assert dict(line.rsplit(" ", 1) for line in compat(sources))[ELECTION_COUNT] == "1"
