@@ -352,10 +352,12 @@ _ENTRIES = (
     ),
     Entry(
         "LL0701",
-        "data folder is in use",
+        "data folder, broker id or metadata is in use",
         ExitCode.CONFLICT,
         "Another broker holds the lock of the data folder. Two brokers in one folder would destroy "
-        "it: stop the other broker, or use another folder.",
+        "it: stop the other broker, or use another folder. Or another process runs this broker id "
+        "in the cluster: give each broker an id of its own, as with `lakelog serve --node-id 2`. "
+        "Or brokers use the metadata that `lakelog metadata export` or `import` moves: stop them.",
     ),
     Entry(
         "LL0702",

@@ -91,7 +91,12 @@ def health_document(ailing: Sequence[Ailing], states: Mapping[int, str]) -> Docu
         for each in ailing
     ]
     parts = [Listing(rows, _COLUMNS)] if rows else []
-    return Document({**facts, "partitions": rows}, facts, parts)
+    # As a number alone, the id of one broker would pass for a count.
+    shown = {
+        name: [f"id {each}" for each in value] if isinstance(value, list) else value
+        for name, value in facts.items()
+    }
+    return Document({**facts, "partitions": rows}, shown, parts)
 
 
 def _in_state(states: Mapping[int, str], wanted: str) -> list[int]:

@@ -38,6 +38,11 @@ def test_a_broker_that_does_not_serve_makes_the_cluster_unhealthy() -> None:
     assert (data["fenced_brokers"], data["unregistered_brokers"]) == ([2], [3])
 
 
+def test_a_broker_that_is_named_does_not_pass_for_a_count() -> None:
+    shown = health_document([], {1: "online", 2: "fenced"}).facts
+    assert (shown["fenced_brokers"], shown["unregistered_brokers"]) == (["id 2"], [])
+
+
 def test_each_problem_is_counted_and_listed() -> None:
     ailing = examine([topic("t", Partition(0, -1, 4, (1, 2), (2,)))], {})
     data = health_document(ailing, {1: "online", 2: "online"}).data

@@ -96,6 +96,8 @@ def _contents(image: MetadataImage) -> str:
 
 def _copy(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> MetadataImage:
     from lakelog.metadata.errors import (
+        MetadataCorrupt,
+        MetadataDenied,
         MetadataError,
         MetadataMissing,
         MetadataNotEmpty,
@@ -113,6 +115,11 @@ def _copy(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> Met
         raise CliError("LL0903", str(error)) from error
     except MetadataUnavailable as error:
         raise CliError("LL0301", str(error), "check the address, and that it runs") from error
+    except MetadataDenied as error:
+        hint = "use --properties to set the file with the credentials of a broker"
+        raise CliError("LL0707", str(error), hint) from error
+    except MetadataCorrupt as error:
+        raise CliError("LL0707", str(error)) from error
     except MetadataError as error:
         raise CliError("LL0703", str(error)) from error
 
