@@ -25,6 +25,6 @@ API = ServedApi(
     BrokerRegistrationRequest,
     handle,
     done="Between brokers.",
-    missing="Feature levels, folders.",
+    missing="Several folders.",
     between_brokers=True,
 )
