@@ -393,6 +393,7 @@ def _named_errors() -> Iterator[None]:
         DataLossError,
         TopicMissingError,
     )
+    from lakelog.tables.upkeep.compaction import UnknownOutcomeError
     from lakelog.tables.upkeep.failures import UNCHANGED
 
     try:
@@ -405,7 +406,7 @@ def _named_errors() -> Iterator[None]:
         raise CliError("LL0805", text) from error
     except (DataLossError, BadRecordError, ProgressMismatchError) as error:
         raise CliError("LL0803", str(error)) from error
-    except UNCHANGED as error:
+    except (*UNCHANGED, UnknownOutcomeError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CliError("LL0805", text) from error
     except ValueError as error:

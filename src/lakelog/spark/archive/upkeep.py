@@ -14,11 +14,18 @@ from lakelog.tables.joined.archives import TopicArchive, open_archives
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep.cleanup import clean
-from lakelog.tables.upkeep.compaction import compact
+from lakelog.tables.upkeep.compaction import UnknownOutcomeError, compact
 from lakelog.tables.upkeep.failures import UNCHANGED
 
 EVERY_S = 600.0
-_FAILED = (*UNCHANGED, ProgressMismatchError, ArchiveUnreadableError, KafkaError, ValueError)
+_FAILED = (
+    *UNCHANGED,
+    UnknownOutcomeError,
+    ProgressMismatchError,
+    ArchiveUnreadableError,
+    KafkaError,
+    ValueError,
+)
 
 
 @dataclass(slots=True)
@@ -45,9 +52,14 @@ class Upkeep:
                 self._keep_up(topic)
                 self._told.pop(topic, None)
             except _FAILED as error:
-                if self._told.get(topic) != str(error):
-                    self.notice(f"{topic}: its table is not compacted or cleaned up: {error}")
-                self._told[topic] = str(error)
+                self._note_failure(topic, str(error))
+            except Exception as error:  # noqa: BLE001 - one table must not end the archives
+                self._note_failure(topic, f"{type(error).__name__}: {error}")
+
+    def _note_failure(self, topic: str, text: str) -> None:
+        if self._told.get(topic) != text:
+            self.notice(f"{topic}: its table is not compacted or cleaned up: {text}")
+        self._told[topic] = text
 
     def _keep_up(self, topic: str) -> None:
         with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:

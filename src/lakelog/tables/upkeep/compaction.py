@@ -82,8 +82,8 @@ def compact(
     """Compact the small files of a table, in rounds of about 1 GiB; return the counts.
 
     A file is small below three quarters of `target_bytes`. A round needs `files_min` small files of
-    one partition of the table. Raises `CompactionError`, `ProgressMismatchError`,
-    `TableReplacedError`, `OSError` and the errors of the catalog.
+    one partition of the table. Raises `CompactionError`, `UnknownOutcomeError`,
+    `ProgressMismatchError`, `TableReplacedError`, `OSError` and the errors of the catalog.
     """
     assert files_min >= 2, "one file alone would be compacted for ever"
     total = Compacted()
@@ -144,7 +144,7 @@ def _round(
         _note_replaced(table, address.catalog, [file.file_path for file in old])
         is_done = _exchange(address, topic.topic_id, files, made)
     except BaseException as error:
-        if not isinstance(error, _UnknownOutcomeError):
+        if not isinstance(error, UnknownOutcomeError):
             remove_unreferenced(address.load(), made)
         raise
     if not is_done:
@@ -158,8 +158,8 @@ def _round(
     return Compacted(len(old), len(made), sum(sizes[f.file_path] for f in old), after, rows)
 
 
-class _UnknownOutcomeError(Exception):
-    """The last commit may still succeed: the new files must stay."""
+class UnknownOutcomeError(Exception):
+    """No answer to a commit: it may still succeed, so the new files stay."""
 
 
 def _exchange(
@@ -194,7 +194,10 @@ def _exchange(
             continue
         return True
     if is_unknown:
-        raise _UnknownOutcomeError(f"{type(last).__name__}: {last}") from last
+        raise UnknownOutcomeError(
+            f"whether the catalog has committed the compaction is unknown ({type(last).__name__}: "
+            f"{last}); no row is lost or twice, so compact again when the catalog answers"
+        ) from last
     raise last
 
 

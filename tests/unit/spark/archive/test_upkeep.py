@@ -11,6 +11,7 @@ from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.errors import ArchiveUnreadableError
+from lakelog.tables.upkeep.compaction import UnknownOutcomeError
 from unit.tables.archive_table import offsets, write_batch
 from unit.tables.joined.kit import archive_of
 
@@ -63,13 +64,25 @@ def test_a_table_is_kept_up_after_its_interval(upkeep: Upkeep, notes: list[str])
     assert notes == []
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ArchiveUnreadableError("the table was dropped"), "the table was dropped"),
+        (UnknownOutcomeError("the outcome is unknown"), "the outcome is unknown"),
+        (RuntimeError("new in this version"), "RuntimeError: new in this version"),
+    ],
+)
 def test_a_failure_is_reported_once_and_ends_nothing(
-    upkeep: Upkeep, notes: list[str], monkeypatch: pytest.MonkeyPatch
+    upkeep: Upkeep,
+    notes: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    text: str,
 ) -> None:
     def fail(*_: object) -> None:
-        raise ArchiveUnreadableError("the table was dropped")
+        raise error
 
     monkeypatch.setattr(module, "open_archives", fail)
     for _ in range(2):
         upkeep.run(["orders"])
-    assert notes == ["orders: its table is not compacted or cleaned up: the table was dropped"]
+    assert notes == [f"orders: its table is not compacted or cleaned up: {text}"]

@@ -18,7 +18,12 @@ from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from lakelog.tables.upkeep import compaction
-from lakelog.tables.upkeep.compaction import Compacted, CompactionError, compact
+from lakelog.tables.upkeep.compaction import (
+    Compacted,
+    CompactionError,
+    UnknownOutcomeError,
+    compact,
+)
 from unit.tables.archive_table import (
     TOPIC_ID,
     append_json,
@@ -125,6 +130,21 @@ def test_after_a_commit_of_unknown_outcome_the_new_files_stay(
     monkeypatch.setattr(Transaction, "commit_transaction", unknown)
     assert compacted(address).files_after == 1, "the next attempt finds the commit"
     assert offsets(address.load()) == list(range(80))
+
+
+def test_a_catalog_that_never_answers_leaves_the_outcome_open(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_each(address, 0, 8)
+
+    def silent(self: Transaction) -> None:
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(compaction, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(Transaction, "commit_transaction", silent)
+    with pytest.raises(UnknownOutcomeError, match="unknown .ConnectionError: no answer"):
+        compacted(address)
+    assert files(address) == 9, "the new file stays, because the commit may still succeed"
 
 
 def test_columns_of_other_programs_are_not_dropped(address: TableAddress) -> None:
