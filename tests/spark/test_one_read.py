@@ -11,6 +11,7 @@ import pytest
 from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST
+from lakelog.client.producer import Producer
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.errors import ArchiveUnreadableError, OptionError
 from spark.archiver import Archiver
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark]
 
-QUICK_RETENTION = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
+QUICK_RETENTION = {
+    "log.retention.check.interval.ms": "50",
+    "log.segment.delete.delay.ms": "0",
+    "log.cleaner.backoff.ms": "100",
+}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +148,44 @@ def test_uncommitted_records_are_not_in_the_table(bootstrap: str, archived: Arch
         BatchQuery(bootstrap, archived.topic, **uncommitted)
     found = BatchQuery(bootstrap, archived.topic, archive="none", **uncommitted).run()
     assert sorted(found) == named(range(30, 45))
+
+
+def test_deleted_records_stay_until_their_rows_are_deleted(
+    bootstrap: str, archived: Archiver
+) -> None:
+    archived.run()
+    with Admin(bootstrap) as admin:
+        admin.topics.delete_records({(archived.topic, 0): 13})
+    assert sorted(BatchQuery(bootstrap, archived.topic).run()) == named(range(45))
+    archived.job.address.load().delete("partition = 0 and offset in (3, 12)")
+    erased = {"v9", "v36"}
+    left = [value for value in named(range(45)) if value not in erased]
+    assert sorted(BatchQuery(bootstrap, archived.topic).run()) == left
+
+
+def test_superseded_records_of_a_compacted_topic_stay_in_the_table(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, COMPACTED | {"table.enable": "true"})
+    archiver = Archiver(bootstrap, topic, tmp_path)
+
+    def send(numbers: range) -> list[str]:
+        with Producer(bootstrap) as producer:
+            for number in numbers:
+                producer.send(topic, b"%d" % number + b" " * 400, b"k%d" % (number % 40))
+        return [str(number) for number in numbers]
+
+    def found(**options: str) -> list[str]:
+        query = BatchQuery(bootstrap, topic, **options)
+        return [value.strip() for value in query.run()]
+
+    expected = [each for at in range(0, 320, 40) for each in send(range(at, at + 40))]
+    archiver.run()
+    eventually(lambda: len(found(archive="none")) < 150, what="compaction of archived records")
+    expected += send(range(320, 360))
+    assert found() == expected
 
 
 def test_a_dropped_table_is_an_error(bootstrap: str, archived: Archiver) -> None:

@@ -5,6 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+_FOUND_BY_SPARK = """
+import sys
+import pyspark.sql.datasource
+before = set(sys.modules)
+import pyspark_lakelog
+print(*(set(sys.modules) - before))
+"""
 _IMPORT = """
 import sys
 import lakelog.spark.source.readers
@@ -16,6 +23,16 @@ _NOT_FOR_READERS = (
     *("lakelog.client.producer", "lakelog.client.admin", "lakelog.client.consumer.group"),
     *("lakelog.columns.decoding.compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
 )
+
+
+def test_the_module_that_spark_imports_for_every_session_needs_pyspark_alone() -> None:
+    """Spark imports it for unknown formats; a failure would disable all Python data sources."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FOUND_BY_SPARK], capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded - {"pyspark_lakelog", "pyspark"} <= sys.stdlib_module_names
+    assert "pyspark_lakelog" in loaded
 
 
 def test_a_worker_that_reads_imports_nothing_else() -> None:
