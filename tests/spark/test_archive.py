@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from lakelog.cli.main import run
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.producer.api import Producer
+from lakelog.records.batch import read_header
+from lakelog.records.record import decode_records
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
+from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.topic.errors import TopicMissingError
 from spark.queries import read
+from spark.sources import BatchQuery
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
 if TYPE_CHECKING:
@@ -187,14 +193,72 @@ def test_an_impossible_timestamp_stops_the_archive_or_is_null(
     topic, any_time = f"times-{tmp_path.name}", {"message.timestamp.after.max.ms": str(2**63 - 1)}
     with Admin(bootstrap) as admin:
         admin.topics.create(topic, partitions=1, configs=any_time)
-    with Producer(bootstrap) as producer:
-        for timestamp_ms in (START_MS, 2**62, START_MS):
-            producer.send(topic, b"v", timestamp_ms=timestamp_ms)
+    send(bootstrap, topic, START_MS, 2**62, START_MS)
 
-    with pytest.raises(SyncError, match=rf"^{topic}-0@1: .*{2**62}.*--null-timestamps"):
+    stopped = rf"^{topic}-0@1: .*{2**62}.*--null-timestamps.*table.errors to dead-letter or skip"
+    with pytest.raises(SyncError, match=stopped):
         sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
     result = sync_topic(bootstrap, topic, str(tmp_path), null_timestamps=True, spark=spark)
 
     found = rows(result)
     assert [row["rawTimestamp"] for row in found] == [None, 2**62, None]
     assert [row["timestamp"] is None for row in found] == [False, True, False]
+
+
+def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
+    spark: SparkSession,
+    bootstrap: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topic = f"letters-{tmp_path.name}"
+    keys = {
+        "message.timestamp.after.max.ms": str(2**63 - 1),
+        "table.enable": "true",
+        "table.errors": "dead-letter",
+    }
+    with Admin(bootstrap) as admin:
+        admin.topics.create(topic, partitions=1, configs=keys)
+    send(bootstrap, topic, START_MS, 2**62, START_MS, 2**62 + 1)
+    notes: list[str] = []
+
+    first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark, notice=notes.append)
+    again = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    assert (first.rows, again.rows, first.ends) == (2, 0, {0: 4})
+    assert notes == [
+        f"{topic}: {topic}-0 [1, 2), {topic}-0 [3, 4) are dead letters, in "
+        f"lakelog.{topic}_dead_letters"
+    ]
+    table = load_catalog("lakelog", **first.catalog).load_table(f"lakelog.{topic}_dead_letters")
+    letters = table.scan().to_arrow().to_pylist()
+    assert [(row["partition"], row["offset"], row["offsetLast"]) for row in letters] == [
+        (0, 1, 1),
+        (0, 3, 3),
+    ]
+    raw = letters[0]["raw"]
+    (record,) = decode_records(raw, read_header(raw), len(raw))
+    assert (record.timestamp, record.value) == (2**62, b"v1")
+
+    send(bootstrap, topic, 2**62, START_MS)
+    result = sync_topic(
+        bootstrap,
+        topic,
+        str(tmp_path),
+        errors=OnBadRecord.SKIP,
+        spark=spark,
+        notice=notes.append,
+    )
+    assert (result.rows, result.rows_total, result.ends) == (1, 3, {0: 6})
+    assert notes[-1] == (f"{topic}: left out {topic}-0 [4, 5), which cannot be rows of the table")
+    assert run(["table", "audit", topic, "-b", bootstrap, "-f", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    (one,) = found["partitions"]
+    assert (one["rows"], one["compared"], one["unverified"]) == (3, 3, 0)
+    assert (one["dead_letters"], one["skipped_records"]) == (2, 1)
+    assert BatchQuery(bootstrap, topic).run() == ["v0", "v2", "v1"]
+
+
+def send(bootstrap: str, topic: str, *times_ms: int) -> None:
+    with Producer(bootstrap) as producer:
+        for number, timestamp_ms in enumerate(times_ms):
+            producer.send(topic, b"v%d" % number, timestamp_ms=timestamp_ms)

@@ -26,7 +26,7 @@ class Log:
         self.starts = starts or {}
         self.earlier = earlier or {}
         self.topic_id = "id"
-        self.keys: dict[str, str] = {}
+        self.keys: dict[str, str | None] = {}
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
         return {name: TopicMeta(name, self.topic_id, tuple(self.ends)) for name in names}
@@ -34,7 +34,8 @@ class Log:
     def configs(
         self, names: Iterable[str], keys: Collection[str]
     ) -> dict[str, dict[str, str | None]]:
-        return {name: {key: self.keys.get(key) for key in keys} for name in names}
+        found = {key: value for key, value in self.keys.items() if key in keys}
+        return dict.fromkeys(names, found)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {key: self.starts.get(key[1], 0) for key in partitions}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakelog.cli.commands import table_upkeep
 from lakelog.cli.connecting import open_admin
@@ -12,6 +12,9 @@ from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, S
 from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
 from lakelog.cli.table_places import chosen_places, require_libraries
+
+if TYPE_CHECKING:
+    from lakelog.tables.archive.refusals import OnBadRecord
 
 app = noun("table", "Archive topics into Iceberg tables; compact and audit them.")
 for _command in (
@@ -39,6 +42,7 @@ def sync(
     name: str | None = None,
     skip_lost: Flag = False,
     null_timestamps: Flag = False,
+    errors: Literal["stop", "dead-letter", "skip"] | None = None,
     adopt: Literal["snapshot", "property", "rows"] | None = None,
     master: str = "local[2]",
     shared_warehouse: Flag = False,
@@ -74,6 +78,9 @@ def sync(
     null_timestamps
         Archive timestamps outside the years 1 to 9999 as null, with their number in
         `rawTimestamp`.
+    errors
+        How to treat records that cannot be rows of the table: stop, archive them in the table
+        `NAME_dead_letters`, or leave them out (default: the topic's key `table.errors`).
     adopt
         Where to continue after the table was rolled back: at the end of its current snapshot, or
         at the end that its property records. `rows`: after the rows of a table that another program
@@ -89,6 +96,7 @@ def sync(
         "every_s": parse_duration_s(every),  # before `chosen_places`, which may ask the broker
         "skip_lost": skip_lost,
         "null_timestamps": null_timestamps,
+        "errors": _errors(errors),
         "master": master,
         "is_warehouse_shared": shared_warehouse,
     }
@@ -116,6 +124,12 @@ def _show(result: dict[str, Any], output: Output) -> None:
     if output.format == "table":
         for reader, text in snippets.items():
             show(f"\nRead it with {reader}:\n\n{text}")
+
+
+def _errors(name: str | None) -> OnBadRecord | None:
+    from lakelog.tables.archive.refusals import OnBadRecord
+
+    return None if name is None else OnBadRecord(name)
 
 
 def _run_enabled(session: Session, warehouse: str, options: dict[str, Any]) -> None:

@@ -33,7 +33,17 @@ if TYPE_CHECKING:
 
 _LISTED = ("topic", "table", "warehouse", "archived", "lag")
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
-_AUDITED = ("partition", "archived_from", "archived_to", "rows", "compared", "unverified", "wrong")
+_AUDITED = (
+    "partition",
+    "archived_from",
+    "archived_to",
+    "rows",
+    "compared",
+    "unverified",
+    "dead_letters",
+    "skipped_records",
+    "wrong",
+)
 
 
 def create(
@@ -129,7 +139,8 @@ def audit(
     Reads the offsets of all rows, and of all records that the log still has. Each offset must be in
     the table once, inside the archived range, and in the table if and only if it is in the log.
     Offsets without a row that the log no longer has are counted as unverified: control records,
-    aborted records or compacted ones.
+    aborted records or compacted ones. Records that cannot be rows must be dead letters, or counted
+    as skipped.
 
     Parameters
     ----------
@@ -236,10 +247,12 @@ def expire(
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
     with _archive(session, topic) as (_, archive):
         from lakelog.tables.iceberg.expiry import Policy
-        from lakelog.tables.upkeep.cleanup import clean
+        from lakelog.tables.upkeep.cleanup import clean_all
 
         policy = Policy(keep, None if age_s is None else int(age_s * 1000))
-        done = clean(archive.address, policy, time.time(), grace_s=grace_s, orphan_age_s=orphan_s)
+        done = clean_all(
+            archive.address, policy, time.time(), grace_s=grace_s, orphan_age_s=orphan_s
+        )
     data = {
         "topic": topic,
         "snapshots_expired": done.snapshots,
@@ -320,6 +333,8 @@ def described(archive: TopicArchive, found: Overview) -> Document:
         "bytes": found.size,
         "snapshots": found.snapshots,
         "lag": sum(each.lag for each in found.partitions),
+        "dead_letters": archive.dead_letters,
+        "skipped_records": archive.skipped_records,
         "offsets_only_in_table": sum(each.only_in_table for each in found.partitions),
     }
     shown = {**facts, "bytes": sized(found.size)}
@@ -332,6 +347,7 @@ def _audit_row(each: PartitionAudit) -> dict[str, Any]:
         "outside": each.outside,
         "missing": each.missing,
         "extra": each.extra,
+        "doubled": each.doubled,
     }
     return {
         "partition": each.partition,
@@ -341,7 +357,10 @@ def _audit_row(each: PartitionAudit) -> dict[str, Any]:
         "compared": each.compared,
         "unverified": each.unverified,
         "skipped": each.skipped,
-        "wrong": sum(kind.count for kind in kinds.values()),
+        "dead_letters": each.refused.dead_letters,
+        "skipped_records": each.refused.skipped,
+        "lost_letters": each.lost_letters,
+        "wrong": each.wrong,
         **{name: kind.first for name, kind in kinds.items()},
     }
 
@@ -352,12 +371,15 @@ def _offences(topic: str, each: PartitionAudit) -> str:
         "outside of the archived range": each.outside,
         "missing in the table": each.missing,
         "not in the log": each.extra,
+        "both rows and dead letters": each.doubled,
     }
     parts = [
         f"{counted(kind.count, 'offset')} {text} (first {', '.join(map(str, kind.first))})"
         for text, kind in named.items()
         if kind.count
     ]
+    if each.lost_letters:
+        parts.append(f"{counted(each.lost_letters, 'dead letter')} missing in their table")
     return f"{topic}-{each.partition}: {', '.join(parts)}"
 
 

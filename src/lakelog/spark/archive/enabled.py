@@ -215,7 +215,8 @@ def sync_enabled(
         catalog_folder: the local folder of its catalog; required if it is remote.
         progress: is called with the topic and its state after each commit.
         notice: is called with a line for each event that the user should know.
-        options: `every_s`, `skip_lost`, `null_timestamps`, `is_warehouse_shared` of `sync_topic`.
+        options: `every_s`, `skip_lost`, `null_timestamps`, `errors`, `is_warehouse_shared` of
+            `sync_topic`.
 
     Raises `JavaMissingError`.
     """

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -21,11 +21,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from lakelog.base.events import event
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
 from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.dead_letters import SUFFIX
 from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
 from lakelog.tables.archive.progress import Extent, read_progress
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
-from lakelog.tables.archive.skipped import skipped_between
+from lakelog.tables.archive.refusals import OnBadRecord
+from lakelog.tables.archive.skipped import REFUSED, Skipped, skipped_between
 from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.topic.client import TopicClient
 
@@ -168,14 +170,32 @@ class Run:
 
     def _note_skipped(self, newest: int | None) -> None:
         """Report the offsets that new commits skipped, up to the snapshot `newest`."""
-        found = skipped_between(self._job.address.load(), self._snapshot_id, newest)
+        table, topic = self._job.address.load(), self._job.topic
+        found = skipped_between(table, self._snapshot_id, newest)
+        refused = skipped_between(table, self._snapshot_id, newest, REFUSED)
         self._snapshot_id = newest
         if found:
-            topic = self._job.topic
-            text = ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in found)
             self.reconciler.notice(
-                f"{topic}: skipped {text}: the topic lost these offsets before they were archived"
+                f"{topic}: skipped {_ranges(topic, found)}: the topic lost these offsets before "
+                "they were archived"
             )
+        if refused:
+            self._note_refused(_ranges(topic, refused))
+
+    def _note_refused(self, ranges: str) -> None:
+        """Report records that cannot be rows: the first of each commit."""
+        topic = self._job.topic
+        if self._job.errors == OnBadRecord.DEAD_LETTER.value:
+            what = f"{ranges} are dead letters, in {'.'.join(self._job.identifier)}{SUFFIX}"
+        else:
+            what = f"left out {ranges}, which cannot be rows of the table"
+        self.reconciler.notice(f"{topic}: {what}")
+        _log.warning(
+            "records of %r cannot be rows of its table: %s",
+            topic,
+            what,
+            extra=event("archive_records_refused", topic=topic),
+        )
 
     def _failed(self, reason: str) -> None:
         """Prepare for a restart: wait for an unreachable broker, or count the failure.
@@ -207,6 +227,10 @@ class Run:
         # A lost tail is settled by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
+
+
+def _ranges(topic: str, found: Iterable[Skipped]) -> str:
+    return ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in found)
 
 
 def _tasks_at_once(session: SparkSession) -> int:

@@ -12,10 +12,10 @@ to a remote warehouse import it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -37,11 +37,16 @@ from lakelog.tables.archive.file_schema import add_unknown, file_schema
 from lakelog.tables.archive.files import write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner
-from lakelog.tables.archive.progress import merge_ranges
+from lakelog.tables.archive.progress import Extent, merge_ranges
+from lakelog.tables.archive.refusals import OnBadRecord, Refusals, RefusedCount
+from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.shapes import Shape
+
+if TYPE_CHECKING:
+    from lakelog.tables.archive.commit import Batch
 
 FORMAT = "lakelog-archive"
 _RANGE = "topic string, partition int, start long, end long, topic_id string, leader_epoch int"
@@ -146,7 +151,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
 @dataclass
 class Archived(WriterCommitMessage):  # type: ignore[misc]
-    """The result of one task: its ranges, and its file unless they had no records."""
+    """The result of one task: its ranges, its refused records, and its files if they have rows."""
 
     query_id: str
     ranges: list[OffsetRange]
@@ -154,6 +159,8 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
     rows: int
     skipped: list[OffsetRange]
     unknown: Shape
+    refusals: Refusals
+    letters: str | None
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -179,9 +186,18 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             f"{self._job.location}/data/{name}",
             self._job.catalog,
             skip_lost=self._job.skip_lost,
+            errors=OnBadRecord(self._job.errors),
+            letters_path=f"{self._job.letters_location}/data/{name}",
         )
         return Archived(
-            query_id, ranges, written.path, written.rows, written.skipped, written.unknown
+            query_id,
+            ranges,
+            written.path,
+            written.rows,
+            written.skipped,
+            written.unknown,
+            written.refusals,
+            written.letters,
         )
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
@@ -193,17 +209,9 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         done = [message for message in messages if message is not None]
         extents = merge_ranges(each for message in done for each in message.ranges)
         if extents:
-            from lakelog.tables.archive.commit import Batch, commit_batch
-            from lakelog.tables.archive.skipped import Skipped
+            from lakelog.tables.archive.commit import commit_batch
 
-            skipped = [
-                Skipped(lost.partition, lost.start, lost.end)
-                for message in done
-                for lost in message.skipped
-            ]
-            query_id, paths = done[0].query_id, _paths(done)
-            topic_id = self._job.topic_id
-            batch = Batch(topic_id, query_id, batchId, extents, paths, tuple(skipped))
+            batch = _batch(self._job, done, batchId, extents)
             commit_batch(self._job.address, batch)
             add_unknown(self._job, [message.unknown for message in done])
 
@@ -218,8 +226,41 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if None in messages:
             from lakelog.tables.archive.commit import abandon_batch
 
-            abandon_batch(self._job.address, _paths([each for each in messages if each]))
+            done = [each for each in messages if each]
+            abandon_batch(self._job.address, [each.path for each in done if each.path])
+            letters = [each.letters for each in done if each.letters]
+            if letters:
+                abandon_batch(_letters_of(self._job), letters)
 
 
-def _paths(messages: list[Archived]) -> tuple[str, ...]:
-    return tuple(message.path for message in messages if message.path is not None)
+def _batch(
+    job: ArchiveJob, messages: list[Archived], number: int, extents: Mapping[int, Extent]
+) -> Batch:
+    """Return the batch that the tasks' results make together."""
+    from lakelog.tables.archive.commit import Batch
+    from lakelog.tables.archive.dead_letters import Letters
+    from lakelog.tables.archive.skipped import Skipped
+
+    lost = [each for message in messages for each in message.skipped]
+    letters = tuple(each.letters for each in messages if each.letters)
+    refused: dict[int, RefusedCount] = {}
+    for message in messages:
+        for partition, count in message.refusals.counts.items():
+            refused[partition] = refused.get(partition, RefusedCount()).plus(count)
+    return Batch(
+        job.topic_id,
+        messages[0].query_id,
+        number,
+        extents,
+        tuple(each.path for each in messages if each.path),
+        tuple(Skipped(each.partition, each.start, each.end) for each in lost),
+        refused,
+        tuple(each for message in messages for each in message.refusals.named),
+        Letters(_letters_of(job), letters) if letters else None,
+    )
+
+
+def _letters_of(job: ArchiveJob) -> TableAddress:
+    from lakelog.tables.archive.dead_letters import letters_address
+
+    return letters_address(job.address, job.letters_uuid)

@@ -17,6 +17,7 @@ from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
+from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
@@ -64,6 +65,7 @@ def sync_topic(
     checkpoint: str | None = None,
     skip_lost: bool = False,
     null_timestamps: bool = False,
+    errors: OnBadRecord | None = None,
     adopt: ProgressSource | None = None,
     batch_bytes: int = 0,
     file_bytes: int = _FILE_BYTES,
@@ -91,6 +93,8 @@ def sync_topic(
             the table if the log lost their records later. Without it such losses are errors.
         null_timestamps: archive a timestamp outside the years 1 to 9999 as null, with its number
             in the column `rawTimestamp`. Without it such a timestamp is an error.
+        errors: how to treat records that cannot be rows of the table; by default as the
+            topic's key `table.errors` says, and without one STOP.
         adopt: which progress to use if the table's property and its current snapshot disagree, or
             if another program has filled the table. Without it either is an error.
         batch_bytes: about how many bytes of the log one commit archives; by default `file_bytes`
@@ -120,6 +124,7 @@ def sync_topic(
         file_bytes=file_bytes,
         skip_lost=skip_lost,
         null_timestamps=null_timestamps,
+        errors=errors,
     )
     reconciler = _reconciler(job, adopt, notify)
     before = state_of(job)

@@ -13,7 +13,7 @@ from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 from lakelog.tables.joined.archives import TopicArchive, open_archives
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
-from lakelog.tables.upkeep.cleanup import clean
+from lakelog.tables.upkeep.cleanup import clean_all
 from lakelog.tables.upkeep.compaction import UnknownOutcomeError, compact
 from lakelog.tables.upkeep.failures import UNCHANGED
 
@@ -72,4 +72,4 @@ class Upkeep:
                 f"{topic}: compacted {done.files_before} files of its table into {done.files_after}"
             )
         # As many as the archive itself keeps: it expires them at this number.
-        clean(archive.address, Policy(SNAPSHOTS_MAX), time.time())
+        clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time())

@@ -5,9 +5,12 @@ The work is in `lakelog.tables.joined`; this module connects it with the options
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lakelog.base.events import event
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.losses import report_loss
 from lakelog.spark.source.options import SourceOptions
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_log = logging.getLogger("lakelog.spark.source")
 _WAY_ON = (
     "Set the option impossibleTimestamps=null to read such a timestamp as null, with its number in "
     "the column rawTimestamp"
@@ -78,7 +82,21 @@ def planned(client: TopicClient, ranges: list[OffsetRange]) -> list[PlannedRange
             and each.start < extent.end < each.end
         }
         check_log(client, archive, touched)
+        _note_refused(topic, archive.dead_letters, archive.skipped_records)
     return plan_ranges(ranges, archives)
+
+
+@cache
+def _note_refused(topic: str, dead_letters: int, skipped: int) -> None:
+    """Log once per process that the table lacks records that cannot be its rows."""
+    if dead_letters or skipped:
+        _log.warning(
+            "the table of %r lacks records that cannot be rows: %d dead letters, %d skipped",
+            topic,
+            dead_letters,
+            skipped,
+            extra=event("archive_lacks_records", topic=topic),
+        )
 
 
 def read_planned(

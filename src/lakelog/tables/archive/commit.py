@@ -4,6 +4,9 @@ Every attempt loads the table first, also after a failure: a commit that raised 
 succeeded. A transaction requires the snapshot that it was built on, so it fails if another commit
 came first. The batch's files are removed only if the commit certainly failed; they stay if its
 outcome is unknown.
+
+The dead letters of a batch are committed to their own table first, so no commit of the batch can
+leave them out. `dead_letters.py` says why a repeated batch does not add them twice.
 """
 
 from __future__ import annotations
@@ -11,15 +14,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 
 from lakelog.base.events import event
 from lakelog.client.retry import pauses
+from lakelog.tables.archive.dead_letters import Letters, commit_letters
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.progress import (
     Extent,
@@ -27,11 +32,12 @@ from lakelog.tables.archive.progress import (
     ProgressConflictError,
     Standing,
     advance,
-    property_name,
     standing,
 )
-from lakelog.tables.archive.skipped import Skipped, before_extents, summary_entry
-from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.archive.recording import record
+from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
+from lakelog.tables.archive.skipped import Skipped, before_extents
+from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
@@ -49,7 +55,11 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The files and the progress of one batch. The progress advances even without files."""
+    """The files and the progress of one batch. The progress advances even without files.
+
+    refused: how many offsets are not rows, by partition. named: the first of them. letters: the
+    files and the table of dead letters; `None` without any.
+    """
 
     topic_id: str
     query_id: str
@@ -57,14 +67,17 @@ class Batch:
     extents: Mapping[int, Extent]
     paths: tuple[str, ...]
     skipped: tuple[Skipped, ...] = ()
+    refused: Mapping[int, RefusedCount] = field(default_factory=dict)
+    named: tuple[RefusedRange, ...] = ()
+    letters: Letters | None = None
 
 
 def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     """Append the batch unless the table already holds it.
 
     Raises `ProgressConflictError` if the batch neither follows the table's progress nor is part of
-    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, and after 16 attempts
-    the last error of the catalog.
+    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, the errors of
+    `commit_letters`, and after 16 attempts the last error of the catalog.
     """
     is_unknown = False
     for pause in islice(pauses(), _ATTEMPTS_MAX):
@@ -81,6 +94,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
         if place is not Standing.NEXT:
             _clean_up(table, batch, is_unknown=is_unknown)
             return Outcome.ALREADY_THERE
+        _commit_letters(table, batch, is_unknown=is_unknown)
         try:
             append(table, batch, before)
         except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
@@ -107,29 +121,17 @@ def append(table: Table, batch: Batch, before: Progress) -> None:
     A batch without files makes a snapshot too: the snapshot fences commits of other jobs. Raises
     the errors of the catalog; the outcome is then unknown unless it is `CommitFailedException`.
     """
-    after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
+    after = advance(
+        before,
+        batch.extents,
+        query_id=batch.query_id,
+        number=batch.number,
+        refused=batch.refused,
+    )
     skipped = (*batch.skipped, *before_extents(before, batch.extents))
+    named = batch.named[:NAMED_MAX]
     with table.transaction() as transaction:
-        record(transaction, batch.topic_id, after, batch.paths, skipped)
-
-
-def record(
-    transaction: Transaction,
-    topic_id: str,
-    progress: Progress,
-    paths: Iterable[str] = (),
-    skipped: Iterable[Skipped] = (),
-) -> None:
-    """Add files and progress to a transaction, so that property and summary change together.
-
-    The summary rolls back with the snapshot, the property does not; see `history`.
-    """
-    entry = {property_name(topic_id): progress.to_text()}
-    summary = {**entry, **summary_entry(skipped)}
-    # The check for duplicates reads all manifests. Progress excludes them: each range is appended
-    # once.
-    transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
-    transaction.set_properties(entry)
+        record(transaction, batch.topic_id, after, batch.paths, skipped, named)
 
 
 def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
@@ -138,7 +140,23 @@ def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
     remove_unreferenced(address.load(), tuple(paths))
 
 
+def _commit_letters(table: Table, batch: Batch, *, is_unknown: bool) -> None:
+    """Commit the dead letters of the batch, if it has some. Raises as `commit_letters`."""
+    if batch.letters is None:
+        return
+    try:
+        commit_letters(batch.letters, batch.topic_id, batch.query_id, batch.number, batch.extents)
+    except BaseException:
+        if not is_unknown:
+            remove_unreferenced(table, batch.paths)
+        raise
+
+
 def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
     """Remove the batch's files, unless a commit of unknown outcome may still add them."""
     if not is_unknown:
         remove_unreferenced(table, batch.paths)
+    # No commit of letters is pending here: a failed one has raised its error.
+    if batch.letters is not None:
+        with suppress(TableReplacedError):
+            abandon_batch(batch.letters.address, batch.letters.paths)

@@ -6,6 +6,7 @@ from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.base.errors import KafkaError
+from lakelog.tables.archive.dead_letters import DeadLettersError
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.archive.progress import ProgressConflictError, ProgressFormatError
 from lakelog.tables.iceberg.address import TableReplacedError
@@ -24,6 +25,7 @@ FINAL = (
     ProgressMismatchError,
     ProgressFormatError,
     TableReplacedError,
+    DeadLettersError,
 )
 """Errors that end the job.
 

@@ -1,45 +1,48 @@
 """The work of one task: read ranges of offsets, write one Parquet file.
 
-Rows are written in groups of about 32 MiB, so memory is bounded for ranges of any size.
+Records that cannot be rows of the table end the task, are left out, or go to a second file, for
+dead letters. Rows are written in groups of about 32 MiB: ranges of any size take bounded memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakelog.tables.archive.letter_file import LetterFile
 from lakelog.tables.archive.partitions import lost_before
+from lakelog.tables.archive.refusals import OnBadRecord, Refusals, Refused, stop
+from lakelog.tables.archive.sieve import Sieve
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
-from lakelog.tables.topic.rows import ArrowRows
 from lakelog.tables.typed.rows import TypedRows, untyped
 from lakelog.tables.typed.shapes import Shape
 
 _ROW_GROUP_BYTES = 32 << 20
-_WAY_ON = (
-    "Repeat with --null-timestamps to archive such a timestamp as null, with its number in the "
-    "column rawTimestamp"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """The result of a task.
 
-    path: the file's URI; `None` if the ranges had no records. skipped: offsets that were lost.
-    unknown: the shape of JSON values that did not fit the typed columns.
+    path: the file's URI; `None` if the ranges had no rows. skipped: offsets that were lost.
+    unknown: the shape of JSON values that did not fit the typed columns. refusals: records that
+    cannot be rows. letters: the URI of their file; `None` without any.
     """
 
     path: str | None
     rows: int
     skipped: list[OffsetRange]
     unknown: Shape = field(default_factory=lambda: Shape("struct"))
+    refusals: Refusals = field(default_factory=Refusals)
+    letters: str | None = None
 
 
 def write_ranges(
@@ -50,18 +53,25 @@ def write_ranges(
     catalog: Mapping[str, str],
     *,
     skip_lost: bool,
+    errors: OnBadRecord = OnBadRecord.STOP,
+    letters_path: str = "",
 ) -> Written:
     """Write all records of `ranges` to a new file at the URI `path`.
 
-    catalog: PyIceberg's properties, for a remote path. Raises `DataLossError` if the log no longer
-    holds a whole range, unless `skip_lost` is set and retention removed the records;
-    `BadRecordError` for a damaged batch or an impossible timestamp; and `KafkaError`. The file is
-    removed after any error, and if it has no rows.
+    catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
+    be rows. letters_path: the URI of the file for dead letters. Raises `DataLossError` if the log
+    no longer holds a whole range, unless `skip_lost` is set and retention removed the records;
+    `BadRecordError` for a record that cannot be a row, if `errors` is STOP; and `KafkaError`. The
+    files are removed after any error, and a file without rows too.
     """
     target = data_file(path, catalog)
+    letters = LetterFile(letters_path, catalog)
+    refusals = Refusals()
+    refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, letters)
     rows = 0
     skipped: list[OffsetRange] = []
     typed = TypedRows(schema)
+    sieve = Sieve(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
         with (
@@ -70,25 +80,28 @@ def write_ranges(
             TopicClient(bootstrap, client_id="lakelog-archive") as client,
         ):
             for each in ranges:
-                rows += _copy(Reading(client, each, on_loss), _rows(schema), typed, writer)
+                rows += _copy(Reading(client, each, on_loss), sieve, typed, writer)
+        letters_written = letters.close()
     except BaseException:
         target.remove()
+        letters.remove()
         raise
     if rows == 0:
         target.remove()
-    return Written(path if rows else None, rows, skipped, typed.unknown)
+    return Written(path if rows else None, rows, skipped, typed.unknown, refusals, letters_written)
 
 
-def _rows(schema: pa.Schema) -> ArrowRows:
-    nullable = schema.field("timestamp").nullable
-    return ArrowRows(untyped(schema), null_timestamps=nullable, way_on=_WAY_ON)
+def _note(refusals: Refusals, errors: OnBadRecord, letters: LetterFile, refused: Refused) -> None:
+    refusals.add(refused, errors)
+    if errors is OnBadRecord.DEAD_LETTER:
+        letters.add(refused)
 
 
-def _copy(reading: Reading, rows: ArrowRows, typed: TypedRows, writer: pq.ParquetWriter) -> int:
+def _copy(reading: Reading, sieve: Sieve, typed: TypedRows, writer: pq.ParquetWriter) -> int:
     count = 0
     group: list[pa.RecordBatch] = []
     while reading.find_remaining():
-        for untyped_batch in rows.convert(reading.remaining, reading.batches()):
+        for untyped_batch in sieve.convert(reading.remaining, reading.batches()):
             batch = typed.complete(untyped_batch)
             count += batch.num_rows
             group.append(batch)

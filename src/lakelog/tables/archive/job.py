@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from lakelog.tables.archive.progress import Extent
+from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 
@@ -24,7 +25,8 @@ class ArchiveJob:
     uuid: the table's. extents: the extents of all partitions that the table holds when the query
     starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
     log one file gets, so a small batch has fewer tasks. is_json: the table gets typed columns for
-    the fields of JSON values.
+    the fields of JSON values. errors: a value of `OnBadRecord`. letters_location, letters_uuid: of
+    the table of dead letters; empty without one.
     """
 
     bootstrap: str
@@ -41,6 +43,9 @@ class ArchiveJob:
     extents: dict[int, Extent]
     file_bytes: int = 128 << 20
     is_json: bool = False
+    errors: str = OnBadRecord.STOP.value
+    letters_location: str = ""
+    letters_uuid: str = ""
 
     @property
     def address(self) -> TableAddress:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pyiceberg.table import Table
 
+from lakelog.tables.archive.dead_letters import DeadLettersError, open_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import archived_topic_ids
+from lakelog.tables.archive.refusals import KEY, OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
@@ -27,16 +29,20 @@ def open_job(
     file_bytes: int,
     skip_lost: bool,
     null_timestamps: bool,
+    errors: OnBadRecord | None = None,
 ) -> ArchiveJob:
     """Return the job that archives `topic` into the table `lakelog.<table>` of a warehouse.
 
-    Raises `TopicMissingError`, `KafkaError` when the cluster does not answer, `SyncError` when the
-    table holds another topic's records, and `ValueError` when the warehouse cannot be used or the
-    table does not fit.
+    errors: how to treat records that cannot be rows; by default as the topic's key says.
+
+    Raises `TopicMissingError`, `KafkaError` when the cluster does not answer, `SyncError` when a
+    table holds another topic's records, and `ValueError` when the warehouse cannot be used, the
+    table does not fit, or the key has an unknown value.
     """
     with TopicClient(bootstrap, client_id="lakelog-archive") as client:
         meta = client.describe([topic])[topic]
         is_json = client.configs([topic], [_FORMAT]).get(topic, {}).get(_FORMAT) == "json"
+        errors = errors or _chosen_errors(client, topic)
     catalog = place.catalog
     identifier = (NAMESPACE, table)
     loaded = _open_table(place, TableAddress(catalog, identifier))
@@ -51,6 +57,7 @@ def open_job(
         typed_fields(loaded)
     uuid = str(loaded.metadata.table_uuid)
     address = TableAddress(catalog, identifier, uuid)
+    letters_location, letters_uuid = _letters(address, meta.topic_id, errors)
     return ArchiveJob(
         bootstrap=bootstrap,
         topic=topic,
@@ -66,7 +73,27 @@ def open_job(
         extents={},
         file_bytes=file_bytes,
         is_json=is_json,
+        errors=errors.value,
+        letters_location=letters_location,
+        letters_uuid=letters_uuid,
     )
+
+
+def _chosen_errors(client: TopicClient, topic: str) -> OnBadRecord:
+    """Return the choice of the topic's key; Apache Kafka has no such key."""
+    found = client.configs([topic], [KEY]).get(topic, {}).get(KEY)
+    return OnBadRecord.named(found or OnBadRecord.STOP.value)
+
+
+def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:
+    """Return location and UUID of the table of dead letters, if the job needs one."""
+    if errors is not OnBadRecord.DEAD_LETTER:
+        return "", ""
+    try:
+        letters = open_letters(address, topic_id)
+    except DeadLettersError as error:
+        raise SyncError(str(error)) from error
+    return letters.location(), str(letters.metadata.table_uuid)
 
 
 def _open_table(place: Warehouse, address: TableAddress) -> Table:

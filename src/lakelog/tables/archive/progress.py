@@ -8,7 +8,8 @@ of the same name. From the first commit on the progress contains every partition
 empty partitions. A partition that it lacks was added to the topic later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
-"batch": n}`. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
+"batch": n}`. If records were refused (`refusals.py`), it has `"refused": {"0": [dead letters,
+skipped]}` too. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.topic.ranges import OffsetRange
 
 _PREFIX = "lakelog.sync."
@@ -57,11 +59,15 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The extent of each partition in the table, and the batch that was committed last."""
+    """The extent of each partition in the table, and the batch that was committed last.
+
+    refused: how many offsets within the extents are not rows, by partition.
+    """
 
     extents: Mapping[int, Extent] = field(default_factory=dict)
     query_id: str = ""
     batch: int = -1
+    refused: Mapping[int, RefusedCount] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[int, int]:
@@ -83,7 +89,9 @@ class Progress:
         Partitions are sorted, so equal progress has equal text.
         """
         partitions = {str(partition): extent for partition, extent in sorted(self.extents.items())}
-        value = {"version": _VERSION, "partitions": partitions}
+        value: dict[str, Any] = {"version": _VERSION, "partitions": partitions}
+        if self.refused:
+            value["refused"] = {str(p): count for p, count in sorted(self.refused.items())}
         return json.dumps({**value, "query_id": self.query_id, "batch": self.batch})
 
     @classmethod
@@ -97,7 +105,8 @@ class Progress:
                     f"the table's progress has version {version}, but this lakelog supports up to "
                     f"{_VERSION}: upgrade lakelog"
                 )
-            return cls(_extents(value), str(value["query_id"]), int(value["batch"]))
+            query_id, batch = str(value["query_id"]), int(value["batch"])
+            return cls(_extents(value), query_id, batch, _refused(value))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ProgressFormatError(
                 f"the table's progress cannot be read ({type(error).__name__}: {error}): {text!r}. "
@@ -112,6 +121,13 @@ def _extents(value: Any) -> dict[int, Extent]:
     for partition, (start, end, leader_epoch) in value["partitions"].items():
         extents[int(partition)] = Extent(int(start), int(end), int(leader_epoch))
     return extents
+
+
+def _refused(value: Any) -> dict[int, RefusedCount]:
+    return {
+        int(partition): RefusedCount(int(dead_letters), int(skipped))
+        for partition, (dead_letters, skipped) in value.get("refused", {}).items()
+    }
 
 
 def property_name(topic_id: str) -> str:
@@ -171,11 +187,17 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
 
 
 def advance(
-    progress: Progress, batch: Mapping[int, Extent], *, query_id: str, number: int
+    progress: Progress,
+    batch: Mapping[int, Extent],
+    *,
+    query_id: str,
+    number: int,
+    refused: Mapping[int, RefusedCount] | None = None,
 ) -> Progress:
     """Return the progress after `batch`, whose extents begin at the ends in `progress`.
 
-    The caller has checked `standing`; otherwise an assertion fails.
+    refused: the offsets of the batch that are not rows. The caller has checked `standing`;
+    otherwise an assertion fails.
     """
     extents = dict(progress.extents)
     for partition, extent in batch.items():
@@ -184,4 +206,8 @@ def advance(
         assert known is None or extent.start == known.end, "`standing` checked that none is lost"
         known = known or extent
         extents[partition] = Extent(known.start, extent.end, extent.leader_epoch)
-    return Progress(extents, query_id, number)
+    counts = dict(progress.refused)
+    for partition, count in (refused or {}).items():
+        assert partition in batch, "a batch refuses offsets of its own only"
+        counts[partition] = counts.get(partition, RefusedCount()).plus(count)
+    return Progress(extents, query_id, number, counts)

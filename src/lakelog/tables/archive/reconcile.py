@@ -17,22 +17,28 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOr
 from pyiceberg.table import Table
 
 from lakelog.client.epochs import EpochEnd
-from lakelog.tables.archive.commit import Batch, commit_batch, record
+from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import (
     ProgressMismatchError,
     agreed_progress,
     recorded_progress,
 )
 from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.lost_letters import (
+    LOST_TAG,
+    cut_lost_letters,
+    letters_ahead,
+    refused_before,
+)
 from lakelog.tables.archive.partitions import first_extents, lost_before
 from lakelog.tables.archive.progress import UNKNOWN, Extent, Progress, read_progress
+from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.divergence import Divergence, find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
 from lakelog.tables.topic.offsets import StreamOffset
 
-_TAG = "lakelog-lost-"
 _NO_QUERY = ""
 _NO_BATCH = -1
 
@@ -82,6 +88,7 @@ class Reconciler:
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
+        self._cut_letters(client)
         self._check_unarchived(client)
         self._complete_progress(client, partitions)
         return moved
@@ -155,13 +162,18 @@ class Reconciler:
             )
         snapshot = table.current_snapshot()
         assert snapshot is not None
-        tag = f"{_TAG}{snapshot.snapshot_id}"
+        tag = f"{LOST_TAG}{snapshot.snapshot_id}"
         # Before the delete, and kept across repetitions of an interrupted run.
         if tag not in table.metadata.refs:
             table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
         epochs = {each.partition: each.found.epoch for each in diverged}
         back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
-        after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
+        after = Progress(
+            {**progress.extents, **back},
+            _NO_QUERY,
+            _NO_BATCH,
+            refused_before(self.job, progress, back),
+        )
         # PyIceberg does not return how many rows a delete has removed.
         before = _rows(table)
         with warnings.catch_warnings(), table.transaction() as transaction:
@@ -175,6 +187,12 @@ class Reconciler:
             f"table; the tag {tag} keeps the snapshot that has them"
         )
         return moved
+
+    def _cut_letters(self, client: TopicClient) -> None:
+        """Remove the dead letters of lost records that no batch of the table has."""
+        ahead = letters_ahead(self.job)
+        if ahead:
+            cut_lost_letters(self.job, ahead, self._diverged(client, Progress(ahead)), self.notice)
 
     def _check_unarchived(self, client: TopicClient) -> None:
         """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.

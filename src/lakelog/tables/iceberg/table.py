@@ -60,7 +60,7 @@ _HOUSEKEEPING = {
 _ATTEMPTS_MAX = 8
 
 
-def ensure_table(address: TableAddress) -> Table:
+def ensure_table(address: TableAddress, schema: Schema = SCHEMA) -> Table:
     """Load the table; create it and its namespace first if they are missing.
 
     Raises `ValueError` if the existing table has other columns or is partitioned, and `OSError` if
@@ -68,16 +68,16 @@ def ensure_table(address: TableAddress) -> Table:
     """
     catalog = open_catalog(address.catalog)
     with contextlib.suppress(NoSuchTableError):
-        return _fitting(catalog.load_table(address.identifier))
+        return _fitting(catalog.load_table(address.identifier), schema)
     with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
         catalog.create_namespace_if_not_exists(address.identifier[0])
     try:
-        names = {TableProperties.DEFAULT_NAME_MAPPING: SCHEMA.name_mapping.model_dump_json()}
+        names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
         properties = {**_RETRIES, **_HOUSEKEEPING, **names}
-        return catalog.create_table(address.identifier, SCHEMA, properties=properties)
+        return catalog.create_table(address.identifier, schema, properties=properties)
     # Another job has created it since.
     except TableAlreadyExistsError:
-        return _fitting(catalog.load_table(address.identifier))
+        return _fitting(catalog.load_table(address.identifier), schema)
 
 
 def admit_null_timestamps(address: TableAddress) -> int:
@@ -123,13 +123,13 @@ def load_for_commit(address: TableAddress) -> Table:
     raise CommitFailedException(f"another program keeps removing properties of the table {name}")
 
 
-def _fitting(table: Table) -> Table:
+def _fitting(table: Table, schema: Schema) -> Table:
     """Return `table` if its columns have the ids that data files of the archive use.
 
     Further columns must be optional. Raises `ValueError`.
     """
     name = ".".join(table.name())
-    ours, found = SCHEMA.as_struct(), table.schema().as_struct()
+    ours, found = schema.as_struct(), table.schema().as_struct()
     for column in ours.fields:
         if not _is_like(found.field(column.field_id), column):
             raise ValueError(

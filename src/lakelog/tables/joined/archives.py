@@ -31,6 +31,16 @@ class TopicArchive:
     table: Table
     progress: Progress
 
+    @property
+    def dead_letters(self) -> int:
+        """Archived offsets that are in the table of dead letters instead."""
+        return sum(count.dead_letters for count in self.progress.refused.values())
+
+    @property
+    def skipped_records(self) -> int:
+        """Archived offsets that are in no table, because they cannot be rows."""
+        return sum(count.skipped for count in self.progress.refused.values())
+
     def extent(self, partition: int) -> Extent | None:
         """Return the offsets of a partition that the table holds; `None` if it holds none."""
         extent = self.progress.extents.get(partition)

@@ -4,16 +4,23 @@ For each partition the audit reads the offsets of all rows and checks that each 
 once, within the extent of the progress. Offsets without a row are gaps. Control records, aborted
 records and compaction leave gaps, but so would a lost record. Where the log still has the offsets,
 it decides: the committed records of the log and the rows must be the same offsets.
+
+Records that cannot be rows are accounted for one by one: each is a dead letter, or the progress
+counts it as skipped.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakelog.tables.archive.dead_letters import find_letters, letter_ranges
+from lakelog.tables.archive.refusals import Refused, RefusedCount
+from lakelog.tables.archive.sieve import Sieve
 from lakelog.tables.archive.skipped import skipped_between
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.joined.files import files_of
@@ -21,13 +28,17 @@ from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
-from lakelog.tables.topic.rows import ArrowRows
 
 _ALL = 1 << 62
 _WINDOW = 1 << 20
 """Offsets that are compared at a time, so memory is bounded."""
 _NAMED_MAX = 8
-_OFFSET = pa.schema([pa.field("offset", pa.int64())])
+_COMPARED = pa.schema(
+    [
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
 _NO_COLUMNS = pa.schema([])
 
 
@@ -36,8 +47,11 @@ class PartitionAudit:
     """The findings in one partition.
 
     start, end: the extent of the progress, exclusive. compared: the records of the log that were
-    compared with rows. unverified: offsets without a row that the log no longer has. duplicates,
-    outside, missing, extra: examples of wrong offsets, with their counts.
+    compared with rows. unverified: offsets without a row that the log no longer has. skipped:
+    offsets that the log lost before. refused: offsets of the progress that cannot be rows.
+    unproved: refused offsets that are in no table, found in the log. lost_letters: dead letters
+    that the progress counts and their table lacks. duplicates, outside, missing, extra, doubled:
+    examples of wrong offsets, with their counts; doubled ones are rows and dead letters.
     """
 
     partition: int
@@ -47,16 +61,25 @@ class PartitionAudit:
     compared: int = 0
     unverified: int = 0
     skipped: int = 0
+    refused: RefusedCount = field(default_factory=RefusedCount)
+    lost_letters: int = 0
+    unproved: Offences = field(default_factory=lambda: Offences())
     duplicates: Offences = field(default_factory=lambda: Offences())
     outside: Offences = field(default_factory=lambda: Offences())
     missing: Offences = field(default_factory=lambda: Offences())
     extra: Offences = field(default_factory=lambda: Offences())
+    doubled: Offences = field(default_factory=lambda: Offences())
+
+    @property
+    def wrong(self) -> int:
+        """Number of wrong offsets."""
+        kinds = (self.duplicates, self.outside, self.missing, self.extra, self.doubled)
+        return sum(each.count for each in kinds) + self.lost_letters
 
     @property
     def is_sound(self) -> bool:
         """Whether no offset is wrong."""
-        wrong = (self.duplicates, self.outside, self.missing, self.extra)
-        return not any(each.count for each in wrong)
+        return not self.wrong
 
 
 @dataclass(slots=True)
@@ -101,19 +124,80 @@ def audit(client: TopicClient, archive: TopicArchive) -> Audit:
     keys: list[TopicPartition] = [(archive.topic, partition) for partition in sorted(extents)]
     starts = client.earliest(keys)
     lost = skipped_between(archive.table, None, archive.table.metadata.current_snapshot_id)
+    letters = find_letters(archive.address)
     for key in keys:
         start, end, _ = extents[key[1]]
         one = PartitionAudit(key[1], start, end)
+        one.refused = archive.progress.refused.get(key[1], RefusedCount())
         one.skipped = sum(each.end - each.start for each in lost if each.partition == key[1])
-        _check_rows(archive, one)
+        named = [] if letters is None else letter_ranges(letters, *key)
+        # Letters from `end` on are of a batch that is not committed yet.
+        refused = _Refused([(at, min(last, end)) for at, last in named if at < end], one)
+        _check_rows(archive, one, refused)
         first = min(max(start, starts[key]), end)
-        one.unverified = (first - start) - _count(archive, key[1], start, first)
+        below = (first - start) - _count(archive, key[1], start, first)
         for at in range(first, end, _WINDOW):
-            _compare(client, archive, one, at, min(at + _WINDOW, end))
+            _compare(client, archive, one, refused, at, min(at + _WINDOW, end))
+        refused.settle()
+        one.unverified = max(0, below - refused.below(first))
         found.append(one)
     snapshot = archive.table.current_snapshot()
     total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
     return Audit(found, int(total or 0))
+
+
+class _Refused:
+    """The offsets of a partition that cannot be rows.
+
+    letters: the dead letters in order, as pairs of start and exclusive end.
+    """
+
+    def __init__(self, letters: list[tuple[int, int]], one: PartitionAudit) -> None:
+        self._letters = letters
+        self._starts = [start for start, _ in letters]
+        self._one = one
+
+    def check_rows(self, offsets: pa.Array) -> None:
+        """Find rows that are dead letters, too."""
+        if not self._letters or not len(offsets):
+            return
+        low = bisect_right(self._starts, offsets[0].as_py()) - 1
+        high = bisect_right(self._starts, offsets[-1].as_py())
+        for start, end in self._letters[max(0, low) : high]:
+            inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
+            self._one.doubled.add(offsets.filter(inside))
+
+    def note(self, refused: Refused, archived: pa.Array) -> pa.Array:
+        """Account for a refused record of the log; return its rows.
+
+        It may have rows: impossible timestamps may be null, and a batch may be damaged later.
+        """
+        first, last = refused.offset, refused.offset_last
+        inside = pc.and_(pc.greater_equal(archived, first), pc.less_equal(archived, last))
+        rows = archived.filter(inside)
+        if not len(rows):
+            unnamed = [each for each in range(first, last + 1) if not self._is_letter(each)]
+            self._one.unproved.add(pa.array(unnamed, pa.int64()))
+        return rows
+
+    def _is_letter(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._letters[at][1]
+
+    def settle(self) -> None:
+        """Compare the counts with the progress."""
+        one = self._one
+        letters = sum(end - start for start, end in self._letters)
+        one.lost_letters = max(0, one.refused.dead_letters - letters)
+        excess = one.unproved.count - one.refused.skipped - one.lost_letters
+        if excess > 0:
+            one.missing.count += excess
+            one.missing.first += one.unproved.first[: max(0, _NAMED_MAX - len(one.missing.first))]
+
+    def below(self, first: int) -> int:
+        """Return how many refused offsets are below the start of the log."""
+        letters = sum(min(end, first) - start for start, end in self._letters if start < first)
+        return letters + max(0, self._one.refused.skipped - self._one.unproved.count)
 
 
 def row_offsets(
@@ -128,8 +212,8 @@ def row_offsets(
         yield batch.column(0)
 
 
-def _check_rows(archive: TopicArchive, one: PartitionAudit) -> None:
-    """Count rows; find offsets that are there twice or outside the extent."""
+def _check_rows(archive: TopicArchive, one: PartitionAudit, refused: _Refused) -> None:
+    """Count rows; find offsets that are there twice, outside the extent, or dead letters."""
     last = pa.array([-1], pa.int64())
     for offsets in row_offsets(archive, one.partition):
         one.rows += len(offsets)
@@ -137,6 +221,7 @@ def _check_rows(archive: TopicArchive, one: PartitionAudit) -> None:
         one.duplicates.add(offsets.filter(pc.less_equal(offsets, before)))
         outside = pc.or_(pc.less(offsets, one.start), pc.greater_equal(offsets, one.end))
         one.outside.add(offsets.filter(outside))
+        refused.check_rows(offsets)
         last = offsets[-1:]
 
 
@@ -145,13 +230,22 @@ def _count(archive: TopicArchive, partition: int, start: int, end: int) -> int:
 
 
 def _compare(
-    client: TopicClient, archive: TopicArchive, one: PartitionAudit, start: int, end: int
+    client: TopicClient,
+    archive: TopicArchive,
+    one: PartitionAudit,
+    refused: _Refused,
+    start: int,
+    end: int,
 ) -> None:
     """Compare the committed records of the log with the rows, in a window of offsets."""
     wanted = OffsetRange(archive.topic, one.partition, start, end, archive.topic_id)
-    rows = ArrowRows(_OFFSET, null_timestamps=True, way_on="")
-    logged = _joined([b.column(0) for b in rows.convert(wanted, client.batches(wanted))])
     archived = _joined(list(row_offsets(archive, one.partition, start, end)))
+    unusual: list[pa.Array] = []
+    rows = Sieve(_COMPARED, lambda each: unusual.append(refused.note(each, archived)))
+    usual = [batch.column(0) for batch in rows.convert(wanted, client.batches(wanted))]
+    logged = _joined([*usual, *unusual])
+    if unusual:
+        logged = logged.take(pc.sort_indices(logged))
     one.compared += len(logged)
     if logged.equals(archived):
         return

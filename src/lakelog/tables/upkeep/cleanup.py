@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
+from lakelog.tables.archive.dead_letters import letters_address
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.listing import StoredFile, stored_files
@@ -75,6 +76,25 @@ def clean(
         with suppress(FileNotFoundError):
             table.io.delete(path)
     return Cleaned(expired, len(removed), sum(each.size for each in removed))
+
+
+def clean_all(
+    address: TableAddress,
+    policy: Policy,
+    now_s: float,
+    *,
+    grace_s: float = GRACE_S,
+    orphan_age_s: float = ORPHAN_AGE_S,
+) -> Cleaned:
+    """Clean an archive's table and its dead letters; return the sums. Arguments as of `clean`."""
+    done = clean(address, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
+    letters = letters_address(address)
+    if not letters.exists():
+        return done
+    also = clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
+    return Cleaned(
+        done.snapshots + also.snapshots, done.files + also.files, done.bytes + also.bytes
+    )
 
 
 def _may_be_orphan(each: StoredFile) -> bool:

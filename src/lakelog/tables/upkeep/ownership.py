@@ -9,6 +9,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
+from lakelog.tables.archive.dead_letters import letters_address
 from lakelog.tables.archive.place import KEYS
 from lakelog.tables.archive.publication import group_of, keys_of
 from lakelog.tables.iceberg.address import TableAddress
@@ -31,7 +32,7 @@ def create(admin: Admin, topic: str, place: Warehouse, name: str) -> TableAddres
 
 
 def drop(admin: Admin, topic: str, address: TableAddress, *, purge: bool) -> int:
-    """Take the table from the topic and drop it; return how many files were deleted.
+    """Take the table from the topic and drop it with its dead letters; return the deleted files.
 
     purge: delete its files, too. The topic's keys are reset first: after a failure the topic has no
     table, and the drop can be repeated. Raises `OSError` and the errors of the catalog.
@@ -40,6 +41,10 @@ def drop(admin: Admin, topic: str, address: TableAddress, *, purge: bool) -> int
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
+    return sum(_drop(each, purge=purge) for each in (letters_address(address), address))
+
+
+def _drop(address: TableAddress, *, purge: bool) -> int:
     catalog = open_catalog(address.catalog)
     try:
         table = catalog.load_table(address.identifier)

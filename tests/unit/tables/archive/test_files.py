@@ -13,6 +13,7 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive import files
 from lakelog.tables.archive.files import Written, write_ranges
+from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.topic.errors import BadRecordError, DataLossError
 from lakelog.tables.topic.offsets import TopicPartition
@@ -54,18 +55,33 @@ def write(
     *ranges: tuple[int, int, int],
     skip_lost: bool = False,
     raw_timestamp_id: int = 0,
+    errors: OnBadRecord = OnBadRecord.STOP,
 ) -> Written:
     """Write ranges of (partition, start, end)."""
     schema = with_null_timestamps(raw_timestamp_id) if raw_timestamp_id else ARROW_SCHEMA
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "TopicClient", lambda *_, **__: log)
         wanted = [OffsetRange("t", *numbers, topic_id="id") for numbers in ranges]
-        return write_ranges("b:1", wanted, schema, path.as_uri(), {}, skip_lost=skip_lost)
+        return write_ranges(
+            "b:1",
+            wanted,
+            schema,
+            path.as_uri(),
+            {},
+            skip_lost=skip_lost,
+            errors=errors,
+            letters_path=path.with_name("letters").as_uri(),
+        )
 
 
 def rows(path: Path) -> list[tuple[int, int, bytes]]:
     found = pq.ParquetFile(path).read().to_pylist()
     return [(row["partition"], row["offset"], row["value"]) for row in found]
+
+
+def rows_of(path: Path, *columns: str) -> list[tuple[int, ...]]:
+    found = pq.ParquetFile(path).read(list(columns)).to_pylist()
+    return [tuple(row[column] for column in columns) for row in found]
 
 
 @pytest.fixture
@@ -76,14 +92,15 @@ def path(tmp_path: Path) -> Path:
 def test_a_file_has_exactly_the_offsets_of_its_ranges(path: Path) -> None:
     written = write(path, _Records(), (0, 1, 5), (1, 4, 6))
 
-    assert written == Written(path.as_uri(), 6, [])
+    assert (written.path, written.rows, written.skipped) == (path.as_uri(), 6, [])
+    assert (written.refusals.counts, written.letters) == ({}, None)
     expected = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 4), (1, 5)]
     assert rows(path) == [(partition, at, b"%d" % at) for partition, at in expected]
     assert pq.read_schema(path).equals(ARROW_SCHEMA, check_metadata=True)
 
 
 def test_ranges_without_records_leave_no_file(path: Path) -> None:
-    assert write(path, _Records(), (0, 4, 4)) == Written(None, 0, [])
+    assert write(path, _Records(), (0, 4, 4)).path is None
     assert not path.exists()
 
 
@@ -101,13 +118,37 @@ def test_a_skipped_loss_is_reported_with_the_file(path: Path) -> None:
 
 def test_an_impossible_timestamp_fails_the_task_unless_it_may_be_null(path: Path) -> None:
     log = _Records(timestamp=IMPOSSIBLE_MS)
-    with pytest.raises(BadRecordError, match=r"t-0@0: .*Repeat with --null-timestamps"):
+    with pytest.raises(
+        BadRecordError, match=r"t-0@0: .*Repeat with --null-timestamps.*dead-letter"
+    ):
         write(path, log, (0, 0, 1))
     assert not path.exists()
 
     write(path, log, (0, 0, 1), raw_timestamp_id=12)
     (row,) = pq.ParquetFile(path).read().to_pylist()
     assert (row["timestamp"], row["rawTimestamp"]) == (None, IMPOSSIBLE_MS)
+
+
+def test_refused_records_go_to_the_dead_letters_or_are_counted(path: Path) -> None:
+    log = _Records(timestamp=IMPOSSIBLE_MS)
+    written = write(path, log, (0, 1, 3), (1, 4, 5), errors=OnBadRecord.DEAD_LETTER)
+    assert (written.path, written.rows) == (None, 0)
+    assert written.refusals.counts == {0: RefusedCount(2, 0), 1: RefusedCount(1, 0)}
+    letters = path.with_name("letters")
+    assert written.letters == letters.as_uri()
+    assert rows_of(letters, "partition", "offset") == [(0, 1), (0, 2), (1, 4)]
+    letters.unlink()
+
+    written = write(path, log, (0, 1, 3), errors=OnBadRecord.SKIP)
+    assert written.refusals.counts == {0: RefusedCount(0, 2)}
+    assert (written.letters, list(path.parent.iterdir())) == (None, [])
+
+
+def test_a_loss_removes_the_dead_letters_too(path: Path) -> None:
+    log = _Records({1: 2}, timestamp=IMPOSSIBLE_MS)
+    with pytest.raises(DataLossError):
+        write(path, log, (0, 0, 3), (1, 0, 6), errors=OnBadRecord.DEAD_LETTER)
+    assert not list(path.parent.iterdir())
 
 
 def test_a_large_range_is_written_in_groups_that_bound_the_memory(

@@ -10,12 +10,17 @@ from pyiceberg.types import LongType
 
 from lakelog.tables.archive import opening
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.dead_letters import find_letters
 from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
+from lakelog.tables.archive.refusals import OnBadRecord
+from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
+from lakelog.tables.topic.errors import OptionError
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import write_batch
+from unit.tables.letters import with_letters
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +36,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
-def opened(place: Warehouse, *, null_timestamps: bool = False) -> ArchiveJob:
+def opened(
+    place: Warehouse, *, null_timestamps: bool = False, errors: OnBadRecord | None = None
+) -> ArchiveJob:
     return open_job(
         "b:1",
         "orders",
@@ -41,6 +48,7 @@ def opened(place: Warehouse, *, null_timestamps: bool = False) -> ArchiveJob:
         file_bytes=500,
         skip_lost=False,
         null_timestamps=null_timestamps,
+        errors=errors,
     )
 
 
@@ -91,3 +99,30 @@ def test_a_table_in_another_warehouse_is_rejected(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="not in file:///elsewhere: archive into a table of"):
         opened(replace(place, location="file:///elsewhere"))
+
+
+def test_dead_letters_have_a_table_beside_the_topics(tmp_path: Path, log: Log) -> None:
+    place = open_warehouse(str(tmp_path))
+    job = opened(place)
+    assert (job.errors, job.letters_location, find_letters(job.address)) == ("stop", "", None)
+    log.keys["table.errors"] = "dead-letter"
+    job = opened(place)
+    letters = find_letters(job.address)
+    assert letters is not None
+    assert job.letters_location == letters.location()
+    assert job.letters_uuid == str(letters.metadata.table_uuid)
+    assert opened(place, errors=OnBadRecord.SKIP).errors == "skip", "the option comes first"
+
+    log.keys["table.errors"] = "ignore"
+    with pytest.raises(OptionError, match=r"table\.errors is 'ignore'"):
+        opened(place)
+
+
+def test_dead_letters_of_another_topic_are_rejected(tmp_path: Path, log: Log) -> None:
+    place = open_warehouse(str(tmp_path))
+    address = opened(place).address
+    commit_batch(address, with_letters(address, 0, 5, (1, 1), topic_id="id"))
+    open_catalog(address.catalog).drop_table(address.identifier)
+    log.topic_id = "another"
+    with pytest.raises(SyncError, match="orders_dead_letters has dead letters of another topic"):
+        opened(place, errors=OnBadRecord.DEAD_LETTER)

@@ -16,6 +16,7 @@ from lakelog.tables.archive.progress import (
     read_progress,
     standing,
 )
+from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.topic.ranges import OffsetRange
 
 AT_TEN = Progress({0: Extent(0, 10, 4), 1: Extent(5, 20, 2)}, "q", 3)
@@ -114,3 +115,14 @@ def test_advancing_moves_only_the_batchs_partitions() -> None:
 
 def extents(batch: dict[int, tuple[int, int]]) -> dict[int, Extent]:
     return {partition: Extent(start, end) for partition, (start, end) in batch.items()}
+
+
+def test_refused_offsets_are_counted_in_the_progress() -> None:
+    """A table without any has the same text as before there were such counts."""
+    assert "refused" not in AT_TEN.to_text()
+    refused = {0: RefusedCount(2, 1)}
+    batch = {0: Extent(10, 15, 4)}
+    once = advance(AT_TEN, batch, query_id="q", number=4, refused=refused)
+    again = advance(once, {0: Extent(15, 16, 4)}, query_id="q", number=5, refused=refused)
+    assert again.refused == {0: RefusedCount(4, 2)}
+    assert Progress.from_text(again.to_text()) == again

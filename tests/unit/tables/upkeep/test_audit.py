@@ -9,6 +9,8 @@ import pytest
 from lakelog.client.isolation import Batch
 from lakelog.records.batch import read_header
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import TopicPartition
@@ -18,6 +20,7 @@ from lakelog.tables.upkeep.audit import Audit, audit
 from storage_kit import make_batch
 from unit.tables.archive_table import write_batch
 from unit.tables.joined.kit import archive_of
+from unit.tables.letters import skipping, with_letters
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Log:
 
     offsets: list[int]
     start: int = 0
+    impossible: tuple[int, ...] = ()
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.start)
@@ -33,7 +37,7 @@ class Log:
     def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
         for offset in self.offsets:
             if wanted.start <= offset < wanted.end:
-                batch = make_batch(1)
+                batch = make_batch(1, timestamp=2**62 if offset in self.impossible else 1000)
                 batch[:8] = offset.to_bytes(8, "big")
                 yield read_header(batch), memoryview(batch)
 
@@ -74,3 +78,32 @@ def test_wrong_offsets_are_named(address: TableAddress) -> None:
     assert one.outside.first == [11]
     assert one.missing.first == [6]
     assert one.extra.first == [4, 4]
+
+
+def test_dead_letters_and_skipped_records_are_accounted_for(address: TableAddress) -> None:
+    commit_batch(address, with_letters(address, 0, 5, (1, 1)))
+    commit_batch(address, skipping(with_letters(address, 5, 9, (7, 7), number=1)))
+    found = audited(address, Log(list(range(9)), impossible=(1, 7)))
+    (one,) = found.partitions
+    assert found.is_sound
+    assert (one.refused, one.rows, one.compared, one.unverified) == (RefusedCount(1, 1), 7, 7, 0)
+    (one,) = audited(address, Log([], start=9)).partitions
+    assert (one.is_sound, one.unverified) == (True, 0), "each gap has its reason"
+
+
+def test_refused_records_that_no_table_and_no_count_has_are_missing(address: TableAddress) -> None:
+    commit_batch(address, skipping(with_letters(address, 0, 5, (1, 1))))
+    (one,) = audited(address, Log(list(range(6)), impossible=(1, 2))).partitions
+    assert one.is_sound, "the row of 2 has a null timestamp, perhaps"
+    commit_batch(address, write_batch(address, 5, 8, 1, rows=False))
+    (one,) = audited(address, Log(list(range(8)), impossible=(1, 6, 7))).partitions
+    assert (one.missing.count, one.wrong) == (3, 3), "5 has no row, and one of 1, 6, 7 is counted"
+
+
+def test_lost_letters_and_letters_with_rows_are_wrong(address: TableAddress) -> None:
+    commit_batch(address, with_letters(address, 0, 5, (1, 1), (3, 3)))
+    address.load().add_files(list(write_batch(address, 3, 4).paths))
+    letters_address(address).load().delete("offset = 1")
+    (one,) = audited(address, Log(list(range(5)), impossible=(1, 3))).partitions
+    assert (one.doubled.first, one.lost_letters) == ([3], 1)
+    assert not one.is_sound

@@ -42,6 +42,15 @@ TABLE_KEYS = (
         one_of("none", "json"),
     ),
     ConfigKey(
+        "table.errors",
+        ConfigType.STRING,
+        "stop",
+        "How the archive treats a record that cannot be a row of the table: stop with an "
+        "error, dead-letter (write it to the table NAME_dead_letters), or skip (count it). The job "
+        "reads it at its start.",
+        one_of("stop", "dead-letter", "skip"),
+    ),
+    ConfigKey(
         "table.warehouse",
         ConfigType.STRING,
         "",

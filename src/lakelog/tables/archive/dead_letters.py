@@ -1,0 +1,208 @@
+"""The table of dead letters: records that an archive's table cannot have, with their bytes.
+
+It is beside the archive's table, in the same catalog, and has a progress of its own under the same
+name. A batch commits its letters there first, then its rows. A crash between the two commits leaves
+letters whose batch is committed later, perhaps with other ends. The letters below the progress of
+this table are therefore not added again: all letters of these offsets are there. Whether a record
+is a letter depends on its bytes alone, so it does not matter which job has added it.
+
+Letters at or above the end of the archive's table are of no batch yet. If the log loses these
+records, `cut_letters` removes them before other records get their offsets.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
+
+from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
+from lakelog.tables.archive.letter_file import LETTER_SCHEMA
+from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
+from lakelog.tables.archive.recording import record
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.data_file import data_file, open_input
+from lakelog.tables.iceberg.expiry import expire_snapshots
+from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.table import ensure_table, load_for_commit
+
+SUFFIX = "_dead_letters"
+"""The name of the table is that of the archive's table with this suffix."""
+
+_SCHEMA = Schema(
+    NestedField(1, "topic", StringType(), required=True),
+    NestedField(2, "partition", IntegerType(), required=True),
+    NestedField(3, "offset", LongType(), required=True),
+    NestedField(4, "offsetLast", LongType(), required=True),
+    NestedField(5, "reason", StringType(), required=True),
+    NestedField(6, "raw", BinaryType(), required=True),
+)
+_ATTEMPTS_MAX = 8
+
+
+class DeadLettersError(Exception):
+    """The table of dead letters is of another topic, or was rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The files of a batch's dead letters, and the table for them."""
+
+    address: TableAddress
+    paths: tuple[str, ...]
+
+
+def letters_address(archive: TableAddress, table_uuid: str = "") -> TableAddress:
+    """Return the address of the dead letters of an archive's table."""
+    namespace, name = archive.identifier
+    return TableAddress(archive.catalog, (namespace, name + SUFFIX), table_uuid)
+
+
+def open_letters(archive: TableAddress, topic_id: str) -> Table:
+    """Return the table of dead letters, created if it is missing.
+
+    Raises `DeadLettersError` if it has letters of another topic, and as `ensure_table`.
+    """
+    table = ensure_table(letters_address(archive), _SCHEMA)
+    others = archived_topic_ids(table.properties) - {topic_id}
+    if others:
+        raise DeadLettersError(
+            f"the table {'.'.join(table.name())} has dead letters of another topic (topic id "
+            f"{', '.join(sorted(others))}): rename or drop it, or archive into a table of another "
+            "name"
+        )
+    return table
+
+
+def find_letters(archive: TableAddress) -> Table | None:
+    """Return the table of dead letters; `None` if no job has created it."""
+    address = letters_address(archive)
+    return address.load() if address.exists() else None
+
+
+def commit_letters(
+    letters: Letters, topic_id: str, query_id: str, number: int, extents: Mapping[int, Extent]
+) -> None:
+    """Append the letters of a batch, without the letters that the table has already.
+
+    extents: the offsets of the batch, of which the files have all letters. Raises
+    `DeadLettersError`, `TableReplacedError`, and after 8 attempts the last error of the catalog.
+    """
+    address, is_unknown = letters.address, False
+    for attempt in range(_ATTEMPTS_MAX):
+        # Load the table again for each attempt: its progress shows whether the last one succeeded.
+        table = load_for_commit(address)
+        before = letters_progress(table, topic_id)
+        if all(extent.end <= before.ends.get(p, -1) for p, extent in extents.items()):
+            if not is_unknown:
+                remove_unreferenced(table, letters.paths)
+            return
+        fresh = [_without_known(path, address.catalog, before.ends) for path in letters.paths]
+        paths = [path for path in fresh if path is not None]
+        after = Progress(_after(before, extents), query_id, number)
+        try:
+            with table.transaction() as transaction:
+                record(transaction, topic_id, after, paths)
+        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+            # Only a rejected commit certainly has no effect; any other may still succeed later.
+            if isinstance(error, CommitFailedException):
+                remove_unreferenced(address.load(), set(paths) - set(letters.paths))
+            is_unknown |= not isinstance(error, CommitFailedException)
+            last = error
+            time.sleep(0.05 * 2**attempt)
+            continue
+        if not is_unknown and paths != list(letters.paths):
+            remove_unreferenced(address.load(), letters.paths)
+        expire_snapshots(address)
+        return
+    raise last
+
+
+def letters_progress(table: Table, topic_id: str) -> Progress:
+    """Return the offsets whose letters the table has. Raises `DeadLettersError`."""
+    try:
+        return agreed_progress(table, topic_id)
+    except ProgressMismatchError:
+        name = ".".join(table.name())
+        raise DeadLettersError(
+            f"the table {name} was rolled back or changed by another program: make its newest "
+            "snapshot the current one, or rename it; the job then creates a new one"
+        ) from None
+
+
+def letter_ranges(table: Table, topic: str, partition: int) -> list[tuple[int, int]]:
+    """Return the offsets of a partition's letters in order, as pairs of start and exclusive end."""
+    columns = ("offset", "offsetLast")
+    wanted = And(EqualTo("topic", topic), EqualTo("partition", partition))
+    found = table.scan(row_filter=wanted, selected_fields=columns).to_arrow()
+    pairs = zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+    return sorted((start, last + 1) for start, last in pairs)
+
+
+def cut_letters(table: Table, topic_id: str, cuts: Mapping[int, Extent]) -> None:
+    """Remove the letters from the end of each extent on, and end the progress there.
+
+    Raises the errors of the catalog.
+    """
+    progress = letters_progress(table, topic_id)
+    terms = [
+        And(EqualTo("partition", partition), GreaterThanOrEqual("offset", extent.end))
+        for partition, extent in cuts.items()
+    ]
+    after = Progress({**progress.extents, **cuts}, progress.query_id, progress.batch)
+    with table.transaction() as transaction:
+        transaction.delete(terms[0] if len(terms) == 1 else Or(*terms))
+        record(transaction, topic_id, after)
+
+
+def _after(before: Progress, extents: Mapping[int, Extent]) -> dict[int, Extent]:
+    after = dict(before.extents)
+    for partition, extent in extents.items():
+        known = after.get(partition)
+        if known is None or known.end < extent.end:
+            start = extent.start if known is None else known.start
+            after[partition] = Extent(start, extent.end, extent.leader_epoch)
+    return after
+
+
+def _without_known(path: str, catalog: Mapping[str, str], ends: Mapping[int, int]) -> str | None:
+    """Return the path of a file without letters below `ends`; `None` if no letter is left."""
+    with open_input(path, catalog) as source, pq.ParquetFile(source) as file:
+        keys = file.read(["partition", "offset"]).to_pylist()
+        known = [each["offset"] < ends.get(each["partition"], 0) for each in keys]
+        if not any(known):
+            return path
+        made = path.removesuffix(".parquet") + f"-{uuid.uuid4().hex}.parquet"
+        groups = (file.read_row_group(number) for number in range(file.num_row_groups))
+        kept = [_above(group, ends) for group in groups]
+    rows = pa.concat_tables(kept)
+    if not rows.num_rows:
+        return None
+    with data_file(made, catalog).writing() as target:
+        pq.write_table(rows, target, compression="zstd")
+    return made
+
+
+def _above(letters: pa.Table, ends: Mapping[int, int]) -> pa.Table:
+    """Return the letters from `ends` on. A damaged batch may have offsets on both sides."""
+    rows: Iterable[dict[str, object]] = letters.to_pylist()
+    kept = []
+    for row in rows:
+        end, last = ends.get(_int(row["partition"]), 0), _int(row["offsetLast"])
+        if last >= end:
+            kept.append({**row, "offset": max(_int(row["offset"]), end)})
+    return pa.Table.from_pylist(kept, LETTER_SCHEMA)
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

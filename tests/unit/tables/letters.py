@@ -1,0 +1,68 @@
+"""Batches with dead letters, and what their table has."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from lakelog.tables.archive.commit import Batch
+from lakelog.tables.archive.dead_letters import Letters, letters_address, open_letters
+from lakelog.tables.archive.letter_file import LetterFile
+from lakelog.tables.archive.progress import Extent
+from lakelog.tables.archive.refusals import Refused, RefusedCount, RefusedRange
+from lakelog.tables.iceberg.address import TableAddress
+from unit.tables.archive_table import TOPIC_ID, write_batch
+
+
+def with_letters(
+    address: TableAddress,
+    start: int,
+    end: int,
+    *bad: tuple[int, int],
+    number: int = 0,
+    topic_id: str = TOPIC_ID,
+    leader_epoch: int = 0,
+) -> Batch:
+    """A batch of partition 0 whose letters are ranges (first, last); its rows are the others."""
+    table = open_letters(address, topic_id)
+    path = f"{table.location()}/data/{uuid.uuid4().hex}.parquet"
+    file = LetterFile(path, {})
+    for first, last in bad:
+        file.add(Refused("orders", 0, first, last, "bad", b"raw %d" % first, is_damaged=False))
+    written = file.close()
+    assert written is not None
+    gone = {at for first, last in bad for at in range(first, last + 1)}
+    paths: list[str] = []
+    for at in sorted(set(range(start, end)) - gone):
+        paths += write_batch(address, at, at + 1, topic_id=topic_id).paths
+    letters = letters_address(address, str(table.metadata.table_uuid))
+    return Batch(
+        topic_id,
+        "query",
+        number,
+        {0: Extent(start, end, leader_epoch)},
+        tuple(paths),
+        refused={0: RefusedCount(len(gone), 0)},
+        named=tuple(RefusedRange(0, first, last + 1) for first, last in bad),
+        letters=Letters(letters, (written,)),
+    )
+
+
+def skipping(batch: Batch) -> Batch:
+    """The same batch, with its letters skipped."""
+    counts = {p: RefusedCount(0, each.dead_letters) for p, each in batch.refused.items()}
+    return replace(batch, refused=counts, letters=None)
+
+
+def letters(address: TableAddress) -> list[tuple[int, int, bytes]]:
+    """First and last offset and bytes of each dead letter."""
+    rows = letters_address(address).load().scan().to_arrow().to_pylist()
+    return sorted((row["offset"], row["offsetLast"], row["raw"]) for row in rows)
+
+
+def letter_files(address: TableAddress) -> int:
+    """Data files of dead letters, whether the table names them or not."""
+    from pathlib import Path
+
+    location = letters_address(address).load().location().removeprefix("file://")
+    return len(list(Path(location).glob("data/*")))
