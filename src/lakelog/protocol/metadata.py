@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string, uuid
 
 
@@ -25,6 +25,8 @@ class MetadataRequest(Message, versions="0-13", flexible="9+"):
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10")
     include_topic_authorized_operations: bool = boolean("8+")
+    lease_of: int = int32("9+", tag=OWN_TAGS, default=-1)
+    """The broker that asks whether its coordinators have successors; -1 for other requests."""
 
 
 class MetadataResponseBroker(Struct):

@@ -62,6 +62,7 @@ from lakelog.protocol.broker_registration import (
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.controller.declared_levels import DeclaredLevels
+from lakelog.server.controller.promises import Promises
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,8 @@ class Controller:
         self._node_id = node_id
         self._metadata = metadata
         self._tasks = tasks
+        session_s = config.get_int("broker.session.timeout.ms") / 1000
+        self.promises = Promises(session_s, clock)
         self._fencing: Any = None
         self._is_due = False
         self._reported_at: float | None = None
@@ -246,17 +249,25 @@ class Controller:
                 reported_at, self._reported_at = self._reported_at, None
                 # Every broker gets these reports, and any of them may become the controller at the
                 # next election.
-                if self._metadata.controller_id == self._node_id:
-                    await self._fence_now(await self._dead(), reported_at)
+                is_controller = self._metadata.controller_id == self._node_id
+                due, next_s = self.promises.divide(await self._dead() if is_controller else {})
+                if next_s is not None:
+                    self._look_again(next_s)
+                await self._fence_now(due, reported_at)
             self._retry_s = _RETRY_S
         except (KafkaError, MetadataError) as error:
             if not self._stopped:
                 if self._retry_s == _RETRY_S:  # one line for one time without the store
                     _log_failure(error)
-                self._retry = self._tasks.call_later(self._retry_s, self._on_brokers)
+                self._look_again(self._retry_s)
                 self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
         finally:
             self._fencing = None
+
+    def _look_again(self, pause_s: float) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._tasks.call_later(pause_s, self._on_brokers)
 
     async def _fence_now(self, dead: dict[int, int], reported_at: float | None) -> None:
         await self._fence(dead, "is dead")

@@ -1,7 +1,9 @@
 """Asks the other brokers whether one of them knows a later leader of a coordinator's partition.
 
 They must also know the same controller. A new one, whose election this broker has missed, does not
-get its heartbeats, and may soon elect another coordinator although all of them still agree.
+get its heartbeats, and may soon elect another coordinator although all of them still agree. And
+they promise not to fence this broker while their answers count (`controller.promises`). An older
+broker answers without a promise.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ class LaterLeaders:
 
     async def _answer(self, peer: Peer) -> Agreement:
         topics = [MetadataRequestTopic(name=name) for name in _TOPICS]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        request = MetadataRequest(
+            topics=topics, allow_auto_topic_creation=False, lease_of=self._node_id
+        )
         try:
             response = await peer.request(request, timeout_s=_PATIENCE_S)
         except KafkaError:

@@ -9,9 +9,9 @@ its last heartbeat that the others can see, even if it still reads the metadata.
 The metadata store confirms the image. While the store cannot be reached, the other brokers do, if
 all of them answer and know no later leader of a coordinator's partition: without its store, a
 cluster elects nothing, and its groups go on. If only this broker cannot reach the store, the others
-may elect right after they have agreed, so their word counts for a shorter time, and ends at once
-when one of them knows a later leader. The clock runs during a stop of the process, and so
-does the lease.
+may elect soon, so their word counts for a shorter time, in which they do not fence this broker
+(`lakelog.server.controller.promises`). It ends at once when one of them knows a later leader. The
+clock runs during a stop of the process, and so does the lease.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
+from lakelog.server.controller.promises import WORD_PER_SESSION
 from lakelog.server.coordinators.later_leaders import Agreement
 
 _LEASES_PER_SESSION = 2
-_LEASES_PER_SESSION_BY_PEERS = 3
 _UNSEEN_MAX = 0.9
 """Part of a session after the last visible heartbeat; the clocks of brokers drift."""
 _RENEWALS_PER_LEASE = 3
@@ -114,4 +114,4 @@ class Lease:
         if answer is Agreement.DENIED:
             self._denied_s = self._until = self._clock.monotonic()
         agreed = answer is Agreement.FULL
-        return asked_s + self._session_s / _LEASES_PER_SESSION_BY_PEERS if agreed else asked_s
+        return asked_s + self._session_s * WORD_PER_SESSION if agreed else asked_s

@@ -8,6 +8,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
@@ -50,3 +51,12 @@ def test_a_role_elsewhere_is_that_in_a_partition_without_a_replica_here() -> Non
         role = control.role_elsewhere(topic_id, 1)
         assert role is not None and not role.is_leader
         assert role == control.role_elsewhere("orders", 1)
+
+
+def test_the_end_of_a_process_ends_the_promise_not_to_fence_it() -> None:
+    with MemoryBroker() as world:
+        control = world._server._control
+        control.controller.promises.give(2)
+        control._report_dead(Process(2, b"a" * 16))
+        assert control.controller.promises.divide({2: 7}) == ({2: 7}, None)
+        world.pass_time(0.01)

@@ -17,6 +17,7 @@ from lakelog.protocol.broker_registration import (
     Feature,
     Listener,
 )
+from lakelog.server.controller.promises import WORD_PER_SESSION
 from memory_broker import MemoryBroker
 
 OTHER = 2
@@ -130,6 +131,17 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
     cluster.controller.elections.fold()
     assert cluster.controller.elections.count == 1
     cluster.world.metadata._brokers.pop(OTHER)
+
+
+def test_a_dead_broker_is_fenced_after_the_promise_to_it(cluster: Cluster) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.controller.promises.give(OTHER)
+    cluster.controller.start()
+    cluster.world.pass_time(session_s * WORD_PER_SESSION)
+    fenced = [cluster.is_fenced]
+    cluster.world.pass_time(session_s * 0.1)
+    assert [*fenced, cluster.is_fenced] == [False, True]
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])

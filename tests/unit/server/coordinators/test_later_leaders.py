@@ -84,6 +84,7 @@ def test_all_others_have_to_agree() -> None:
     assert not none_known({SECOND: second, THIRD: OtherBroker(EPOCH, answers=False)})
     for broker in (second, third):
         assert not broker.requests[0].allow_auto_topic_creation
+        assert broker.requests[0].lease_of == OWN
 
 
 def test_a_fenced_broker_that_is_eligible_has_to_agree() -> None:
@@ -103,8 +104,9 @@ def test_a_later_leader_or_a_new_partition_is_noticed(epochs: tuple[int, ...]) -
 
 
 def test_a_controller_that_this_broker_does_not_know_may_replace_it() -> None:
-    third = OtherBroker(EPOCH, controller=THIRD)
-    assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: third})
+    for controller in (THIRD, -1):
+        third = OtherBroker(EPOCH, controller=controller)
+        assert not none_known({SECOND: OtherBroker(EPOCH), THIRD: third})
 
 
 def test_a_later_leader_in_its_place_differs_from_silence() -> None:

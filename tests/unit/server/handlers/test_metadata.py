@@ -54,6 +54,22 @@ def test_the_broker_is_reached_at_the_address_of_the_connection(world: MemoryBro
     assert response.topics == []
 
 
+@pytest.mark.parametrize(("sender", "controller"), [(2, 1), (3, -1), (None, -1)])
+def test_the_lease_of_a_broker_is_confirmed_to_itself(
+    world: MemoryBroker, sender: int | None, controller: int
+) -> None:
+    request = MetadataRequest(topics=[], lease_of=2)
+    assert world.ask(handle, request, 13, sender=sender).controller_id == controller
+    due, _ = world.broker.controller.promises.divide({2: 7})
+    assert (due == {}) is (controller == 1)
+
+
+def test_the_lease_of_a_dead_broker_is_not_confirmed(world: MemoryBroker) -> None:
+    world.broker.controller.promises.divide({2: 7})
+    request = MetadataRequest(topics=[], lease_of=2)
+    assert world.ask(handle, request, 13, sender=2).controller_id == -1
+
+
 @pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (13, None)])
 def test_all_topics_are_an_empty_list_in_version_0_and_null_since(
     world: MemoryBroker, version: int, topics: list[MetadataRequestTopic] | None

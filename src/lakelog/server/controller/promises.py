@@ -1,0 +1,51 @@
+"""Brokers that this one does not fence yet, although the metadata store counts them as dead.
+
+A broker that does not reach the store asks the others whether its coordinators have successors
+(`lakelog.server.coordinators.lease`). An answer counts for a part of a session, so a broker that
+has answered fences it only afterwards: the former coordinator answers no more when its successor
+begins. All brokers give such promises, because any of them may be the next controller. A broker
+that has been found dead gets no further one, and so is fenced when the last one is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.runtime.api import Clock
+
+WORD_PER_SESSION = 1 / 3
+"""How long the answer of another broker counts, as a part of a session."""
+_DRIFT = 1.1
+"""The clocks of brokers drift."""
+
+
+class Promises:
+    """The promises of one process; a restarted process does not know them."""
+
+    def __init__(self, session_timeout_s: float, clock: Clock) -> None:
+        self._length_s = session_timeout_s * WORD_PER_SESSION * _DRIFT
+        self._clock = clock
+        self._until: dict[int, float] = {}
+        self._dead: frozenset[int] = frozenset()
+
+    def give(self, broker_id: int) -> bool:
+        """Promise not to fence a broker for a while; return false if it has been found dead."""
+        if broker_id in self._dead:
+            return False
+        self._until[broker_id] = self._clock.monotonic() + self._length_s
+        return True
+
+    def release(self, broker_id: int) -> None:
+        """Forget the promise to a broker: its process has ended."""
+        self._until.pop(broker_id, None)
+
+    def divide(self, dead: Mapping[int, int]) -> tuple[dict[int, int], float | None]:
+        """Return which of the dead brokers may be fenced now, and in how many seconds the next one.
+
+        dead: all brokers that the store counts as dead now, with their epochs.
+        """
+        self._dead, now = frozenset(dead), self._clock.monotonic()
+        self._until = {broker: until for broker, until in self._until.items() if until > now}
+        due = {broker: epoch for broker, epoch in dead.items() if broker not in self._until}
+        waiting = [self._until[broker] - now for broker in dead if broker not in due]
+        return due, min(waiting, default=None)
