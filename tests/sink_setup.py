@@ -9,7 +9,7 @@ from typing import TypeVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.sink import Receipt, Run, Written, requests
 from lakelog.coordinator.transaction.state import TopicPartition
-from lakelog.protocol.commit_sets import Refusal, Winner
+from lakelog.protocol.commit_sets import NO_BATCH, Refusal, Winner
 from lakelog.protocol.end_txn import EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from transaction_setup import BUMPING, Producer, Setup
@@ -29,9 +29,12 @@ class Sinks:
         self.query_id = query_id
 
     async def begin(
-        self, run_id: str = "run-1", *, expires: bool = False
+        self, run_id: str = "run-1", batch: int | None = None, *, expires: bool = False
     ) -> InitProducerIdResponse:
-        request = requests.begin_run(self.sink_id, self.query_id, run_id, expires=expires)
+        """Begin a run, by default at the next batch."""
+        if batch is None:
+            batch = max(self.known_next_batch, 0)
+        request = requests.begin_run(self.sink_id, self.query_id, run_id, batch, expires=expires)
         return await self.setup.coordinator.sinks.initialise(request)
 
     async def begun(self, run_id: str = "run-1") -> Producer:
@@ -106,6 +109,15 @@ class Sinks:
 
     def _run(self, parent: Producer, run_id: str = "run-1") -> Run:
         return Run(self.sink_id, self.query_id, run_id, *parent)
+
+    @property
+    def known_next_batch(self) -> int:
+        """The next batch, also of a sink that does not exist."""
+        try:
+            found = self.setup.coordinator.admin.describe(self.sink_id).sink
+        except KafkaError:
+            return NO_BATCH
+        return NO_BATCH if found is None else found.next_batch
 
     @property
     def next_batch(self) -> int:

@@ -21,6 +21,7 @@ from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.coordinator.transaction.producer_reply import ProducerReply
+from lakelog.coordinator.transaction.receipts import LastSequences, WrittenTo
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
@@ -143,6 +144,32 @@ class FakeMarkers:
         return code
 
 
+class FakeProducerLogs:
+    """The producers of the partitions of `FakeMarkers`.
+
+    Attributes:
+        delay_s: duration of each answer; without one it comes at once.
+        fails: whether the leaders do not answer.
+    """
+
+    def __init__(self, markers: FakeMarkers) -> None:
+        self._markers = markers
+        self.delay_s = 0.0
+        self.fails = False
+
+    async def last_sequences(self, places: Sequence[WrittenTo]) -> LastSequences:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        if self.fails:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return {place: self._last(place) for place in places}
+
+    def _last(self, place: WrittenTo) -> int:
+        model = self._markers.partition(place.topic, place.partition)
+        written = [model.records[index][0] for index in model.open_of(place.producer_id)]
+        return written.count(Producer(place.producer_id, place.producer_epoch)) - 1
+
+
 class Setup:
     """A broker's coordinators; `restart` creates others over the same logs."""
 
@@ -156,6 +183,7 @@ class Setup:
         self.group_log = FakeLog()
         self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
         self.markers = FakeMarkers(self)
+        self.producer_logs = FakeProducerLogs(self.markers)
         self.producer_ids = 0
         self.gives_producer_ids = True
         self.epoch = 0
@@ -173,6 +201,7 @@ class Setup:
             self.log,
             self.topics,
             self.markers,
+            self.producer_logs,
             new_producer_id=self.next_producer_id,
             forgotten_epochs_end=lambda: self.forgotten_epochs_end,
             memory=self.memory,

@@ -54,7 +54,7 @@ def test_kafkas_tools_are_undisturbed_by_a_sink(bootstrap: str, topic: str) -> N
     """The fields of commit sets are tagged: the tools ignore them on the wire and in records."""
     tools = Tools(bootstrap)
     with Sink(bootstrap, topic) as sink, SinkProducer(bootstrap) as producer:
-        run = sink.begin("query", "run")
+        run = sink.begin("query", "run", 0)
         producer.open(run, 0, 0, 0)
         producer.send(topic, b"v", partition=0)
         receipt = producer.finish()

@@ -66,14 +66,14 @@ class Tasks:
 def test_each_batch_is_visible_once_while_coordinators_move(bootstrap: str, topic: str) -> None:
     tasks = Tasks(bootstrap, topic)
     with Sink(bootstrap, topic, timeout_s=TIMEOUT_S) as sink:
-        run = sink.begin("query", "run-0")
+        run = sink.begin("query", "run-0", 0)
         for batch in range(BATCHES):
             receipts = [tasks.write(run, batch, task) for task in range(TASKS)]
             tasks.write(run, batch, 0)  # a speculative attempt, which loses
             sink.commit(run, batch, receipts)
             sink.commit(run, batch, receipts)
             if batch % 4 == 3:
-                run = sink.begin("query", f"run-{batch}")
+                run = sink.begin("query", f"run-{batch}", batch + 1)
                 assert run.next_batch == batch + 1
     expected = Counter(
         b"%d.%d.%d" % (batch, task, partition)

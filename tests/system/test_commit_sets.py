@@ -19,12 +19,14 @@ from lakelog.client.sink import (
     BatchCommittedError,
     NotASinkError,
     Receipt,
+    RecordsLostError,
     Run,
     RunFencedError,
     Sink,
     SinkProducer,
     TransactionNotOpenError,
 )
+from open_tails import cut_open_records
 
 PARTITIONS = 3
 TASKS = 2
@@ -61,10 +63,10 @@ class Query:
         self.kill = kill
         self.runs = self.attempts = 0
 
-    def start(self) -> None:
+    def start(self, batch: int = 0) -> None:
         self.runs += 1
         self.sink = Sink(self.broker.bootstrap, "daily", timeout_s=60.0)
-        self.run: Run = self.sink.begin("query", f"run-{self.runs}")
+        self.run: Run = self.sink.begin("query", f"run-{self.runs}", batch)
 
     def task(self, batch: int, task: int) -> Receipt:
         """Write one task; each attempt has its own number."""
@@ -94,7 +96,7 @@ class Query:
             self.kill("after commit")
             self.sink.commit(self.run, batch, receipts)
         except BatchCommittedError:
-            assert self.sink.begin("query", f"run-{self.runs}").has_committed(batch)
+            assert self.sink.begin("query", f"run-{self.runs}", batch).has_committed(batch)
 
 
 PHASES = ("writing", "acknowledged", "before commit", "in flight", "after commit")
@@ -117,7 +119,7 @@ def test_each_batch_is_visible_once_whichever_phase_the_broker_dies_in(
         query.batch(batch)
         if batch == 2:
             query.sink.close()
-            query.start()
+            query.start(batch)
             assert query.run.next_batch == batch + 1
     query.sink.close()
     assert not left
@@ -133,7 +135,7 @@ def test_a_batch_that_a_new_run_repeats_is_visible_once(broker: BrokerProcess) -
     with pytest.raises(RunFencedError):
         former_sink.commit(former, 0, old)
     with pytest.raises(RunFencedError):
-        former_sink.begin("query", "run-1")
+        former_sink.begin("query", "run-1", 0)
     query.batch(0)
     with pytest.raises(RunFencedError):
         former_sink.abort(former, 0)
@@ -156,9 +158,28 @@ def test_an_aborted_batch_is_invisible_and_can_be_written_again(broker: BrokerPr
     eventually(lambda: visible(broker) == expected(1))
 
 
+def test_a_batch_that_a_broker_lost_records_of_is_written_again(broker: BrokerProcess) -> None:
+    query = Query(broker, lambda phase: None)
+    query.start()
+    query.batch(0)
+    receipts = [query.task(1, task) for task in range(TASKS)]
+    eventually(lambda: visible(broker) == expected(1))
+    broker.kill()
+    assert cut_open_records(broker.data / "out-1")
+    broker.restart()
+    with pytest.raises(RecordsLostError, match="log of out-1 has 0 of the 1 records of the task"):
+        query.sink.commit(query.run, 1, receipts)
+    query.sink.close()
+    query.start(1)
+    assert query.run.next_batch == 1
+    query.batch(1)
+    query.sink.close()
+    eventually(lambda: visible(broker) == expected(2))
+
+
 def test_a_batch_longer_than_the_timeout_is_an_error_that_names_it(broker: BrokerProcess) -> None:
     with Client(broker.bootstrap, client_id="t", timeout_s=60.0).sink("daily") as sink:
-        run = sink.begin("query", "run")
+        run = sink.begin("query", "run", 0)
         with SinkProducer(broker.bootstrap, transaction_timeout_ms=1_000) as producer:
             producer.open(run, 0, 0, 0)
             producer.send("out", b"late", partition=0)
@@ -177,10 +198,10 @@ def test_a_batch_longer_than_the_timeout_is_an_error_that_names_it(broker: Broke
 
 def test_a_sink_belongs_to_its_query_until_it_is_removed(broker: BrokerProcess) -> None:
     with Sink(broker.bootstrap, "daily") as sink:
-        run = sink.begin("query", "run-1")
+        run = sink.begin("query", "run-1", 9)
         sink.commit(run, 9, [])
         with pytest.raises(AnotherQueryError, match="another sink id"):
-            sink.begin("other", "run-2")
+            sink.begin("other", "run-2", 0)
         broker.kill()
         broker.restart()
         status = sink.read()
@@ -190,4 +211,4 @@ def test_a_sink_belongs_to_its_query_until_it_is_removed(broker: BrokerProcess) 
         assert sink.read() is None
         with pytest.raises(NotASinkError):
             sink.remove()
-        assert sink.begin("other", "run-2").next_batch == -1
+        assert sink.begin("other", "run-2", 0).next_batch == -1

@@ -134,7 +134,7 @@ def test_abort_refuses_a_transaction_that_has_a_coordinator(broker: BrokerProces
 
 def test_a_sink_is_listed_described_and_removed(broker: BrokerProcess) -> None:
     with Sink(broker.bootstrap, "daily") as sink, SinkProducer(broker.bootstrap) as producer:
-        run = sink.begin("query", "run-1")
+        run = sink.begin("query", "run-1", 4)
         sink.commit(run, 4, [])
         producer.open(run, 5, 0, 0)
         producer.send("orders", b"open", partition=0)

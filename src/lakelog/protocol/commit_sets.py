@@ -33,13 +33,18 @@ class Refusal(IntEnum):
     NOT_OPEN = 5
     """The transaction of a winner is not open: it timed out, was aborted, or never began."""
     CONTENT_DIFFERS = 6
-    """A winner's transaction has other partitions or counts than its receipt."""
+    """A winner's transaction has other partitions than its receipt, or the set differs from the
+    committed one."""
     TOO_LARGE = 7
     """The set, or the number of the sink's children, exceeds a limit."""
     NOT_A_SINK = 8
     """The transactional id is unknown, or belongs to an ordinary producer."""
     IS_A_SINK = 9
     """An ordinary request names a sink or its child."""
+    RECORDS_LOST = 10
+    """The log of a partition has fewer records than the receipt of a winner."""
+    TOO_MANY_RUNS = 11
+    """Too many runs of the query have begun without a commit."""
 
 
 class Refused(Struct):
@@ -56,6 +61,9 @@ class SinkRun(Struct):
     run_id: str = string()
     expires: bool = boolean()
     """Whether the coordinator forgets the sink like an unused transactional id."""
+    batch: int = int64()
+    """The batch that the run is about to write. A new run must begin at the next batch, or repeat
+    the last committed batch."""
 
 
 class SinkState(Struct):

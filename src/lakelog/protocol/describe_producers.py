@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, int64, string
 
 
@@ -17,6 +17,8 @@ class DescribeProducersRequest(Message, versions="0", flexible="0+"):
     """Requests the idempotent and transactional producers of some partitions (KIP-664)."""
 
     topics: list[TopicRequest] = array(TopicRequest)
+    producer_ids: list[int] = array(int64, tag=OWN_TAGS)
+    """Only these producers; empty for all. Apache Kafka ignores the field and returns all."""
 
 
 class ProducerState(Struct):

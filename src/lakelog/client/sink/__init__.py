@@ -2,7 +2,7 @@
 
 ```python
 with Sink("localhost:9092", "orders-by-day") as sink, SinkProducer("localhost:9092") as producer:
-    run = sink.begin(query_id, run_id)                 # in each task, and safe to repeat
+    run = sink.begin(query_id, run_id, batch)          # in each task, and safe to repeat
     if not run.has_committed(batch):
         producer.open(run, batch, partition, attempt)
         producer.send("orders-by-day", b"...")
@@ -24,7 +24,9 @@ from lakelog.client.sink.errors import (
     BatchCommittedError,
     ContentDiffersError,
     NotASinkError,
+    RecordsLostError,
     RunFencedError,
+    RunLimitError,
     SinkError,
     SinkLimitError,
     TransactionNotOpenError,
@@ -39,8 +41,10 @@ __all__ = [
     "NotASinkError",
     "OpenChild",
     "Receipt",
+    "RecordsLostError",
     "Run",
     "RunFencedError",
+    "RunLimitError",
     "Sink",
     "SinkError",
     "SinkLimitError",

@@ -78,19 +78,24 @@ class Sink(Closeable):
     def close(self) -> None:
         self._cluster.close()
 
-    def begin(self, query_id: str, run_id: str, *, expires: bool = False) -> Run:
+    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool = False) -> Run:
         """Begin a run of a query, or continue it.
 
         The first call of a run fences the run before it and aborts the transactions of its tasks.
-        Each task may call it: later calls of the run return the same identity.
+        Each task may call it: later calls of the run return the same identity. A fenced run never
+        returns.
+
+        batch: the batch that the run is about to write. A new run begins at the next batch, or
+        repeats the last one; the first run of a sink begins at any.
 
         expires: whether the coordinator may forget the sink after it has been unused for
         `transactional.id.expiration.ms`, as suits a batch job that never runs again.
 
-        Raises `AnotherQueryError`, `RunFencedError`, `NotASinkError` for the id of an ordinary
-        producer, and `UnsupportedError` if the broker has no commit sets.
+        Raises `AnotherQueryError`, `RunFencedError`, `BatchCommittedError`, `BatchAheadError`,
+        `RunLimitError`, `NotASinkError` for the id of an ordinary producer, and `UnsupportedError`
+        if the broker has no commit sets.
         """
-        request = requests.begin_run(self.sink_id, query_id, run_id, expires=expires)
+        request = requests.begin_run(self.sink_id, query_id, run_id, batch, expires=expires)
 
         def work() -> Run:
             response = ask(self._cluster, self.sink_id, request, InitProducerIdResponse)
@@ -110,8 +115,8 @@ class Sink(Closeable):
 
         Raises `OutcomeUnknownError` if no coordinator answers in time: call `commit` again with the
         same receipts, or read the control record; never abort. Raises `BatchCommittedError`,
-        `BatchAheadError`, `TransactionNotOpenError`, `ContentDiffersError`, `RunFencedError`,
-        `SinkLimitError`; then nothing is committed.
+        `BatchAheadError`, `TransactionNotOpenError`, `ContentDiffersError`, `RecordsLostError`,
+        `RunFencedError`, `SinkLimitError`; then nothing is committed.
         """
         self._end(run, batch, receipts, commit=True)
 

@@ -58,13 +58,28 @@ class TransactionNotOpenError(SinkError):
 
 
 class ContentDiffersError(SinkError):
-    """A task's transaction has other records than its receipt."""
+    """A task's transaction has other partitions than its receipt, or two receipts are of one task.
+
+    Also a repeated commit with other receipts than the first one.
+    """
+
+
+class RecordsLostError(SinkError):
+    """A log lacks records of a receipt: a broker lost them after it had acknowledged them."""
+
+    advice = "Write the batch again, in a new run."
 
 
 class SinkLimitError(SinkError):
     """The batch has too many tasks or partitions for one commit."""
 
     advice = "Write the batch with fewer tasks, or to fewer partitions."
+
+
+class RunLimitError(SinkError):
+    """Too many runs of the query have begun, one after another, without a commit."""
+
+    advice = "Stop all runs, then remove the sink, or use another sink id."
 
 
 class NotASinkError(SinkError):
@@ -78,7 +93,9 @@ _CLASSES: dict[int, type[SinkError]] = {
     Refusal.BATCH_AHEAD: BatchAheadError,
     Refusal.NOT_OPEN: TransactionNotOpenError,
     Refusal.CONTENT_DIFFERS: ContentDiffersError,
+    Refusal.RECORDS_LOST: RecordsLostError,
     Refusal.TOO_LARGE: SinkLimitError,
+    Refusal.TOO_MANY_RUNS: RunLimitError,
     Refusal.NOT_A_SINK: NotASinkError,
     Refusal.IS_A_SINK: NotASinkError,
 }

@@ -25,16 +25,17 @@ _TIMEOUT_MS = 60_000
 
 
 def begin_run(
-    sink_id: str, query_id: str, run_id: str, *, expires: bool = False
+    sink_id: str, query_id: str, run_id: str, batch: int, *, expires: bool = False
 ) -> InitProducerIdRequest:
     """Return the request that begins a run, or continues it.
 
+    batch: the batch that the run is about to write.
     expires: whether the coordinator may forget the sink like an unused transactional id.
     """
     return InitProducerIdRequest(
         transactional_id=sink_id,
         transaction_timeout_ms=_TIMEOUT_MS,
-        run=SinkRun(query_id=query_id, run_id=run_id, expires=expires),
+        run=SinkRun(query_id=query_id, run_id=run_id, expires=expires, batch=batch),
     )
 
 

@@ -27,7 +27,8 @@ from lakelog.coordinator.transaction.transitions import Known, Producer, needs_p
 from lakelog.protocol.commit_sets import CommitSet, Refusal, Refused, SinkRun, Winner
 
 _DIGEST_BYTES = 8
-FORMER_RUNS_MAX = 64
+FORMER_RUNS_MAX = 8192
+"""Runs of a sink that end without a commit, one after another."""
 EPOCHS_LEFT_MIN = 3
 """Epochs of a producer id that a child may use: its own, and two for an abort that fences it."""
 
@@ -73,7 +74,8 @@ def run_begun(
 
     A new run has a new epoch, which fences the run before it.
 
-    Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY or RUN_FENCED.
+    Raises `RefusedError` with NOT_A_SINK, ANOTHER_QUERY, RUN_FENCED, BATCH_COMMITTED, BATCH_AHEAD
+    or TOO_MANY_RUNS.
     """
     current = known.current
     if current is None:
@@ -101,7 +103,7 @@ def with_run(
     sink = sink_of(current)
     former = sink.former_runs
     if sink.run_id:
-        former = (former + _digest(sink.run_id))[-FORMER_RUNS_MAX * _DIGEST_BYTES :]
+        former += _digest(sink.run_id)
     part = replace(sink, run_id=run_id, former_runs=former, expires=expires)
     if needs_producer_id(current, None, may_be_old=known.may_be_old):
         identity = Producer(new_producer_id, 0)
@@ -129,16 +131,35 @@ def sink_of(current: Transaction | None) -> Sink:
 
 
 def _check_run(sink: Sink, run: SinkRun) -> None:
+    """Raise `RefusedError` unless this run continues, or is new and may begin.
+
+    A fenced run never returns. Runs that are fenced while batch C is the next one are remembered
+    until C + 1 is committed. Each of them was at C or before, and stays there: a run begins another
+    batch only after its own is committed. So from then on its batch is below the last committed
+    one, and is refused for that.
+    """
     if sink.query_id != run.query_id:
         _refuse_query(sink, run.query_id)
-    if sink.run_id != run.run_id and _is_former(sink, run.run_id):
+    if sink.run_id == run.run_id:
+        return
+    if _is_in(sink.former_runs, run.run_id) or _is_in(sink.earlier_runs, run.run_id):
         _refuse_run(sink, run.run_id)
+    # A crash between the commit and Spark's own record of it repeats the last batch.
+    if run.batch + 1 < sink.next_batch:
+        check_uncommitted(sink, run.batch)
+    _check_not_ahead(sink, run.batch)
+    if len(sink.former_runs) >= FORMER_RUNS_MAX * _DIGEST_BYTES:
+        text = (
+            f"{FORMER_RUNS_MAX} runs have begun one after another, and none has committed batch "
+            f"{run.batch}: no other run may begin, because fenced runs could not be recognised"
+        )
+        raise RefusedError(Refusal.TOO_MANY_RUNS, text)
 
 
-def _is_former(sink: Sink, run_id: str) -> bool:
-    wanted, former = _digest(run_id), sink.former_runs
-    starts = range(0, len(former), _DIGEST_BYTES)
-    return any(former[start : start + _DIGEST_BYTES] == wanted for start in starts)
+def _is_in(digests: bytes, run_id: str) -> bool:
+    wanted = _digest(run_id)
+    starts = range(0, len(digests), _DIGEST_BYTES)
+    return any(digests[start : start + _DIGEST_BYTES] == wanted for start in starts)
 
 
 def _refuse_query(sink: Sink, query_id: str) -> None:
@@ -166,10 +187,14 @@ def check_parent(parent: Transaction | None, producer: Producer, batch: int) -> 
     assert parent is not None
     _check_identity(parent, producer)
     check_uncommitted(sink, batch)
+    _check_not_ahead(sink, batch)
+    return sink
+
+
+def _check_not_ahead(sink: Sink, batch: int) -> None:
     if sink.next_batch != NO_BATCH and batch > sink.next_batch:
         text = f"batch {batch} is ahead: the next batch of the sink is {sink.next_batch}"
         raise RefusedError(Refusal.BATCH_AHEAD, text)
-    return sink
 
 
 def _check_identity(parent: Transaction, producer: Producer) -> None:
@@ -260,7 +285,13 @@ def batch_committed(parent: Transaction, wanted: CommitSet, now_ms: int) -> Tran
         return None
     identity = Producer(parent.producer_id, parent.producer_epoch)
     check_parent(parent, identity, wanted.batch)
-    part = replace(sink, next_batch=wanted.batch + 1, last_set=digest)
+    part = replace(
+        sink,
+        next_batch=wanted.batch + 1,
+        last_set=digest,
+        former_runs=b"",
+        earlier_runs=sink.former_runs,
+    )
     return replace(parent, last_update_ms=now_ms, last_epoch=NO_EPOCH, part=part)
 
 

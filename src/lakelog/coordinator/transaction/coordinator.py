@@ -32,6 +32,7 @@ from lakelog.coordinator.transaction.producer_reply import (
     settle_end,
     settle_partitions,
 )
+from lakelog.coordinator.transaction.receipts import ProducerLogs
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink_requests import SinkRequests
 from lakelog.coordinator.transaction.state import (
@@ -58,6 +59,7 @@ class TransactionCoordinator:
     Args:
         logs: access to the partitions of `__transaction_state`.
         markers: access to the partitions that transactions write to.
+        producer_logs: the producers of these partitions.
         new_producer_id: reserves a producer id; raises `KafkaError`.
         forgotten_epochs_end: returns a producer id. Clients may hold epochs of lower producer ids
             that a power failure has removed from the log. The present setting of `durability` does
@@ -73,6 +75,7 @@ class TransactionCoordinator:
         logs: PartitionLogs,
         topics: TopicSizes,
         markers: MarkerWriter,
+        producer_logs: ProducerLogs,
         *,
         new_producer_id: Callable[[], Awaitable[int]],
         forgotten_epochs_end: Callable[[], int],
@@ -109,7 +112,7 @@ class TransactionCoordinator:
         )
         self._reservations = ProducerIdReservations(tasks, new_producer_id)
         self.admin = TransactionAdmin(self._host, clock)
-        self.sinks = SinkRequests(self._host, tasks, self._reservations, config)
+        self.sinks = SinkRequests(self._host, tasks, self._reservations, producer_logs, config)
 
     # Ownership
 

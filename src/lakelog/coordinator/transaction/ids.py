@@ -268,4 +268,5 @@ def memory_of(transactional_id: str, found: Transaction | None) -> int:
 def _memory_of_part(part: Sink | Child) -> int:
     if isinstance(part, Child):
         return _PART_BYTES
-    return _PART_BYTES + text_bytes(part.query_id) + text_bytes(part.run_id) + len(part.former_runs)
+    texts = text_bytes(part.query_id) + text_bytes(part.run_id)
+    return _PART_BYTES + texts + len(part.former_runs) + len(part.earlier_runs)

@@ -69,6 +69,7 @@ class SinkSchema(Struct):
     expires: bool = boolean()
     last_set: Buffer = binary()
     former_runs: Buffer = binary()
+    earlier_runs: Buffer = binary()
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
@@ -144,6 +145,7 @@ def _add_part(value: TransactionLogValue, part: Sink | Child) -> None:
         expires=part.expires,
         last_set=part.last_set,
         former_runs=part.former_runs,
+        earlier_runs=part.earlier_runs,
     )
 
 
@@ -160,6 +162,7 @@ def _part(value: TransactionLogValue) -> Sink | Child | None:
         expires=found.expires,
         last_set=bytes(found.last_set),
         former_runs=bytes(found.former_runs),
+        earlier_runs=bytes(found.earlier_runs),
     )
 
 

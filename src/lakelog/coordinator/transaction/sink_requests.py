@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, Reply, Result
@@ -14,10 +14,12 @@ from lakelog.coordinator.transaction.commit_sets import RefusedError
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
+from lakelog.coordinator.transaction.receipts import LastSequences, ProducerLogs, WrittenTo
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID, Sink
 from lakelog.coordinator.transaction.transitions import Producer
+from lakelog.protocol.commit_sets import CommitSet
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.runtime.api import Tasks
@@ -39,12 +41,15 @@ class SinkRequests:
         host: ShardHost[TransactionShard],
         tasks: Tasks,
         reservations: ProducerIdReservations,
+        logs: ProducerLogs,
         config: TransactionConfig,
     ) -> None:
         self._host = host
         self._tasks = tasks
         self._reservations = reservations
+        self._logs = logs
         self._config = config
+        self._looking: set[Reply[None]] = set()
 
     def initialise(self, request: InitProducerIdRequest) -> Reply[InitProducerIdResponse]:
         """Decide InitProducerId with a run or a parent: a sink's run, or a child, begins."""
@@ -64,8 +69,8 @@ class SinkRequests:
                 ),
                 respond,
             )
-        texts = _is_text(run.query_id) and _is_text(run.run_id)
-        if parent is not None or "/" in name or not texts:
+        is_valid = _is_text(run.query_id) and _is_text(run.run_id) and 0 <= run.batch < BATCH_END
+        if parent is not None or "/" in name or not is_valid:
             return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
         return self._submit(
             name,
@@ -90,18 +95,54 @@ class SinkRequests:
         if not 0 <= wanted.batch < BATCH_END or (wanted.winners and not request.committed):
             return answered(self._tasks, SinkReply(ErrorCode.INVALID_REQUEST).ended())
         producer = Producer(request.producer_id, request.producer_epoch)
+        if request.committed:
+            return self._commit(name, producer, wanted)
+        return self._submit(
+            name,
+            lambda shard, now, new_id, answer, reserve: shard.sinks.abort(
+                now, name, producer, wanted, answer
+            ),
+            SinkReply.ended,
+        )
 
-        def decide(
-            shard: TransactionShard,
-            now: Now,
-            new_id: int,
-            answer: _Answer,
-            reserve: Callable[[], None],
-        ) -> Decision:
-            end = shard.sinks.commit if request.committed else shard.sinks.abort
-            return end(now, name, producer, wanted, answer)
+    def _commit(self, name: str, producer: Producer, wanted: CommitSet) -> Reply[EndTxnResponse]:
+        """Decide a commit twice: before and after the logs of the winners were read."""
+        future = self._tasks.future()
 
-        return self._submit(name, decide, SinkReply.ended)
+        def answer(reply: SinkReply) -> None:
+            settle(future, reply.ended())
+
+        def refuse(code: ErrorCode) -> None:
+            answer(SinkReply(code))
+
+        def decide(found: LastSequences | None) -> None:
+            def commit(shard: TransactionShard, now: Now) -> Decision:
+                return shard.sinks.commit(now, name, producer, wanted, found, answer, look)
+
+            self._host.submit(name, partial(_decision, commit, name, answer), refuse)
+
+        def look(places: list[WrittenTo]) -> None:
+            looking = self._look(places, decide, refuse)
+            task = self._tasks.spawn(looking, name=f"records of {name}")
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+        decide(None)
+        return future
+
+    async def _look(
+        self,
+        places: list[WrittenTo],
+        decide: Callable[[LastSequences], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        try:
+            found = await self._logs.last_sequences(places)
+        except (KafkaError, OSError):
+            # Retriable: a leader is being elected, or its broker starts again.
+            refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        else:
+            decide(found)
 
     def _submit(self, name: str, decide: _Decide, respond: Callable[[SinkReply], T]) -> Reply[T]:
         future = self._tasks.future()
@@ -113,8 +154,10 @@ class SinkRequests:
             answer(SinkReply(code))
 
         def decided(new_id: int) -> None:
-            decision = partial(_decision, decide, name, new_id, answer, reserve)
-            self._host.submit(name, decision, refuse)
+            def begin(shard: TransactionShard, now: Now) -> Decision:
+                return decide(shard, now, new_id, answer, reserve)
+
+            self._host.submit(name, partial(_decision, begin, name, answer), refuse)
 
         def reserve() -> None:
             self._reservations.reserve(name, decided, refuse)
@@ -124,17 +167,15 @@ class SinkRequests:
 
 
 def _decision(
-    decide: _Decide,
+    decide: Callable[[TransactionShard, Now], Decision],
     name: str,
-    new_id: int,
     answer: _Answer,
-    reserve: Callable[[], None],
     shard: TransactionShard,
     now: Now,
 ) -> Decision:
     """Return the decision of a shard; answer a refusal with its reason and the control record."""
     try:
-        return decide(shard, now, new_id, answer, reserve)
+        return decide(shard, now)
     except RefusedError as error:
         answer(_refusal(shard, name, error))
         return Result()

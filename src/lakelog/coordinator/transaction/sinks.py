@@ -34,6 +34,12 @@ from lakelog.coordinator.transaction.commit_sets import (
 )
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.receipts import (
+    LastSequences,
+    WrittenTo,
+    check_records,
+    written_to,
+)
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
@@ -61,6 +67,7 @@ _BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 32
 Steps = dict[str, Transaction | None]
 Answer = Callable[[SinkReply], None]
 Reserve = Callable[[], None]
+Look = Callable[[list[WrittenTo]], None]
 
 
 @dataclass(slots=True)
@@ -288,9 +295,20 @@ class Sinks:
             raise RefusedError(Refusal.TOO_LARGE, text)
 
     def commit(
-        self, now: Now, sink_id: str, producer: Producer, wanted: CommitSet, answer: Answer
+        self,
+        now: Now,
+        sink_id: str,
+        producer: Producer,
+        wanted: CommitSet,
+        sequences: LastSequences | None,
+        answer: Answer,
+        look: Look,
     ) -> Decision:
         """Commit a batch: its winners, the next batch, and the abort of all other children.
+
+        Args:
+            sequences: of the winners in the logs, None before the look.
+            look: called if the decision needs `sequences` and has none.
 
         Raises `RefusedError`, and `KafkaError(CONCURRENT_TRANSACTIONS)`.
         """
@@ -315,6 +333,11 @@ class Sinks:
             if won is not None:
                 steps[name] = won
         self._check_size(steps)
+        places = written_to(wanted)
+        if places and sequences is None:
+            look(places)
+            return Result()
+        check_records(wanted, sequences or {})
         return self._end_children(now, sink_id, steps, answer, batch=wanted.batch)
 
     def abort(

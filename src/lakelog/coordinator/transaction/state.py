@@ -83,7 +83,8 @@ class Sink:
     next_batch: `NO_BATCH` until the first commit, which may have any number.
     expires: whether the sink is forgotten like an unused transactional id.
     last_set: digest of the commit set that advanced `next_batch`.
-    former_runs: digests of the newest fenced runs, the newest last.
+    former_runs: digests of the runs that were fenced since the last commit, the newest last.
+    earlier_runs: the same of the time between the last two commits.
     """
 
     query_id: str
@@ -92,6 +93,7 @@ class Sink:
     expires: bool = False
     last_set: bytes = b""
     former_runs: bytes = b""
+    earlier_runs: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from lakelog.server.coordinators.lease import Lease
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
 from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.event_log.refused_joins import RefusedJoins
 from lakelog.server.peers.peer import Peer
@@ -133,6 +134,7 @@ class Coordinators:
             logs(TRANSACTION_TOPIC, request_s, *parts),
             topics,
             ClusterMarkers(leaders, self.markers, tasks),
+            ClusterProducerLogs(leaders, partitions, tasks),
             new_producer_id=producer_ids.next,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,

@@ -24,8 +24,11 @@ def handle(
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    ids = frozenset(request.producer_ids)
     topics = [
-        TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
+        TopicResponse(
+            name=name, partitions=[_describe(broker, name, index, ids) for index in indexes]
+        )
         for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(topics=topics)
@@ -34,7 +37,7 @@ def handle(
 API = ServedApi(DescribeProducersRequest, handle, done="All.")
 
 
-def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _describe(broker: Broker, topic: str, index: int, ids: frozenset[int]) -> PartitionResponse:
     try:
         check_topic_name(topic)
         partition = broker.partitions.leader(topic, index)
@@ -43,6 +46,8 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
             partition_index=index, error_code=error.code, error_message=error.message or None
         )
     entries = partition.log.producers.entries
+    if ids:
+        entries = {each: entries[each] for each in ids if each in entries}
     return PartitionResponse(
         partition_index=index,
         active_producers=[_state(producer_id, entry) for producer_id, entry in entries.items()],

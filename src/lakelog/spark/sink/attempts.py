@@ -86,13 +86,14 @@ def write_attempt(
     Raises `SinkError`, and other errors of the client; nothing of the attempt is then committed.
     """
     with named_refusals(options), _clients(options, job) as (sink, producer):
-        run = sink.begin(job.batch.query_id, job.batch.run_id, expires=job.expires)
+        batch = job.batch
+        run = sink.begin(batch.query_id, batch.run_id, batch.number, expires=job.expires)
         if run.next_batch < 0:
             _retire_lower(options, job)
-        if next_step(job.name, _control(run, job), job.batch, job.generation) is Step.SKIP:
+        if next_step(job.name, _control(run, job), batch, job.generation) is Step.SKIP:
             return Attempt(run, None)
         try:
-            producer.open(run, job.batch.number, task.partitionId(), task.taskAttemptId())
+            producer.open(run, batch.number, task.partitionId(), task.taskAttemptId())
         except BatchCommittedError:
             return Attempt(run, None)
         write_rows(batches, lambda: nullcontext(producer), options)

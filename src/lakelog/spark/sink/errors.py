@@ -23,6 +23,10 @@ class FencedError(SinkError):
     """Another run of the query has taken over the sink, or the batch took too long."""
 
 
+class LostRecordsError(SinkError):
+    """A broker lost records of the batch after it had acknowledged them."""
+
+
 class RowError(SinkError):
     """A row cannot become a record."""
 

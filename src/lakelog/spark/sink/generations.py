@@ -42,7 +42,7 @@ def _claim(sink: Sink, generation: int) -> None:
     name = f"{_CLAIM}{generation}"
     try:
         sink.remove()
-        sink.begin(name, name)
+        sink.begin(name, name, 0)
     except (AnotherQueryError, NotASinkError):
         # The lower query, or another task, came between the two requests: the caller looks again.
         return

@@ -9,8 +9,12 @@ from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.client.sink import (
     AnotherQueryError,
     BatchAheadError,
+    BatchCommittedError,
     NotASinkError,
+    RecordsLostError,
     RunFencedError,
+    RunLimitError,
+    SinkError,
     SinkLimitError,
     TransactionNotOpenError,
 )
@@ -19,6 +23,51 @@ from lakelog.spark.sink.generations import retired_by
 from lakelog.spark.sink.options import SinkOptions
 
 _NEXT_GENERATION = "raise 'sinkGeneration' to begin a new count with this checkpoint"
+
+_ADVICE: dict[type[SinkError], tuple[type[errors.SinkError], str]] = {
+    BatchAheadError: (
+        errors.BatchOrderError,
+        ": batches between them were never written to this sink. Restore the checkpoint that "
+        f"belongs to the sink, or {_NEXT_GENERATION}",
+    ),
+    BatchCommittedError: (
+        errors.BatchOrderError,
+        ": the checkpoint is behind the sink, and batches would be written again, perhaps with "
+        f"other rows. Restore the checkpoint that belongs to the sink, or {_NEXT_GENERATION}",
+    ),
+    RunFencedError: (
+        errors.FencedError,
+        ": another run of the query has taken over the sink. Stop one of them, or give each its "
+        "own 'sinkId'",
+    ),
+    RunLimitError: (
+        errors.SinkError,
+        ". Find out why the batch fails. When no other run is alive, compare the sink's next batch "
+        "with the checkpoint (lakelog txn describe), and remove the sink (lakelog txn remove)",
+    ),
+    TransactionNotOpenError: (
+        errors.FencedError,
+        ": if the batch took longer than the option 'kafka.transaction.timeout.ms' (TIMEOUT), "
+        "raise it (and transaction.max.timeout.ms of the broker), or make batches smaller with "
+        "the source's 'maxOffsetsPerTrigger'",
+    ),
+    RecordsLostError: (
+        errors.LostRecordsError,
+        ". Nothing of the batch is visible: start the query again, which repeats the batch. To "
+        "keep acknowledged records through a power failure, replicate the topic, or set its "
+        "durability to fsync",
+    ),
+    SinkLimitError: (
+        errors.SinkError,
+        ": write with fewer tasks (df.coalesce), or to fewer partitions",
+    ),
+    NotASinkError: (
+        errors.SinkError,
+        ": another producer, or foreachBatch, uses this name; choose another 'sinkId'",
+    ),
+}
+"""The errors of Spark's users, and their texts after the coordinator's; TIMEOUT stands for the
+transaction timeout of the query."""
 
 
 @contextmanager
@@ -50,30 +99,8 @@ def _named(error: ClientError, options: SinkOptions) -> errors.SinkError | None:
             f"{error.message}: the checkpoint is new or of another query. Choose another 'sinkId' "
             f"for another query; for a new start of this one {_NEXT_GENERATION}"
         )
-    if isinstance(error, BatchAheadError):
-        return errors.BatchOrderError(
-            f"{error.message}: batches between them were never written to this sink. Restore the "
-            f"checkpoint that belongs to the sink, or {_NEXT_GENERATION}"
-        )
-    if isinstance(error, RunFencedError):
-        return errors.FencedError(
-            f"{error.message}: another run of the query has taken over the sink. Stop one of them, "
-            "or give each its own 'sinkId'"
-        )
-    if isinstance(error, TransactionNotOpenError):
-        return errors.FencedError(
-            f"{error.message}: if the batch took longer than the option "
-            f"'kafka.transaction.timeout.ms' ({options.transaction_timeout_ms}), raise it (and "
-            "transaction.max.timeout.ms of the broker), or make batches smaller with the source's "
-            "'maxOffsetsPerTrigger'"
-        )
-    if isinstance(error, SinkLimitError):
-        return errors.SinkError(
-            f"{error.message}: write with fewer tasks (df.coalesce), or to fewer partitions"
-        )
-    if isinstance(error, NotASinkError):
-        return errors.SinkError(
-            f"{error.message}: another producer, or foreachBatch, uses this name; choose another "
-            "'sinkId'"
-        )
+    for refusal, (kind, advice) in _ADVICE.items():
+        if isinstance(error, refusal):
+            timeout = str(options.transaction_timeout_ms)
+            return kind(f"{error.message}{advice.replace('TIMEOUT', timeout)}")
     return None

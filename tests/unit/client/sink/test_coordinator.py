@@ -54,7 +54,7 @@ def test_a_run_has_the_identity_and_next_batch_of_the_response(
     state = SinkState(query_id="query", run_id="run", next_batch=5)
     answer = InitProducerIdResponse(producer_id=7, producer_epoch=3, sink=state)
     sinks.on(InitProducerIdRequest, answer)
-    assert sink.begin("query", "run", expires=True) == RUN
+    assert sink.begin("query", "run", 4, expires=True) == RUN
     (request,) = sinks.asked(InitProducerIdRequest)
     assert request.transactional_id == "daily"
     assert request.run is not None

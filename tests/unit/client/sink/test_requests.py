@@ -6,11 +6,12 @@ RUN = Run("daily", "query", "run", 7, 3, next_batch=5)
 
 
 def test_a_run_begins_under_the_sink_id() -> None:
-    request = requests.begin_run("daily", "query", "run", expires=True)
+    request = requests.begin_run("daily", "query", "run", 5, expires=True)
     assert request.transactional_id == "daily"
     assert request.parent is None
     assert request.run is not None
-    assert (request.run.query_id, request.run.run_id, request.run.expires) == ("query", "run", True)
+    assert (request.run.query_id, request.run.run_id) == ("query", "run")
+    assert (request.run.batch, request.run.expires) == (5, True)
 
 
 def test_a_child_names_the_identity_of_its_run() -> None:

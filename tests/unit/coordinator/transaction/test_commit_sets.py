@@ -10,6 +10,7 @@ from lakelog.coordinator.transaction.child_ids import child_id
 from lakelog.coordinator.transaction.commit_sets import (
     FORMER_RUNS_MAX,
     RefusedError,
+    batch_committed,
     digest_of,
     is_stale,
     may_reuse,
@@ -54,7 +55,7 @@ def known(current: Transaction | None, *, may_be_old: bool = False) -> Known:
 
 
 def run(name: str) -> SinkRun:
-    return SinkRun(query_id="q", run_id=name)
+    return SinkRun(query_id="q", run_id=name, batch=4)
 
 
 def test_a_run_that_continues_is_the_present_state_and_needs_no_id() -> None:
@@ -75,15 +76,63 @@ def test_a_new_run_has_a_new_producer_id_without_a_certain_next_epoch(
     assert (step.producer_id, step.producer_epoch) == (70, 0)
 
 
-def test_the_newest_fenced_runs_are_remembered() -> None:
+def test_all_runs_that_were_fenced_without_a_commit_are_remembered() -> None:
     sink = SINK
-    for number in range(FORMER_RUNS_MAX + 10):
+    for number in range(200):
         sink = run_begun(known(sink), run(f"run-{number}"), 1, 9, -1)
-    for number in range(10, FORMER_RUNS_MAX + 9):
-        with pytest.raises(RefusedError, match="was fenced by run run-73"):
+    for number in range(199):
+        with pytest.raises(RefusedError, match="was fenced by run run-199"):
             run_begun(known(sink), run(f"run-{number}"), 1, 9, -1)
-    assert isinstance(sink.part, Sink)
-    assert len(sink.part.former_runs) == FORMER_RUNS_MAX * 8
+
+
+def test_no_run_begins_when_fenced_ones_could_not_be_remembered() -> None:
+    part = Sink(query_id="q", run_id="r", next_batch=4, former_runs=bytes(8 * FORMER_RUNS_MAX))
+    full = replace(SINK, part=part)
+    assert run_begun(known(full), run("r"), 1, 9, -1) is full
+    with pytest.raises(RefusedError, match=r"8192 runs .* none has committed batch 4") as raised:
+        run_begun(known(full), run("new"), 1, 9, -1)
+    assert raised.value.refused.reason == Refusal.TOO_MANY_RUNS
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (2, Refusal.BATCH_COMMITTED),
+        (3, None),
+        (4, None),
+        (5, Refusal.BATCH_AHEAD),
+    ],
+)
+def test_a_new_run_begins_at_the_next_batch_or_repeats_the_last(
+    batch: int, reason: Refusal | None
+) -> None:
+    new = SinkRun(query_id="q", run_id="new", batch=batch)
+    if reason is None:
+        assert run_begun(known(SINK), new, 1, 9, -1).producer_epoch == SINK.producer_epoch + 1
+        return
+    with pytest.raises(
+        RefusedError, match=rf"batch {batch} is .* next batch of the sink is 4"
+    ) as no:
+        run_begun(known(SINK), new, 1, 9, -1)
+    assert no.value.refused.reason == reason
+
+
+def test_a_run_that_was_fenced_at_any_time_never_returns() -> None:
+    """Whichever batch it was at: the next one or the last committed, also after many commits."""
+    for own in (3, 4):
+        sink = run_begun(known(SINK), SinkRun(query_id="q", run_id="old", batch=own), 1, 9, -1)
+        sink = run_begun(known(sink), run("new"), 1, 9, -1)
+        for batch in range(4, 12):
+            for again in (own, own + 1):
+                old = SinkRun(query_id="q", run_id="old", batch=again)
+                # It has committed its own batch only if that was committed when it began.
+                if again <= 4:
+                    with pytest.raises(RefusedError):
+                        run_begun(known(sink), old, 1, 9, -1)
+            wanted = CommitSet(query_id="q", run_id="new", batch=batch)
+            after = batch_committed(sink, wanted, 9)
+            assert after is not None
+            sink = after
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ SINK = Sink(
     expires=True,
     last_set=b"12345678",
     former_runs=b"abcdefgh",
+    earlier_runs=b"12345678abcdefgh",
 )
 
 
@@ -139,7 +140,7 @@ def test_sinks_and_children_are_tagged_fields_after_the_fields_of_kafka() -> Non
     assert sink is not None
     assert child is not None
     control = b"\x01" + b"\x02q" + b"\x02r" + (5).to_bytes(8, "big") + b"\x01"
-    control += b"\x0912345678" + b"\x09abcdefgh" + b"\x00"
+    control += b"\x0912345678" + b"\x09abcdefgh" + b"\x1112345678abcdefgh" + b"\x00"
     tag_10000, tag_10001 = b"\x90\x4e", b"\x91\x4e"
     assert sink.endswith(tag_10000 + bytes([len(control)]) + control)
     parent = b"\x01" + (7).to_bytes(8, "big") + b"\x00\x03" + b"\x00"

@@ -40,6 +40,17 @@ def test_a_producer_has_its_last_batch_and_its_transaction(world: MemoryBroker) 
     assert (empty.error_code, empty.active_producers) == (E.NONE, [])
 
 
+def test_only_the_named_producers_are_returned(world: MemoryBroker) -> None:
+    world.create("orders")
+    for producer_id in (6, 7):
+        world.append("orders", producer=(producer_id, 0, 0))
+    wanted = DescribeProducersRequest(
+        topics=[TopicRequest(name="orders", partition_indexes=[0])], producer_ids=[7, 9]
+    )
+    (topic,) = world.ask(handle, wanted, 0).topics
+    assert [each.producer_id for each in topic.partitions[0].active_producers] == [7]
+
+
 def test_a_partition_that_is_named_twice_has_one_result(world: MemoryBroker) -> None:
     world.create("orders")
     assert len(ask(world, "orders", 0, 0, times=2)) == 1

@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.sink import AnotherQueryError, BatchCommittedError, Receipt, Run
+from lakelog.client.sink import (
+    AnotherQueryError,
+    BatchAheadError,
+    BatchCommittedError,
+    Receipt,
+    Run,
+    SinkError,
+)
 from lakelog.spark.sink import attempts
 from lakelog.spark.sink.attempts import Job, streaming_job, write_attempt
 from lakelog.spark.sink.control import Batch
@@ -53,7 +60,7 @@ class FakeSink:
     def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
         STATE.calls.append(("connect", sink_id))
 
-    def begin(self, query_id: str, run_id: str, *, expires: bool) -> Run:
+    def begin(self, query_id: str, run_id: str, batch: int, *, expires: bool) -> Run:
         if STATE.begin_error is not None:
             raise STATE.begin_error
         return Run("lk-sink-s", query_id, run_id, 9, 4, STATE.next_batch)
@@ -121,6 +128,15 @@ def test_a_task_that_finds_its_batch_committed_writes_nothing(cluster: Cluster) 
 def test_a_checkpoint_that_does_not_fit_is_refused(cluster: Cluster, next_batch: int) -> None:
     cluster.next_batch = next_batch
     with pytest.raises(BatchOrderError, match="sink 's'"):
+        write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+
+
+@pytest.mark.parametrize("error", [BatchCommittedError, BatchAheadError])
+def test_a_run_that_may_not_begin_at_its_batch_names_the_checkpoint(
+    cluster: Cluster, error: type[SinkError]
+) -> None:
+    cluster.begin_error = error(ErrorCode.INVALID_TXN_STATE, "the next batch is 12")
+    with pytest.raises(BatchOrderError, match=r"next batch is 12.*checkpoint"):
         write_attempt(ROWS, OPTIONS, JOB, FakeTask())
 
 

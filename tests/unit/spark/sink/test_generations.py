@@ -27,7 +27,7 @@ class FakeSink:
         self.calls.append("remove")
         self.query_id = None
 
-    def begin(self, query_id: str, run_id: str) -> None:
+    def begin(self, query_id: str, run_id: str, batch: int) -> None:
         if self.racing:
             self.racing -= 1
             self.query_id = "old"

@@ -78,10 +78,14 @@ class SinkQuery(TransactionalProducer):
         """Fence the run before this one, and learn whether its last batch was committed."""
         self._checkpoint.runs += 1
         run_id = f"run-{self._checkpoint.runs}"
-        request = requests.begin_run(self._sink_id, _QUERY, run_id)
+        request = requests.begin_run(self._sink_id, _QUERY, run_id, self._checkpoint.batch)
         while (answer := await self.ask(request, _INIT)).error_code != 0:
             if answer.error_code not in RETRIABLE:
-                self.unexpected("InitProducerId of a sink", answer.error_code)
+                # Only a lost end of the log can put the sink behind its query, or ahead of it.
+                if self.conditions.cut_at < 0 or answer.sink is None:
+                    self.unexpected("InitProducerId of a sink", answer.error_code)
+                batch = max(answer.sink.next_batch, 0)
+                request = requests.begin_run(self._sink_id, _QUERY, run_id, batch)
             await self.pause(0.05, 0.4)
         identity = answer.producer_id, answer.producer_epoch
         self._run = Run(self._sink_id, _QUERY, run_id, *identity, answer.sink.next_batch)

@@ -1,0 +1,75 @@
+"""The receipts of a commit set beside the logs that hold the records.
+
+A task leaves its receipt after the acknowledgement of its last record. A partition may have lost
+some of these records since: with an unclean election, or with a broker whose log lost its end in a
+crash. Without a check, the set would be committed with fewer records than its tasks wrote.
+
+A child has an epoch of its own, so its sequences begin at 0 in each partition, and the log accepts
+them without a gap. The last sequence in the log is therefore the number of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from lakelog.coordinator.transaction.commit_sets import RefusedError
+from lakelog.protocol.commit_sets import CommitSet, Refusal
+
+NO_SEQUENCE = -1
+_SEQUENCE_MAX = 0x7FFFFFFF
+
+
+class WrittenTo(NamedTuple):
+    """A partition that a child wrote to, with its identity."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+LastSequences = Mapping[WrittenTo, int]
+"""The last sequence of each open transaction, `NO_SEQUENCE` without one."""
+
+
+class ProducerLogs(Protocol):
+    """The transaction coordinator's access to the producers of partitions on all brokers."""
+
+    def last_sequences(self, places: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
+        """Return the last sequence of each open transaction, as the leaders know it.
+
+        A partition that does not exist has `NO_SEQUENCE`. Raises `KafkaError` if a leader does not
+        answer.
+        """
+        ...
+
+
+def written_to(wanted: CommitSet) -> list[WrittenTo]:
+    """Return the partitions of all receipts of a set."""
+    return [place for place, _, _ in _receipts(wanted)]
+
+
+def check_records(wanted: CommitSet, found: LastSequences) -> None:
+    """Raise `RefusedError(RECORDS_LOST)` if a log has other records than a receipt."""
+    for place, name, records in _receipts(wanted):
+        last = found[place]
+        # Sequences wrap from 2^31 - 1 to 0.
+        if last != NO_SEQUENCE and last == (records - 1) & _SEQUENCE_MAX:
+            continue
+        log = f"{place.topic}-{place.partition}"
+        text = (
+            f"the log of {log} has {last + 1} of the {records} records of the task {name}: a "
+            "broker lost records that it had acknowledged, or the topic was deleted"
+        )
+        raise RefusedError(Refusal.RECORDS_LOST, text)
+
+
+def _receipts(wanted: CommitSet) -> Iterator[tuple[WrittenTo, str, int]]:
+    """Yield each partition of each winner, with the winner's name and its number of records."""
+    for winner in wanted.winners:
+        identity = winner.producer_id, winner.producer_epoch
+        for topic in winner.topics:
+            for row in topic.partitions:
+                place = WrittenTo(topic.name, row.index, *identity)
+                yield place, winner.transactional_id, row.records
