@@ -8,34 +8,66 @@ it with the source.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from spark.topics import MakeTopic
+
 HERE = Path(__file__).parent
-TIMEOUT_S = 240.0
+TIMEOUT_S = 600.0
 KEYS = 17
+BATCH = 40
+PARTITIONS = 4
+"""Of the target; the source has three."""
+PHASES = {
+    "planning": "planning",
+    "task-writing": "task writing",
+    "after-last-ack": "after the task's last acknowledgement",
+    "commit-sent": "commit set sent but unanswered",
+    "after-commit": "committed, unknown to Spark",
+}
+"""The phases of a micro-batch by the points of kills."""
 
 
 class Kill(NamedTuple):
     """A process dies when it reaches a point.
 
     victim: `self` (the process at the point), `jvm` (the nearest Java above it: of an executor, or
-    of the driver) or `driver`.
+    of the driver) or `driver`. With `pause` and `stop` the process waits, and the test does the
+    rest.
     """
 
     point: str
     victim: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """The kills in one phase, and the batches and records of the source meanwhile."""
+
+    kills: int
+    batches: int
+    records: int
+    lost: int
+    twice: int
+
+    def __add__(self, other: Row) -> Row:
+        return Row(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Driver:
@@ -71,8 +103,15 @@ class Driver:
         if not self._is_ready:
             self._ready.get(timeout=TIMEOUT_S)
             self._is_ready = True
+        self._write(" ".join(words))
+
+    def stay_down(self) -> None:
+        """Have the driver end with its next failure."""
+        self._write("stay-down")
+
+    def _write(self, line: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
     def is_dead(self, within_s: float) -> bool:
@@ -102,6 +141,17 @@ class Faults:
 
     def taken(self, point: str) -> int:
         return len(list(self.folder.glob(f"taken-*-{point}")))
+
+    def held(self, point: str) -> Path | None:
+        """Return the file of a process that waits at a point."""
+        return next(self.folder.glob(f"held-*-{point}"), None)
+
+    def release(self, held: Path) -> None:
+        """Let the waiting process continue, and the one above it that was stopped with it."""
+        pids = held.read_text().split()
+        held.rename(held.with_name(held.name.replace("held", "taken", 1)))
+        for pid in pids:
+            os.kill(int(pid), signal.SIGCONT)
 
 
 class Fleet:
@@ -193,15 +243,16 @@ class Copy:
         partitions: int,
         batch: int,
     ) -> None:
-        self.source, target = topics
+        self.source, self.target = topics
         self.batch = batch
-        self.checkpoint = fleet.folder / f"checkpoint-{target}"
+        self.checkpoint = fleet.folder / f"checkpoint-{self.target}"
         self.produced: list[bytes] = []
-        self.account = Account(bootstrap, target, partitions)
+        self.account = Account(bootstrap, self.target, partitions)
         self._fleet = fleet
         self._words = [kind, bootstrap, *topics, str(self.checkpoint), str(batch)]
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self._random = random.Random(1)
+        self._parts: list[tuple[str, int, int]] = []
         fleet.current.go(self._words)
 
     def produce(self, count: int) -> None:
@@ -212,14 +263,48 @@ class Copy:
             self.produced.append(value)
         self._producer.flush()
 
-    def suffer(self, kill: Kill, batches: int) -> None:
-        """Kill a process during the next batches, and wait until all records have arrived."""
+    def suffer(
+        self,
+        kill: Kill,
+        batches: int,
+        phase: str = "",
+        act: Callable[[], object] | None = None,
+    ) -> None:
+        """Kill a process during the next batches, and wait until all records have arrived.
+
+        phase: of the table; by default that of the point. act: called while a process waits there.
+        """
+        self._parts.append((phase or PHASES[kill.point], len(self.produced), self.batches))
         faults = self._fleet.faults
         before = faults.taken(kill.point)
         faults.arm(kill)
         self.produce(batches * self.batch)
+        if act is not None:
+            self._wait(lambda: faults.held(kill.point) is not None, f"no process reached {kill}")
+            act()
+            held = faults.held(kill.point)
+            assert held is not None
+            faults.release(held)
         self._wait(lambda: faults.taken(kill.point) > before, f"no process reached {kill}")
         self.settle()
+
+    def succeed(self, batches: int) -> Driver:
+        """Have the next driver write some batches; return the driver before it."""
+        old = self._fleet.current
+        self._fleet.next().go(self._words)
+        self.produce(batches * self.batch)
+        self.settle()
+        return old
+
+    def end(self, old: Driver) -> None:
+        """Produce until a driver that was replaced has failed."""
+
+        def is_dead() -> bool:
+            self.produce(1)
+            self.account.poll()
+            return old.is_dead(0.5)
+
+        self._wait(is_dead, "a driver that was replaced still runs")
 
     def settle(self) -> None:
         """Wait until all records of the source are in the target."""
@@ -242,8 +327,25 @@ class Copy:
     @property
     def batches(self) -> int:
         """The number of micro-batches that Spark committed."""
-        names = (path.name for path in (self.checkpoint / "commits").iterdir())
-        return max(int(name) for name in names if name.isdigit()) + 1
+        names = (path.name for path in (self.checkpoint / "commits").glob("*"))
+        return max((int(name) for name in names if name.isdigit()), default=-1) + 1
+
+    @property
+    def query_id(self) -> str:
+        """The id of the query, from its checkpoint."""
+        return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
+
+    def rows(self) -> dict[str, Row]:
+        """Return a row for each phase with kills. Call `check` first: it reads the rest."""
+        ends = [(first, batches) for _, first, batches in self._parts[1:]]
+        ends.append((len(self.produced), self.batches))
+        found: dict[str, Row] = {}
+        for (phase, first, before), (end, batches) in zip(self._parts, ends, strict=True):
+            counts = [self.account.values[value] for value in self.produced[first:end]]
+            lost, twice = counts.count(0), sum(count > 1 for count in counts)
+            row = Row(1, batches - before, end - first, lost, twice)
+            found[phase] = row + found[phase] if phase in found else row
+        return found
 
     def check(self) -> None:
         """Assert that the target has each record of the source once, in order per key."""
@@ -260,3 +362,21 @@ def digest(values: Iterable[bytes]) -> str:
     for value in sorted(values):
         found.update(b"%d:" % len(value) + value)
     return found.hexdigest()
+
+
+def start(bootstrap: str, make_topic: MakeTopic, fleet: Fleet, kind: str) -> Copy:
+    """Start a query; return it when it has written its first batch."""
+    topics = make_topic(partitions=3), make_topic(partitions=PARTITIONS)
+    copy = Copy(bootstrap, fleet, kind, topics, partitions=PARTITIONS, batch=BATCH)
+    copy.produce(BATCH)
+    copy.settle()
+    return copy
+
+
+@contextmanager
+def ended(fleet: Fleet) -> Iterator[Fleet]:
+    """End all drivers after the block."""
+    try:
+        yield fleet
+    finally:
+        fleet.end()

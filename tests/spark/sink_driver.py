@@ -2,7 +2,8 @@
 
 It warms a session up and prints a line. For each line `KIND BOOTSTRAP SOURCE TARGET CHECKPOINT
 BATCH` of its standard input it runs a query from topic to topic, and starts it again after each
-failure. BATCH is the number of records of a micro-batch.
+failure. BATCH is the number of records of a micro-batch. After a line `stay-down` it ends with the
+first query that fails.
 """
 
 from __future__ import annotations
@@ -49,13 +50,19 @@ def keep_running(session: SparkSession, jobs: queue.Queue[list[str]]) -> None:
     In another thread Spark would not find the Python data source.
     """
     running: list[tuple[list[str], StreamingQuery]] = []
+    stays_down = False
     while True:
         with suppress(queue.Empty):
             words = jobs.get(timeout=0.02)
-            running.append((words, start(session, words)))
+            if words == ["stay-down"]:
+                stays_down = True
+            else:
+                running.append((words, start(session, words)))
         for number, (words, query) in enumerate(running):
             if not query.isActive:
                 print(f"failed {str(query.exception())[:3000]!r}", flush=True)
+                if stays_down:
+                    os._exit(1)
                 running[number] = words, start(session, words)
 
 

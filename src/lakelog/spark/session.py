@@ -96,6 +96,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
             builder.config(map=driver_address(master))
             .config("spark.driver.memory", "1g")
             .config("spark.driver.extraJavaOptions", " ".join(_QUICK_START))
+            .config("spark.executor.extraJavaOptions", " ".join(_QUICK_START))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "4")

@@ -2,8 +2,10 @@
 
 A fault is a file in the folder LAKELOG_TEST_FAULTS: its name is the point, its content the victim.
 The first process that reaches the point claims the file by renaming it and carries out the fault,
-so a fault happens once. A process that cannot carry it out returns the file. The product has no
-code for faults: its functions are wrapped when they are imported.
+so a fault happens once. A process that cannot carry it out returns the file. With the victims
+`pause` (this process) and `stop` (this process and the nearest Java above it, by SIGSTOP) the file
+is held until the test renames it. The product has no code for faults: its functions are wrapped
+when they are imported.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ def reach(point: str) -> None:
     except FileNotFoundError:
         return
     victim = claimed.read_text()
+    if victim in ("pause", "stop"):
+        _hold(claimed, point, stops=victim == "stop")
+        return
     if victim == "task":
         claimed.rename(taken)
         raise RuntimeError(f"the test makes this task fail at {point}")
@@ -41,6 +46,22 @@ def reach(point: str) -> None:
     claimed.rename(taken)
     os.kill(pid, signal.SIGKILL)
     time.sleep(0.2)
+
+
+def _hold(claimed: Path, point: str, *, stops: bool) -> None:
+    """Wait until the test renames the file; it contains the processes that the test continues."""
+    held = claimed.with_name(claimed.name.replace("claimed", "held", 1))
+    jvm = _jvm() if stops else None
+    if stops and jvm is None:
+        claimed.rename(_FAULTS / point)
+        return
+    claimed.write_text("" if jvm is None else f"{os.getpid()} {jvm}")
+    claimed.rename(held)
+    if jvm is not None:
+        os.kill(jvm, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while held.exists():
+        time.sleep(0.01)
 
 
 def _jvm() -> int | None:
