@@ -16,14 +16,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 import numba.extending
 from numba.core import cgutils, types
-
-if TYPE_CHECKING:
-    _Copy = Callable[[Any, int, Any, int, int], None]
 
 _LOCK = "lakelog-compiler.lock"
 _DAMAGE = (EOFError, pickle.UnpicklingError, AttributeError, IndexError, ValueError, KeyError)
@@ -31,14 +28,18 @@ _DAMAGE = (EOFError, pickle.UnpicklingError, AttributeError, IndexError, ValueEr
 
 
 def compiled(
-    loops: list[Callable[..., Any]], parts: list[Callable[..., Any]], copy: _Copy
+    loops: list[Callable[..., Any]],
+    parts: list[Callable[..., Any]],
+    **replaced: Callable[..., Any],
 ) -> list[Any]:
     """Return the loops as functions that Numba compiles at their first call.
 
     parts: functions that the loops call, in the same file: Numba looks for changes in no other.
-    copy: the function of that file that copies bytes. Raises whatever Numba raises.
+    replaced: functions of that file that have a faster equal in machine code, by the names of
+    `_REPLACEMENTS`. Raises whatever Numba raises.
     """
-    numba.extending.overload(copy)(_copy_overload)
+    for name, function in replaced.items():
+        numba.extending.overload(function)(_REPLACEMENTS[name])
     for part in parts:
         numba.extending.register_jitable(part)
     try:
@@ -87,6 +88,48 @@ def _copy_memory(_: Any, target: Any, at: Any, source: Any, start: Any, size: An
 
     index = types.intp
     return types.void(target, index, source, index, index), generate
+
+
+def _word_at_overload(data: Any, at: Any) -> Any:
+    def implementation(data: Any, at: Any) -> Any:
+        return _load_word(data, at)
+
+    return implementation
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def _load_word(_: Any, data: Any, at: Any) -> Any:
+    """Load 8 bytes at any address; nothing checks the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        inside = context.make_array(signature.args[0])(context, builder, arguments[0])
+        word = context.get_value_type(types.int64)
+        address = builder.gep(inside.data, [arguments[1]])
+        return builder.load(builder.bitcast(address, word.as_pointer()), align=1)
+
+    return types.int64(data, types.intp), generate
+
+
+def _view_at_overload(address: Any, size: Any) -> Any:
+    def implementation(address: Any, size: Any) -> Any:
+        return numba.carray(_pointer(address), size)
+
+    return implementation
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def _pointer(_: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.CPointer(types.uint8)(types.intp), generate  # type: ignore[attr-defined]
+
+
+_REPLACEMENTS = {
+    "copy": _copy_overload,
+    "word_at": _word_at_overload,
+    "view_at": _view_at_overload,
+}
 
 
 def _cached(loop: Callable[..., Any]) -> Any:

@@ -33,7 +33,7 @@ import numpy as np
 from lakelog.columns.compiler import compiled, first_call
 sys.path.insert(0, sys.argv[1])
 import small_loop
-[run] = compiled([small_loop.loop], [small_loop.part], small_loop.copy)
+[run] = compiled([small_loop.loop], [small_loop.part], copy=small_loop.copy)
 results = []
 
 def work():
@@ -182,7 +182,7 @@ def test_errors_of_the_work_are_raised(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(folder)
     import small_loop  # type: ignore[import-not-found]
 
-    loops = compiled([small_loop.loop], [small_loop.part], small_loop.copy)
+    loops = compiled([small_loop.loop], [small_loop.part], copy=small_loop.copy)
 
     def fail() -> None:
         raise ZeroDivisionError

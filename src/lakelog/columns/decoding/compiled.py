@@ -1,6 +1,6 @@
-"""The compiled loop behind `lakelog.columns.decoding.decode`.
+"""The compiled loops behind `lakelog.columns.decoding.decode`.
 
-One pass over the records of a batch copies keys and values into the buffers that Arrow will use.
+One pass over the records of a group copies keys and values into the buffers that Arrow will use.
 Importing this module needs Numba.
 """
 
@@ -10,10 +10,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from lakelog.columns.compiler import compiled, first_call
+from lakelog.columns.decoding.buffers import binary, empty
 from lakelog.columns.decoding.groups import Group, column_types, corrupt
-from lakelog.columns.decoding.header_pairs import HeaderPairs, binary
+from lakelog.columns.decoding.header_pairs import header_column
 from lakelog.columns.decoding.loop import (
     CORRUPT,
     copy,
@@ -23,6 +25,10 @@ from lakelog.columns.decoding.loop import (
     number_at,
     record_at,
     scan,
+    short_number,
+    short_record_at,
+    view_at,
+    word_at,
 )
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
@@ -42,51 +48,32 @@ class CompiledDecoder:
 
     def __init__(self) -> None:
         loops: list[Any] = [scan, count_headers, copy_headers]
-        self._loops = compiled(loops, [number_at, headers_end, record_at], copy)
+        parts: list[Any] = [short_number, short_record_at, number_at, headers_end, record_at]
+        self._loops = compiled(loops, parts, copy=copy, view_at=view_at, word_at=word_at)
+        self._scan, self._count_headers, self._copy_headers = self._loops
         first_call(self._loops, self._check)
 
     def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
         """Return the columns of `group`, equal to plain Python's. Raises `CorruptRecord`."""
+        kept, batches = _table(group)
         buffers = _Buffers(group, columns)
-        headers = HeaderPairs(*self._loops[1:])
-        for header, data in group.batches:
-            records = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
-            first = buffers.rows
-            if self._scan(buffers, header, records, start, end) == CORRUPT:
-                raise corrupt(header, _reason(header, data))
-            if "headers" in columns:
-                added = slice(first, buffers.rows)
-                headers.add(records, buffers.header_starts[added], buffers.header_stops[added])
-        found = buffers.to_arrays()
-        return {**found, "headers": headers.column()} if "headers" in columns else found
-
-    def _scan(
-        self, buffers: _Buffers, header: BatchHeader, records: Any, start: int, end: int
-    ) -> int:
-        """Add the records to the buffers; return their new number of rows, or `CORRUPT`."""
-        state = self._loops[0](
-            records,
-            header.records_count,
-            header.last_offset_delta,
-            header.base_offset,
-            header.base_timestamp,
-            start,
-            end,
-            buffers.offsets,
-            buffers.timestamps,
-            buffers.key_ends,
-            buffers.key_nulls,
-            buffers.keys,
-            buffers.value_ends,
-            buffers.value_nulls,
-            buffers.values,
-            buffers.header_starts,
-            buffers.header_stops,
-            buffers.rows,
-        )
-        if state != CORRUPT:
-            buffers.added(header, state)
-        return int(state)
+        row_ends = np.empty(len(batches), np.int64)
+        rows = self._scan(batches, start, end, *buffers.arrays(), row_ends)
+        if rows <= CORRUPT:
+            header, data = group.batches[CORRUPT - rows]
+            raise corrupt(header, _reason(header, data))
+        found = buffers.to_columns(rows)
+        if "headers" in columns:
+            found["headers"] = header_column(
+                self._count_headers,
+                self._copy_headers,
+                batches,
+                row_ends,
+                buffers.header_starts[:rows],
+                buffers.header_stops[:rows],
+            )
+        del kept  # the loops have read the memory of the batches until here
+        return found
 
     def _check(self) -> None:
         """Decode one record, so that a failure to compile happens here and not during a read."""
@@ -111,52 +98,65 @@ def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
     raise AssertionError("the compiled loop rejects a batch that plain Python accepts")
 
 
+def _table(group: Group) -> tuple[list[pa.Buffer], Any]:
+    """Return the table of the batches that the loops read, and what keeps their memory."""
+    kept, rows = [], []
+    for header, data in group.batches:
+        buffer = pa.py_buffer(data)
+        kept.append(buffer)
+        rows.append(
+            (
+                buffer.address,
+                buffer.size,
+                header.records_count,
+                header.last_offset_delta,
+                header.base_offset,
+                header.base_timestamp,
+                header.max_timestamp,
+                header.timestamp_type,
+            )
+        )
+    return kept, np.array(rows, np.int64)
+
+
 class _Buffers:
     """The output arrays of one group, allocated at their largest possible size."""
 
     def __init__(self, group: Group, columns: Collection[str]) -> None:
-        count = group.rows_max
-        self.columns = columns
-        self.rows = 0
-
-        def empty(name: str, size: int, kind: Any) -> Any:
-            return np.empty(size if name in columns else 0, kind)
-
-        self.offsets: Any = np.empty(count, np.int64)
-        self.timestamps = empty("timestamp", count, np.int64)
-        self.types = empty("timestampType", count, np.int32)
-        self.key_ends, self.value_ends = (
-            empty(name, count + 1, np.int32) for name in ("key", "value")
+        self._columns = columns
+        count, size = group.rows_max, group.size_bytes
+        self._offsets = empty(count, np.int64)
+        self._timestamps = self._empty("timestamp", count, np.int64)
+        self._types = self._empty("timestampType", count, np.int32)
+        self._keys, self._values = (
+            self._binary("key", count, size),
+            self._binary("value", count, size),
         )
-        self.key_ends[:1] = self.value_ends[:1] = 0
-        self.key_nulls, self.value_nulls = (
-            empty(name, count, np.uint8) for name in ("key", "value")
-        )
-        self.keys, self.values = (
-            empty(name, group.size_bytes, np.uint8) for name in ("key", "value")
-        )
-        self.header_starts, self.header_stops = (
-            empty("headers", count, np.int64) for _ in range(2)
-        )
+        self.header_starts = self._empty("headers", count, np.int64)
+        self.header_stops = self._empty("headers", count, np.int64)
 
-    def added(self, header: BatchHeader, rows: int) -> None:
-        """Complete the rows up to `rows`, which the loop appended from this batch."""
-        first, self.rows = self.rows, rows
-        self.types[first:rows] = header.timestamp_type
-        if header.timestamp_type:
-            self.timestamps[first:rows] = header.max_timestamp
+    def arrays(self) -> tuple[Any, ...]:
+        """Return all arrays in the order of the arguments of `loop.scan`."""
+        numbers = self._offsets, self._timestamps, self._types
+        return *numbers, *self._keys, *self._values, self.header_starts, self.header_stops
 
-    def to_arrays(self) -> RawColumns:
-        import pyarrow as pa
-
-        rows = self.rows
-        raw = {"offset": pa.array(self.offsets[:rows])}
-        if "timestamp" in self.columns:
-            raw["timestamp"] = pa.array(self.timestamps[:rows])
-        if "timestampType" in self.columns:
-            raw["timestampType"] = pa.array(self.types[:rows])
-        if "key" in self.columns:
-            raw["key"] = binary(self.keys, self.key_ends, self.key_nulls, rows)
-        if "value" in self.columns:
-            raw["value"] = binary(self.values, self.value_ends, self.value_nulls, rows)
+    def to_columns(self, rows: int) -> RawColumns:
+        """Return the first `rows` rows, without headers."""
+        raw = {"offset": pa.array(self._offsets[:rows])}
+        if "timestamp" in self._columns:
+            raw["timestamp"] = pa.array(self._timestamps[:rows])
+        if "timestampType" in self._columns:
+            raw["timestampType"] = pa.array(self._types[:rows])
+        for name, (ends, nulls, data) in (("key", self._keys), ("value", self._values)):
+            if name in self._columns:
+                raw[name] = binary(data, ends, nulls, rows)
         return raw
+
+    def _empty(self, name: str, count: int, kind: Any) -> Any:
+        return empty(count if name in self._columns else 0, kind)
+
+    def _binary(self, name: str, rows: int, size: int) -> tuple[Any, Any, Any]:
+        """Return the ends of a column's items, their nulls, and their bytes."""
+        ends = self._empty(name, rows + 1, np.int32)
+        ends[:1] = 0
+        return ends, self._empty(name, rows, np.uint8), self._empty(name, size, np.uint8)

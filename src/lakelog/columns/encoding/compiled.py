@@ -36,7 +36,6 @@ _PARTS: list[Any] = [
     size_at,
     headers_size,
     body_size,
-    copy,
 ]
 
 
@@ -47,7 +46,7 @@ class CompiledEncoder:
     """
 
     def __init__(self) -> None:
-        self._plan, self._write = compiled([plan, write], _PARTS, copy)
+        self._plan, self._write = compiled([plan, write], _PARTS, copy=copy)
         first_call([self._plan, self._write], self._check)
 
     def encode(

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.columns.decoding.groups import column_types
-from lakelog.columns.decoding.header_pairs import HeaderPairs
+from lakelog.columns.decoding.header_pairs import header_column
 from lakelog.columns.decoding.loop import copy_headers, count_headers
 from lakelog.records.utf8 import decode_text
 from lakelog.records.varint import encode_varint
@@ -29,16 +31,16 @@ rows = st.lists(st.lists(st.tuples(keys, st.none() | st.binary(max_size=70)), ma
 @given(st.lists(rows, max_size=3))
 def test_all_headers_of_all_batches(batches: list[list[Pairs]]) -> None:
     """The loops run as plain Python here."""
-    found = HeaderPairs(count_headers, copy_headers)
+    frames, starts, stops, ends = [], [], [], []
     for batch in batches:
-        starts, stops, data = [], [], b"?"
+        data = b"?"
         for pairs in batch:
             starts.append(len(data) if pairs else -1)
             data += encoded(pairs)
             stops.append(len(data))
-        bounds = (np.array(starts, np.int64), np.array(stops, np.int64))
-        found.add(np.frombuffer(data, np.uint8), *bounds)
-    column = found.column()
+        ends.append(len(starts))
+        frames.append(data)
+    column = columns_of(frames, ends, starts, stops)
     assert column.type == column_types()["headers"]
     assert column.to_pylist() == [
         [{"key": decode_text(key), "value": value} for key, value in pairs] or None
@@ -48,7 +50,13 @@ def test_all_headers_of_all_batches(batches: list[list[Pairs]]) -> None:
 
 
 def test_a_count_of_no_headers_in_two_bytes_is_null() -> None:
-    found = HeaderPairs(count_headers, copy_headers)
-    data = np.frombuffer(b"\x80\x00", np.uint8)
-    found.add(data, np.array([0]), np.array([2]))
-    assert found.column().to_pylist() == [None]
+    assert columns_of([b"\x80\x00"], [1], [0], [2]).to_pylist() == [None]
+
+
+def columns_of(frames: list[bytes], ends: list[int], starts: list[int], stops: list[int]) -> Any:
+    """Return the column of headers of these batches."""
+    arrays = [np.frombuffer(frame, np.uint8) for frame in frames]
+    batches = [(each.ctypes.data, len(each), 0, 0, 0, 0, 0, 0) for each in arrays]
+    table = np.array(batches, np.int64).reshape(-1, 8)
+    row_ends, first, last = (np.array(each, np.int64) for each in (ends, starts, stops))
+    return header_column(count_headers, copy_headers, table, row_ends, first, last)

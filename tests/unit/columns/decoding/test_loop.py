@@ -6,9 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lakelog.columns.decoding.loop import CORRUPT, headers_end, number_at, record_at, scan
-from lakelog.records.builder import BatchBuilder
+from lakelog.columns.decoding.loop import (
+    CORRUPT,
+    headers_end,
+    number_at,
+    record_at,
+    scan,
+    short_record_at,
+)
+from lakelog.records.builder import BatchBuilder, encode_record
+from lakelog.records.varint import encode_varint
 
 LONGEST = b"\xff" * 9 + b"\x01"
 """The number of most bytes: -2**63."""
@@ -22,19 +32,26 @@ def records(*rows: tuple[bytes | None, bytes | None]) -> bytes:
     return bytes(builder.build()[61:])
 
 
+def table(data: Any, *, count: int, last_delta: int, base_offset: int = 0) -> Any:
+    """Return the table of one batch, with the timestamps of its records."""
+    where = data.ctypes.data, len(data)
+    return np.array([(*where, count, last_delta, base_offset, 0, 0, 0)], np.int64)
+
+
+def arrays(count: int, size: int) -> list[Any]:
+    """Return arrays for all columns that hold exactly `count` rows and `size` bytes."""
+    column = [(count + 1, np.int32), (count, np.uint8), (size, np.uint8)]
+    numbers = [(count, np.int64), (count, np.int64), (count, np.int32)]
+    shapes = [*numbers, *column, *column, (count, np.int64), (count, np.int64)]
+    return [np.zeros(length, kind) for length, kind in shapes]
+
+
 def offsets_of(data: bytes, *, count: int, last_delta: int, start: int, end: int) -> list[int]:
     """Return the offsets that `scan` finds in a batch at offset 100; [-1] if it is damaged."""
-    size = len(data)
-    wide = [np.zeros(count, np.int64) for _ in range(4)]
-    ends = [np.zeros(count + 1, np.int32) for _ in range(2)]
-    nulls = [np.zeros(count, np.uint8) for _ in range(2)]
-    bytes_ = [np.zeros(size, np.uint8) for _ in range(2)]
-    columns = [part for each in zip(ends, nulls, bytes_, strict=True) for part in each]
-    frame = np.frombuffer(data, np.uint8)
-    batch = (frame, count, last_delta, 100, 0, start, end)
-    arguments: list[Any] = [*batch, *wide[:2], *columns, *wide[2:], 0]
-    rows = scan(*arguments)
-    return [CORRUPT] if rows == CORRUPT else wide[0][:rows].tolist()
+    frame, columns = np.frombuffer(data, np.uint8), arrays(count, len(data))
+    batches = table(frame, count=count, last_delta=last_delta, base_offset=100)
+    rows = scan(*[batches, start, end, *columns, np.zeros(1, np.int64)])
+    return [CORRUPT] if rows == CORRUPT else columns[0][:rows].tolist()
 
 
 @pytest.mark.parametrize(
@@ -92,19 +109,48 @@ def test_the_loop_writes_only_where_it_may() -> None:
         for value in (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF):
             data = bytearray(original)
             data[position] = value
-            size = len(data)
-            ends, wide = np.zeros(3, np.int32), np.zeros(2, np.int64)
-            arrays = (wide, wide.copy(), ends, np.zeros(2, np.uint8), np.zeros(size, np.uint8))
-            more = (
-                ends.copy(),
-                np.zeros(2, np.uint8),
-                np.zeros(size, np.uint8),
-                wide.copy(),
-                wide.copy(),
-            )
             frame = np.frombuffer(bytes(data), np.uint8)
-            state = scan(frame, 2, 1, 0, 0, 0, 9, *arrays, *more, 0)
+            batches = table(frame, count=2, last_delta=1)
+            state = scan(*[batches, 0, 9, *arrays(2, len(data)), np.zeros(1, np.int64)])
             assert state in (CORRUPT, 2)
+
+
+def test_the_number_of_the_first_damaged_batch_is_returned() -> None:
+    good, bad = (np.frombuffer(records((None, value)), np.uint8) for value in (b"a", b"b" * 9))
+    tables = [
+        table(good, count=1, last_delta=0),
+        table(good, count=1, last_delta=0, base_offset=1),
+        table(bad, count=2, last_delta=1, base_offset=2),
+    ]
+    ends = np.zeros(3, np.int64)
+    assert scan(*[np.concatenate(tables), 0, 9, *arrays(4, 40), ends]) == CORRUPT - 2
+    assert scan(*[np.concatenate(tables[:2]), 0, 9, *arrays(4, 40), ends]) == 2
+    assert ends.tolist() == [1, 2, 0]
+
+
+@given(
+    key=st.none() | st.binary(max_size=70),
+    value=st.none() | st.binary(max_size=70) | st.integers(8_180, 8_200).map(bytes),
+    time=st.sampled_from([0, 63, 64, 8_191, 8_192, -1, -8_193]),
+    delta=st.sampled_from([0, 63, 64, 8_191, 8_192]),
+    tail=st.integers(0, 12),
+)
+def test_a_record_of_short_numbers_is_read_as_any_other(
+    key: bytes | None, value: bytes | None, time: int, delta: int, tail: int
+) -> None:
+    body = encode_record(time, delta, key, value, ())
+    frame = encode_varint(len(body)) + body + b"\x55" * tail
+    found = short_record_at(frame, 0, len(frame))
+    if found[0] != CORRUPT:
+        assert found == record_at(frame, 0, len(frame))
+    short = len(body) < 8_192 and -8_192 <= time < 8_192 and delta < 8_192
+    assert (found[0] != CORRUPT) is (short and (tail >= 7 or found[0] != CORRUPT))
+
+
+def test_a_word_beyond_the_end_is_never_read() -> None:
+    frame = records((b"k", b"v" * 20))
+    for size in range(len(frame) + 1):
+        assert short_record_at(frame[:size], 0, size)[0] in (CORRUPT, len(frame))
 
 
 def _two_records() -> bytes:
