@@ -45,6 +45,8 @@ def test_a_table_from_its_creation_to_its_end(
     topic = make_topic(30)
     (created,) = shell("create", topic, "--warehouse", str(tmp_path))
     assert created["table"] == f"lakelog.{topic}"
+    (empty,) = shell("describe", topic)
+    assert (empty["rows"], empty["lag"]) == (0, 30)
     archiver = Archiver(bootstrap, topic, tmp_path)
     for number in range(1, 6):
         archiver.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakelog.tables.archive.progress import Extent
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.compaction import TARGET_BYTES
@@ -43,10 +44,20 @@ class Overview:
 
 
 def overview(client: TopicClient, archive: TopicArchive) -> Overview:
-    """Return the numbers of a table and of its topic's log. Raises `KafkaError` and `OSError`."""
-    table, extents = archive.table, archive.progress.extents
-    keys = [(archive.topic, partition) for partition in sorted(extents)]
+    """Return the numbers of a table and of its topic's log.
+
+    Partitions of which nothing is archived are included. Raises `TopicMissingError`, `KafkaError`
+    and `OSError`.
+    """
+    table = archive.table
+    partitions = {
+        *archive.progress.extents,
+        *client.describe([archive.topic])[archive.topic].partitions,
+    }
+    keys = [(archive.topic, partition) for partition in sorted(partitions)]
     starts, ends = client.earliest(keys), client.latest(keys)
+    none = {partition: Extent(start, start) for (_, partition), start in starts.items()}
+    extents = {**none, **archive.progress.extents}
     sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
     snapshot = table.current_snapshot()
     rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]

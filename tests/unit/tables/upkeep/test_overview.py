@@ -28,6 +28,14 @@ def test_a_table_is_compared_with_its_log(address: TableAddress) -> None:
     assert (one.lag, one.only_in_table) == (3, 3)
 
 
+def test_partitions_without_archived_records_have_a_lag(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 7))
+    log = Topic({0: 7, 1: 30}, {1: 20})
+    found = overview(cast("TopicClient", log), archive_of(address))
+    assert found.partitions[1] == PartitionOverview(1, 20, 20, 20, 30)
+    assert [each.lag for each in found.partitions] == [0, 10]
+
+
 def test_offsets_that_left_the_log_unarchived_are_no_lag() -> None:
     assert PartitionOverview(0, 2, 9, 11, 12).lag == 1
     assert PartitionOverview(0, 2, 9, 11, 12).only_in_table == 7
