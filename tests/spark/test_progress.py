@@ -60,6 +60,35 @@ def test_a_query_is_a_group_with_its_lag_in_records_and_seconds(
     assert all(row["lag_seconds"] > 3000 for row in rows.values()), "the records are an hour old"
 
 
+def test_a_running_query_has_no_lag_while_it_is_idle(
+    spark: SparkSession,
+    bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    publisher: ProgressPublisher,
+) -> None:
+    """Spark calls `commit` of a source only with the next batch, which may never come."""
+    topic, group = make_topic(25), f"idle-{tmp_path.name}"
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "kafka.group.id": group}
+    reader = spark.readStream.format("lakelog").options(**options, startingOffsets="earliest")
+    writer = reader.load().writeStream.format("noop").trigger(processingTime="200 milliseconds")
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+
+    def is_idle_at(total: int) -> bool:
+        with Admin(bootstrap) as admin:
+            lags = admin.groups.lag(group).values()
+        assert query.isActive
+        committed = sum(lag.committed or 0 for lag in lags)
+        return committed == total and all(lag.records == 0 for lag in lags)
+
+    try:
+        eventually(lambda: is_idle_at(25), 60, "the first batch in the group")
+        produce(bootstrap, topic, range(100, 104))
+        eventually(lambda: is_idle_at(29), 60, "the last batch in the group")
+    finally:
+        query.stop()
+
+
 def described_if_known(bootstrap: str, group: str) -> dict[int, dict[str, Any]] | None:
     with Admin(bootstrap) as admin:
         known = admin.groups.offsets(group)

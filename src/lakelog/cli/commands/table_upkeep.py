@@ -78,11 +78,17 @@ def create(
     require_libraries()
     where, folder = chosen_places(session, warehouse, catalog)
     from lakelog.tables.iceberg.warehouse import open_warehouse
+    from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
 
-    with _named_errors(), open_admin(session) as admin:
+    with (
+        _named_errors(),
+        open_admin(session) as admin,
+        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+    ):
         admin.topics.describe(topic)
-        address = ownership.create(admin, topic, open_warehouse(where, folder), name or topic)
+        place = open_warehouse(where, folder)
+        address = ownership.create(admin, client, topic, place, name or topic)
     table = ".".join(address.identifier)
     data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
     show(Document(data, data), output.format)

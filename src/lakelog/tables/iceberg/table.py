@@ -30,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
+from lakelog.tables.iceberg.warehouse import check_table_name
 
 SNAPSHOTS_MAX = 100
 """The limit of kept snapshots. Every commit copies their list, so its cost grows with them."""
@@ -66,6 +67,7 @@ def ensure_table(address: TableAddress, schema: Schema = SCHEMA) -> Table:
     Raises `ValueError` if the existing table has other columns or is partitioned, and `OSError` if
     the warehouse cannot be written to.
     """
+    check_table_name(address.identifier[1])
     catalog = open_catalog(address.catalog)
     with contextlib.suppress(NoSuchTableError):
         return _fitting(catalog.load_table(address.identifier), schema)

@@ -6,6 +6,7 @@ Spark's log are in a local folder, by default the folder of the tables.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 REMOTE_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "hdfs")
 NAMESPACE = "lakelog"
 """The namespace of all tables of archives."""
+_TABLE_NAME = re.compile(r"[A-Za-z0-9._-]{1,300}", re.ASCII)
 CATALOG_NAME = "lakelog"
 """The catalog's name in PyIceberg.
 
@@ -34,6 +36,14 @@ class Warehouse:
             "uri": f"sqlite:///{self.folder / 'catalog.db'}",
             "warehouse": self.location,
         }
+
+
+def check_table_name(name: str) -> None:
+    """Raise `ValueError` if a table of this name would be in another folder of the warehouse."""
+    if not _TABLE_NAME.fullmatch(name) or name in (".", ".."):
+        raise ValueError(
+            f"{name!r} is not a name of a table: use the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        )
 
 
 def is_remote(location: str) -> bool:

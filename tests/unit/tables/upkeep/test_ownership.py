@@ -1,14 +1,40 @@
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.warehouse import open_warehouse
+from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.upkeep.ownership import create, drop
-from unit.tables.archive_table import files, write_batch
+from unit.tables.archive_log import Log
+from unit.tables.archive_table import TOPIC_ID, files, write_batch
+
+
+class Topics(Log):
+    """A cluster of the topics `orders` and `sales` with their keys."""
+
+    def __init__(self) -> None:
+        super().__init__({0: 5})
+        self.topic_id = TOPIC_ID
+        self.keys_of: dict[str, dict[str, str | None]] = {"orders": {}, "sales": {}}
+
+    def topics(self) -> dict[str, TopicMeta]:
+        return self.describe(self.keys_of)
+
+    def configs(
+        self, names: Iterable[str], keys: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
+        return {name: self.keys_of[name] for name in names}
+
+
+def client(topics: Topics | None = None) -> TopicClient:
+    return cast("TopicClient", topics or Topics())
 
 
 class Cluster:
@@ -24,14 +50,14 @@ class Cluster:
 def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
     cluster = Cluster()
     admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
-    address = create(admin, "orders", place, "sales")
+    address = create(admin, client(), "orders", place, "sales")
     assert cluster.values == {
         "table.enable": "true",
         "table.name": "sales",
         "table.warehouse": str(tmp_path),
         "table.catalog": "",
     }
-    assert create(admin, "orders", place, "sales") == address, "it may be repeated"
+    assert create(admin, client(), "orders", place, "sales") == address, "it may be repeated"
     commit_batch(address, write_batch(address, 0, 3))
     assert files(address) == 1
 
@@ -42,9 +68,36 @@ def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
     assert drop(admin, "orders", address, purge=True) == 0, "it may be repeated"
 
 
+def test_the_table_of_another_topic_is_not_taken(tmp_path: Path) -> None:
+    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    admin = cast("Admin", cluster)
+    address = create(admin, client(topics), "orders", place, "shared")
+    topics.keys_of["orders"] = dict(cluster.values)
+    cluster.values.clear()
+    with pytest.raises(ValueError, match=r"lakelog\.shared belongs to topic 'orders': .*--name"):
+        create(admin, client(topics), "sales", place, "shared")
+    assert create(admin, client(topics), "orders", place, "shared") == address
+
+    topics.keys_of["orders"] = {}
+    cluster.values.clear()
+    commit_batch(address, write_batch(address, 0, 3))
+    topics.topic_id = "another"
+    with pytest.raises(ValueError, match=r"has rows of another topic, .* an earlier 'sales'"):
+        create(admin, client(topics), "sales", place, "shared")
+    assert cluster.values == {}
+
+
+@pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "", "a b"])
+def test_a_table_stays_in_its_warehouse(tmp_path: Path, name: str) -> None:
+    place = open_warehouse(str(tmp_path / "house"))
+    with pytest.raises(ValueError, match="is not a name of a table"):
+        create(cast("Admin", Cluster()), client(), "orders", place, name)
+    assert not list(tmp_path.rglob("metadata"))
+
+
 def test_without_purge_the_files_stay(tmp_path: Path) -> None:
     admin = cast("Admin", Cluster())
-    address = create(admin, "orders", open_warehouse(str(tmp_path)), "orders")
+    address = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
     commit_batch(address, write_batch(address, 0, 3))
     assert drop(admin, "orders", address, purge=False) == 0
     assert list(tmp_path.rglob("*.parquet"))

@@ -11,7 +11,8 @@ _ARCHIVED = re.compile(r"[0-9]{1,10}:[0-9]{1,19}", re.ASCII)
 
 
 def _is_name(value: ConfigValue) -> bool:
-    return isinstance(value, str) and bool(_NAME.fullmatch(value))
+    is_folder = value in (".", "..")
+    return isinstance(value, str) and bool(_NAME.fullmatch(value)) and not is_folder
 
 
 def _are_archived_offsets(value: ConfigValue) -> bool:
