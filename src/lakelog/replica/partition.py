@@ -18,7 +18,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import no_space
-from lakelog.records.batch import iter_batches
+from lakelog.records.batch import HEADER, iter_batches
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.replica.archive_floor import archive_floor
 from lakelog.replica.availability import Availability
@@ -27,6 +27,7 @@ from lakelog.replica.recompressed import recompressed
 from lakelog.replica.role import NO_ROLE, NotLeaderError, Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
+from lakelog.runtime.api import Buffer
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.indexes.txn_index import AbortedTransaction
@@ -85,16 +86,17 @@ class Partition:
         gate: SpaceGate | None = None,
         committed: int = 0,
         now_ms: int = 0,
-        wall_ms: int = 0,
+        monotonic_ms: Callable[[], int] | None = None,
     ) -> None:
         """
-        role: the first role of this broker; see `assume`, also for the times.
+        role: the first role of this broker; see `assume`, also for `now_ms`.
         flush_soon: called when a segment was closed, and for every append that only a flush
             commits. The owner flushes and then calls `note_flush`.
         settled: called when waiting records are committed, or will not be by this leader.
         note_shortage: called with each error for which `is_shortage` is true.
         gate: while it is shut, nothing is appended.
         committed: the high watermark of the last checkpoint.
+        monotonic_ms: the clock of `now_ms`; without it, that time stands still.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -122,7 +124,8 @@ class Partition:
         """Expired segments that the last retention kept for the topic's table, in bytes."""
         self.fetched_bytes = 0
         """Bytes of records sent to consumers."""
-        self.assume(role, now_ms, wall_ms)
+        log.producers.beginnings.clock_ms = monotonic_ms or (lambda: now_ms)
+        self.assume(role, now_ms)
 
     @property
     def last_stable_offset(self) -> int:
@@ -201,7 +204,7 @@ class Partition:
         """
         self.check_leader()
         if acks_all:
-            self.check_min_insync(now_ms)
+            self.check_min_insync(batch)
         log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
@@ -219,6 +222,7 @@ class Partition:
                 sampled=sampled,
             )
         except (OSError, CorruptLog) as error:
+            self._await_rejected(batch)
             raise self.storage_error(error) from error
         end = log.log_end_offset
         # This holds for a duplicate as well: its offsets were assigned earlier and must still be in
@@ -333,7 +337,7 @@ class Partition:
         TRANSACTION_COORDINATOR_FENCED for an older coordinator; `NotReady` as `append`.
         """
         self.check_leader()
-        self.check_min_insync(now_ms)
+        self.check_min_insync()
         before = self.written.all_bytes
         try:
             self._gate.check()
@@ -354,15 +358,13 @@ class Partition:
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
-    def assume(self, role: Role, now_ms: int, wall_ms: int = 0) -> None:
+    def assume(self, role: Role, now_ms: int) -> None:
         """Lead or follow from now on, in the leader epoch of `role`.
 
         The epoch of a leader begins at the log end offset (KIP-101). Operations of an earlier epoch
         fail: appends that wait to be committed, and verifications of transactions (KIP-890).
 
         now_ms: of the monotonic clock; followers count as caught up then.
-        wall_ms: milliseconds since the epoch. For a minute from then, the producers that a new
-            leader does not know have to begin at sequence 0.
         """
         assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
         # The same leader epoch may come again with another ISR. That ends nothing: the leader's
@@ -388,7 +390,7 @@ class Partition:
             # Requests to the last leader may have failed, and later ones may arrive here before
             # these are repeated. The first leader has none before it.
             if role.followers and role.leader_epoch > 0:
-                self.log.producers.await_beginnings(wall_ms)
+                self.log.producers.beginnings.await_all()
         else:
             self.followers.keep(role.followers, now_ms)
         self._proposed = frozenset()
@@ -724,17 +726,19 @@ class Partition:
         ends = (max(each.end_offset, start) for each in known if each is not None)
         return end - min(ends, default=end)
 
-    def check_min_insync(self, now_ms: int) -> None:
-        """Check `min.insync.replicas` for an append with `acks=all`.
-
-        now_ms: milliseconds since the epoch.
+    def check_min_insync(self, batch: Buffer = b"") -> None:
+        """Check `min.insync.replicas` for an append with `acks=all`, of a batch or a marker.
 
         Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
         """
         if len(self.role.isr) < self.log.config.min_insync_replicas:
-            # The producer's next batches may be on their way, and find enough replicas.
-            self.log.producers.await_beginnings(now_ms)
+            self._await_rejected(batch)
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _await_rejected(self, batch: Buffer) -> None:
+        # The producer's next batches may be on their way, and find enough replicas or room.
+        if len(batch) >= HEADER.size:
+            self.log.producers.await_rejected(HEADER.unpack_from(batch))
 
     def retire(self) -> None:
         """Stop serving the partition, because its topic was deleted or the broker is stopping."""

@@ -230,7 +230,7 @@ class Log:
 
         Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, LEADER_NOT_AVAILABLE (see `await_beginnings`),
+        OUT_OF_ORDER_SEQUENCE_NUMBER, LEADER_NOT_AVAILABLE (see `beginnings`),
         INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
         After an `OSError` the log is as before and the batch may be retried.
         """
@@ -242,7 +242,7 @@ class Log:
             # A batch that continues its producer's last batch needs no rule of `admit`.
             if entry is None:
                 # Before anything is written: a retry must get the offsets of its first attempt.
-                duplicate = producers.admit(fields, origin, verification, now_ms)
+                duplicate = producers.admit(fields, origin, verification)
                 if duplicate is not None:
                     return self._repeated(duplicate)
                 header = BatchHeader(*fields)

@@ -17,7 +17,7 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady, wait_for
-from lakelog.storage.producers.state import BEGINNINGS_MS
+from lakelog.storage.producers.beginnings import AWAITED_MS
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
@@ -277,12 +277,12 @@ def test_more_in_sync_replicas_than_there_are_refuse_acks_all() -> None:
 
 
 def begins_at(
-    partition: Partition, sequence: int, *, now_ms: int = NOW, acks_all: bool = False
+    partition: Partition, sequence: int, *, producer_id: int | None = None, acks_all: bool = False
 ) -> ErrorCode:
     """Append a batch of an unknown producer; return its error, or `NONE`."""
-    batch = make_batch(producer=(100 + sequence, 0, sequence))
+    batch = make_batch(producer=(producer_id or 100 + sequence, 0, sequence))
     try:
-        partition.append(batch, now_ms, acks_all=acks_all)
+        partition.append(batch, NOW, acks_all=acks_all)
     except KafkaError as refused:
         return refused.code
     return ErrorCode.NONE
@@ -290,25 +290,44 @@ def begins_at(
 
 def test_unknown_producers_of_a_new_leader_begin_at_zero() -> None:
     """A request to the last leader failed, and the next one must not overtake its repetition."""
-    first = Role(0, 1, True, (1, 2), (2,))
+    first, clock = Role(0, 1, True, (1, 2), (2,)), ManualClock()
     partition = open_partition(role=first)
+    partition.log.producers.beginnings.clock_ms = clock.monotonic_ms
     assert begins_at(partition, 3) is ErrorCode.NONE
-    partition.assume(first._replace(leader_epoch=6, is_leader=False, leader_id=2), 0, NOW)
-    partition.assume(first._replace(leader_epoch=7), 0, NOW)
+    partition.assume(first._replace(leader_epoch=6, is_leader=False, leader_id=2), 0)
+    partition.assume(first._replace(leader_epoch=7), 0)
     assert begins_at(partition, 4) is ErrorCode.LEADER_NOT_AVAILABLE
     assert begins_at(partition, 0) is ErrorCode.NONE
-    later = NOW + BEGINNINGS_MS
-    partition.assume(first._replace(leader_epoch=7, isr=(1,)), 0, later)
-    assert begins_at(partition, 5, now_ms=later) is ErrorCode.NONE  # no election
+    clock.now_ms += AWAITED_MS
+    partition.assume(first._replace(leader_epoch=7, isr=(1,)), 0)
+    assert begins_at(partition, 5) is ErrorCode.NONE  # no election
 
 
-def test_unknown_producers_begin_at_zero_after_a_rejection() -> None:
+def test_an_unknown_producer_begins_with_its_rejected_batch() -> None:
     role = Role(0, 1, True, (1,), (2,))
     partition = open_partition(role=role, min_insync_replicas=2)
-    assert begins_at(partition, 0, acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
-    partition.assume(role._replace(isr=(1, 2)), 0, NOW)
-    assert begins_at(partition, 1, acks_all=True) is ErrorCode.LEADER_NOT_AVAILABLE
-    assert begins_at(partition, 0, acks_all=True) is ErrorCode.NONE
+    rejected = begins_at(partition, 4, producer_id=7, acks_all=True)
+    assert rejected is ErrorCode.NOT_ENOUGH_REPLICAS
+    partition.assume(role._replace(isr=(1, 2)), 0)
+    assert begins_at(partition, 9, acks_all=True) is ErrorCode.NONE  # another producer
+    assert begins_at(partition, 5, producer_id=7) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
+    assert begins_at(partition, 5, producer_id=7) is ErrorCode.NONE
+
+
+def test_a_producer_begins_with_the_batch_that_found_no_room() -> None:
+    partition = open_partition()
+    disk = partition.log.segments.active.open().file
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(type(disk), "write_at", _no_room)
+        with pytest.raises(KafkaError):
+            partition.append(make_batch(producer=(7, 0, 4)), NOW)
+    assert begins_at(partition, 5, producer_id=7) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
+
+
+def _no_room(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "planted")
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.NONE])

@@ -360,14 +360,14 @@ class Replicas:
                 # followers have fetched (KIP-207).
                 self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
                 self._monotonic_ms(),
-                self._clock.wall_ms(),
+                self._monotonic_ms,
             )
             self._partitions.add(partition)
         elif partition.role != role:
             self._revoke()
             # With the `min.insync.replicas` by which the controller has chosen this ISR.
             partition.use_config(configs(topic.name))
-            partition.assume(role, self._monotonic_ms(), self._clock.wall_ms())
+            partition.assume(role, self._monotonic_ms())
         else:
             return False
         self._role_changed(partition)

@@ -2,9 +2,8 @@
 
 A batch that repeats one of the last five (same epoch, same first and last sequence) is a retry and
 gets the offsets of the first attempt. Otherwise sequences must continue without a gap, from 0 after
-an epoch bump. An unknown producer may begin at any sequence, because its state may have expired
-without its knowledge (KIP-360), but not within a minute after `await_beginnings`. Sequences run
-from 0 to 2^31 - 1 and then from 0 again.
+an epoch bump. An unknown producer may begin at most sequences (`beginnings`). Sequences run from 0
+to 2^31 - 1 and then from 0 again.
 
 A transaction begins with its producer's first transactional batch, which needs a verification
 (`verification`), and ends with a marker. The first offset of all transactions that are open, or
@@ -24,14 +23,12 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.producers.beginnings import Beginnings
 from lakelog.storage.producers.verification import Verification, Verifications
 from lakelog.storage.validation.batches import Origin
 
 BATCHES_KEPT = 5
 EXPIRATION_MS = 86_400_000
-BEGINNINGS_MS = 60_000
-"""Twice the request timeout of most clients: until then the batches of a request that was lost
-have been sent again."""
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 SEQUENCE_MAX = 0x7FFFFFFF
@@ -128,11 +125,11 @@ class ProducerStateTable:
         "_ended",
         "_on_new",
         "_ongoing",
+        "beginnings",
         "end_offset",
         "entries",
         "expiration_ms",
         "first_unstable_offset",
-        "in_order_until",
         "verifications",
     )
 
@@ -149,9 +146,9 @@ class ProducerStateTable:
         self.first_unstable_offset = -1
         """First offset of all transactions that are open or have an uncommitted marker; else -1."""
         self.verifications = Verifications()
+        self.beginnings = Beginnings(lambda: 0)
+        """Its owner sets the clock."""
         self.end_offset = 0
-        self.in_order_until = 0
-        """Until then, in milliseconds since the epoch, an unknown producer has to begin at 0."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -173,14 +170,11 @@ class ProducerStateTable:
             first = ended if first < 0 else min(first, ended)
         self.first_unstable_offset = first
 
-    def await_beginnings(self, now_ms: int) -> None:
-        """Make unknown producers begin at sequence 0 for `BEGINNINGS_MS` from `now_ms` on.
-
-        For times when the first batches of a producer may have been lost or rejected while its
-        next ones are on their way. Accepting those would leave no place for the first: Java's
-        producer repeats them until its delivery timeout, as of a broker of Apache Kafka.
-        """
-        self.in_order_until = now_ms + BEGINNINGS_MS
+    def await_rejected(self, fields: HeaderFields) -> None:
+        """Have a producer that is not known repeat a rejected batch before its next ones."""
+        producer_id, epoch, sequence = fields[9:12]
+        if producer_id >= 0 and sequence >= 0 and producer_id not in self.entries:
+            self.beginnings.await_rejected(producer_id, epoch, sequence)
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Return whether this epoch of the producer has an open transaction."""
@@ -223,14 +217,12 @@ class ProducerStateTable:
         return None
 
     def admit(
-        self, fields: HeaderFields, origin: Origin, verification: Verification | None, now_ms: int
+        self, fields: HeaderFields, origin: Origin, verification: Verification | None
     ) -> BatchMetadata | None:
         """Return the batch that a header duplicates, if it is one of the last five, else `None`.
 
-        now_ms: milliseconds since the epoch.
-
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, 5 for a gap before the first batch
-        (see `await_beginnings`), and 48 for a batch that would begin a transaction without
+        (see `beginnings`), and 48 for a batch that would begin a transaction without
         verification or is outside its producer's open transaction.
         """
         producer_id, epoch, first = fields[9:12]
@@ -250,7 +242,7 @@ class ProducerStateTable:
         is_transactional = fields[5] & TRANSACTIONAL != 0
         # Markers have no sequence, and batches of a leader were checked when it appended them: a
         # follower whose producers have expired must accept them all the same.
-        gap = self._gap_before(fields, known, now_ms) if origin == "client" else None
+        gap = self._gap_before(fields, known) if origin == "client" else None
         begins = is_transactional and not (in_transaction and is_present)
         if begins or producer_id in self.verifications.held:
             self.verifications.check(
@@ -272,18 +264,14 @@ class ProducerStateTable:
             )
         return None
 
-    def _gap_before(
-        self, fields: HeaderFields, entry: ProducerEntry, now_ms: int
-    ) -> KafkaError | None:
+    def _gap_before(self, fields: HeaderFields, entry: ProducerEntry) -> KafkaError | None:
         producer_id, epoch, sequence = fields[9:12]
         # The first batch of a new epoch begins at 0 (KIP-360).
         last = entry.last_sequence if epoch == entry.epoch else -1
         if sequence == (last + 1) & SEQUENCE_MAX:
             return None
-        # An unknown producer may begin anywhere: its entry may have expired while it was idle, and
-        # it does not know that (KIP-360).
         if entry.epoch == NO_EPOCH:
-            if now_ms >= self.in_order_until:
+            if self.beginnings.may_begin(producer_id, epoch, sequence):
                 return None
             return KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE,
