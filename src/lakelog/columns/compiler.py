@@ -110,6 +110,27 @@ def _load_word(_: Any, data: Any, at: Any) -> Any:
     return types.int64(data, types.intp), generate
 
 
+def _put_word_overload(out: Any, at: Any, word: Any) -> Any:
+    def implementation(out: Any, at: Any, word: Any) -> Any:
+        _store_word(out, at, word)
+
+    return implementation
+
+
+@numba.extending.intrinsic  # type: ignore[untyped-decorator]
+def _store_word(_: Any, out: Any, at: Any, word: Any) -> Any:
+    """Store 8 bytes at any address; nothing checks the bounds."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        inside = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(inside.data, [arguments[1]])
+        target = builder.bitcast(address, arguments[2].type.as_pointer())
+        builder.store(arguments[2], target, align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, types.int64), generate
+
+
 def _view_at_overload(address: Any, size: Any) -> Any:
     def implementation(address: Any, size: Any) -> Any:
         return numba.carray(_pointer(address), size)
@@ -128,6 +149,7 @@ def _pointer(_: Any, address: Any) -> Any:
 _REPLACEMENTS = {
     "copy": _copy_overload,
     "word_at": _word_at_overload,
+    "put_word": _put_word_overload,
     "view_at": _view_at_overload,
 }
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lakelog.columns.buffers import binary, empty
 from lakelog.columns.compiler import compiled, first_call
-from lakelog.columns.decoding.buffers import binary, empty
 from lakelog.columns.decoding.groups import Group, column_types, corrupt
 from lakelog.columns.decoding.header_pairs import header_column
 from lakelog.columns.decoding.loop import (

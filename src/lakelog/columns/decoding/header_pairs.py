@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lakelog.columns.decoding.buffers import binary, empty
+from lakelog.columns.buffers import binary, empty
 from lakelog.columns.decoding.groups import column_types
 from lakelog.records.utf8 import decode_text
 

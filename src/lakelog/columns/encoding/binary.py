@@ -31,7 +31,8 @@ def lengths(column: pa.Array, name: str) -> pa.Array:
     else:
         _check_bytes(kind, name)
         found = pc.binary_length(column)
-    return pc.fill_null(found.cast(pa.int64()), 0)
+    found = found.cast(pa.int64())
+    return pc.fill_null(found, 0) if found.null_count else found
 
 
 def as_large_binary(column: pa.Array, name: str) -> pa.Array:
@@ -48,6 +49,13 @@ def as_large_binary(column: pa.Array, name: str) -> pa.Array:
     # Encoders trust the ends of each row; text need not be UTF-8.
     check_undamaged(found, name)
     return found
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds its bytes in one piece, each once."""
+    import pyarrow as pa
+
+    return kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 
 
 def expanded(column: pa.Array) -> pa.Array:

@@ -8,19 +8,25 @@ import numpy as np
 import pyarrow as pa
 
 from lakelog.base.murmur2 import partition_for_key
+from lakelog.columns.buffers import empty
 from lakelog.columns.compiler import compiled, first_call
 from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.headers import Headers
 from lakelog.columns.encoding.loop import (
     NO_PARTITION,
+    WORD,
     body_size,
     copy,
     headers_size,
+    long_number_size,
     number_size,
     partition_of_key,
     plan,
     put_bytes,
+    put_headers,
     put_number,
+    put_word,
+    short_varint,
     size_at,
     write,
 )
@@ -29,12 +35,15 @@ from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.compression import Codec
 
 _PARTS: list[Any] = [
+    long_number_size,
     number_size,
+    short_varint,
     put_number,
     put_bytes,
     partition_of_key,
     size_at,
     headers_size,
+    put_headers,
     body_size,
 ]
 
@@ -46,7 +55,7 @@ class CompiledEncoder:
     """
 
     def __init__(self) -> None:
-        self._plan, self._write = compiled([plan, write], _PARTS, copy=copy)
+        self._plan, self._write = compiled([plan, write], _PARTS, copy=copy, put_word=put_word)
         first_call([self._plan, self._write], self._check)
 
     def encode(
@@ -54,8 +63,8 @@ class CompiledEncoder:
     ) -> tuple[list[EncodedBatch], int]:
         """Return the batches of the rows and the next sticky partition, equal to plain Python's."""
         columns = _Columns(rows)
-        batch_of, bodies, partition_of, counts = np.empty((4, rows.count), np.int32)
-        sizes, base_times, newest_times = np.empty((3, rows.count), np.int64)
+        batch_of, bodies, partition_of, counts = (empty(rows.count, np.int32) for _ in range(4))
+        sizes, base_times, newest_times = (empty(rows.count, np.int64) for _ in range(3))
         count, sticky = self._plan(
             rows.count,
             *columns.key,
@@ -78,8 +87,8 @@ class CompiledEncoder:
             bodies,
         )
         ends = np.cumsum(sizes[:count])
-        # All batches share one buffer, of exactly the planned size.
-        out = np.empty(int(ends[-1]), np.uint8)
+        # All batches share one buffer, of exactly the planned size and a word more.
+        out = empty(int(ends[-1]) + WORD, np.uint8)
         positions = ends - sizes[:count] + HEADER_SIZE
         self._write(
             rows.count,
@@ -98,19 +107,14 @@ class CompiledEncoder:
             out,
         )
         assert (positions == ends).all(), "each batch has the planned size"
-        view, batches = out.data, []
-        for index in range(count):
-            end = int(ends[index])
-            batches.append(
-                EncodedBatch(
-                    view[end - int(sizes[index]) : end],
-                    codec,
-                    int(partition_of[index]),
-                    int(counts[index]),
-                    int(base_times[index]),
-                    int(newest_times[index]),
-                )
-            )
+        view = out.data
+        each = zip(
+            (ends - sizes[:count]).tolist(),
+            ends.tolist(),
+            *(of[:count].tolist() for of in (partition_of, counts, base_times, newest_times)),
+            strict=True,
+        )
+        batches = [EncodedBatch(view[start:end], codec, *rest) for start, end, *rest in each]
         return batches, int(sticky)
 
     def _check(self) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 NO_PARTITION = -1
+NULL = -1
+"""The size of an item that is null."""
 
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
@@ -17,20 +19,43 @@ _SEED = 0x9747B28C
 _SIGN_BIT_OFF = 0x7FFFFFFF
 _WITHOUT_HIGH_BITS = 0x01FFFFFFFFFFFFFF
 _HEADER_SIZE = 61
+WORD = 8
+"""Bytes that `put_word` writes; there must be as many at every position."""
+_SHORT = 0x2000
+"""Numbers below it, and not below its negative, have at most two bytes."""
 
 
 def number_size(number: int) -> int:
     """Return the bytes of the zig-zag varint of a 64-bit number."""
     if -0x40 <= number < 0x40:
         return 1
-    if -0x2000 <= number < 0x2000:
+    if -_SHORT <= number < _SHORT:
         return 2
+    return long_number_size(number)
+
+
+def long_number_size(number: int) -> int:
+    """Return `number_size`. It is a function of its own so that the other one stays small."""
     rest = (number << 1) ^ (number >> 63)
     size = 1
     while rest & ~0x7F:
         rest = rest >> 7 & _WITHOUT_HIGH_BITS
         size += 1
     return size
+
+
+def short_varint(number: int) -> tuple[int, int]:
+    """Return the zig-zag varint of a number within `_SHORT` as a word, and its size."""
+    zig = number << 1 ^ number >> 63
+    if zig < 0x80:
+        return zig, 1
+    return zig & 0x7F | 0x80 | zig << 1 & 0x7F00, 2
+
+
+def put_word(out: Any, at: int, word: int) -> None:
+    """Write 8 bytes, little-endian. Compiled, this is a single store."""
+    assert 0 <= at <= len(out) - WORD, "compiled code does not check it"
+    out[at : at + WORD] = list(word.to_bytes(WORD, "little", signed=True))
 
 
 def put_number(out: Any, at: int, number: int) -> int:
@@ -100,13 +125,35 @@ def headers_size(row: int, ends: Any, key_ends: Any, value_ends: Any, value_null
     return size
 
 
+def put_headers(
+    out: Any,
+    at: int,
+    row: int,
+    ends: Any,
+    key_ends: Any,
+    keys: Any,
+    value_ends: Any,
+    value_nulls: Any,
+    values: Any,
+) -> int:
+    """Write a row's headers with their count, and return the position after them."""
+    first, last = int(ends[row]), int(ends[row + 1])
+    at = put_number(out, at, last - first)
+    for item in range(first, last):
+        start = int(key_ends[item])
+        at = put_bytes(out, at, keys, start, int(key_ends[item + 1]) - start)
+        size = size_at(value_ends, value_nulls, item)
+        at = put_bytes(out, at, values, int(value_ends[item]) if size > 0 else 0, size)
+    return at
+
+
 def body_size(delta_ms: int, delta: int, key: int, value: int, headers: int) -> int:
     """Return the bytes of a record after its length. `headers` is `headers_size`."""
     numbers = number_size(delta_ms) + number_size(delta) + number_size(key) + number_size(value)
     return 1 + numbers + max(key, 0) + max(value, 0) + headers
 
 
-def plan(
+def plan(  # noqa: C901 - calls with arrays cost too much
     count: int,
     key_ends: Any,
     key_nulls: Any,
@@ -140,13 +187,24 @@ def plan(
     partition, records, bytes with header, and times in ms.
     """
     batches = 0
+    with_keys, with_headers, with_partitions = (
+        len(key_ends) > 0,
+        len(header_ends) > 0,
+        len(wanted) > 0,
+    )
+    with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
     for row in range(count):
-        key = size_at(key_ends, key_nulls, row)
-        value = size_at(value_ends, value_nulls, row)
-        headers = headers_size(
-            row, header_ends, header_key_ends, header_value_ends, header_value_nulls
-        )
-        partition = int(wanted[row]) if len(wanted) > 0 else NO_PARTITION
+        key = value = NULL
+        if with_keys and not (with_null_keys and key_nulls[row]):
+            key = int(key_ends[row + 1]) - int(key_ends[row])
+        if not (with_null_values and value_nulls[row]):
+            value = int(value_ends[row + 1]) - int(value_ends[row])
+        headers = 1
+        if with_headers:
+            headers = headers_size(
+                row, header_ends, header_key_ends, header_value_ends, header_value_nulls
+            )
+        partition = int(wanted[row]) if with_partitions else NO_PARTITION
         is_sticky = partition == NO_PARTITION and key < 0
         if is_sticky:
             partition = sticky
@@ -212,31 +270,63 @@ def write(
     """Write the rows that `plan` divided into `out`.
 
     deltas: zeros, one for each batch. positions: where the first record of each batch goes;
-    afterwards the end of the batch.
+    afterwards the end of the batch. Up to `WORD` bytes after the end of a record are changed: these
+    are of the next record, of the header of the next batch, or after all batches.
     """
+    with_keys, with_headers = len(key_ends) > 0, len(header_ends) > 0
+    with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
     for row in range(count):
         batch = int(batch_of[row])
-        key = size_at(key_ends, key_nulls, row)
-        value = size_at(value_ends, value_nulls, row)
-        delta = int(deltas[batch])
-        at = put_number(out, int(positions[batch]), int(bodies[row]))
-        out[at] = 0
-        at = put_number(out, at + 1, int(timestamps[row]) - int(base_times[batch]))
-        at = put_number(out, at, delta)
-        at = put_bytes(out, at, keys, int(key_ends[row]) if key > 0 else 0, key)
-        at = put_bytes(out, at, values, int(value_ends[row]) if value > 0 else 0, value)
-        if len(header_ends) == 0:
-            out[at] = 0
-            at += 1
+        key = value = NULL
+        key_start, value_start = 0, int(value_ends[row])
+        if with_keys and not (with_null_keys and key_nulls[row]):
+            key_start = int(key_ends[row])
+            key = int(key_ends[row + 1]) - key_start
+        if not (with_null_values and value_nulls[row]):
+            value = int(value_ends[row + 1]) - value_start
+        delta, body = int(deltas[batch]), int(bodies[row])
+        time = int(timestamps[row]) - int(base_times[batch])
+        at = int(positions[batch])
+        if body < _SHORT and delta < _SHORT and -_SHORT <= time < _SHORT:
+            word, size = short_varint(body)
+            short, taken = short_varint(time)
+            word |= short << 8 * size + 8
+            size += taken + 1
+            short, taken = short_varint(delta)
+            put_word(out, at, word | short << 8 * size)
+            at += size + taken
+            short, taken = short_varint(key)
+            put_word(out, at, short)
+            at += taken
+            if key > 0:
+                copy(out, at, keys, key_start, key)
+                at += key
+            short, taken = short_varint(value)
+            put_word(out, at, short)
+            at += taken
+            if value > 0:
+                copy(out, at, values, value_start, value)
+                at += value
         else:
-            first, last = int(header_ends[row]), int(header_ends[row + 1])
-            at = put_number(out, at, last - first)
-            for item in range(first, last):
-                start = int(header_key_ends[item])
-                size = int(header_key_ends[item + 1]) - start
-                at = put_bytes(out, at, header_keys, start, size)
-                size = size_at(header_value_ends, header_value_nulls, item)
-                start = int(header_value_ends[item]) if size > 0 else 0
-                at = put_bytes(out, at, header_values, start, size)
+            at = put_number(out, at, body)
+            out[at] = 0
+            at = put_number(out, at + 1, time)
+            at = put_number(out, at, delta)
+            at = put_bytes(out, at, keys, key_start, key)
+            at = put_bytes(out, at, values, value_start, value)
+        out[at] = 0
+        at += 1
+        if with_headers:
+            at = put_headers(
+                out,
+                at - 1,
+                row,
+                header_ends,
+                header_key_ends,
+                header_keys,
+                header_value_ends,
+                header_value_nulls,
+                header_values,
+            )
         positions[batch] = at
         deltas[batch] = delta + 1

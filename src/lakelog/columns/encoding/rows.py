@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.columns.encoding.binary import as_large_binary, expanded, lengths
+from lakelog.columns.encoding.binary import as_large_binary, expanded, is_plain, lengths
 from lakelog.columns.encoding.errors import BadRowError, ColumnError
 from lakelog.columns.encoding.headers import Headers, header_lengths, joined_headers, read_headers
 from lakelog.columns.encoding.timestamps import read_timestamps
@@ -122,6 +122,9 @@ def _size(batch: pa.RecordBatch, limits: Limits, start: int) -> int:
     """Return the bytes of all rows. Raises `BadRowError` for the first row over the limit."""
     import pyarrow.compute as pc
 
+    bound = _size_bound(batch, limits)
+    if bound is not None:
+        return bound
     sizes = lengths(batch.column("value"), "value")
     if "key" in batch.schema.names:
         sizes = pc.add(sizes, lengths(batch.column("key"), "key"))
@@ -132,6 +135,22 @@ def _size(batch: pa.RecordBatch, limits: Limits, start: int) -> int:
         text = f"a record of {sizes[row].as_py()} bytes exceeds the limit of {limits.record_bytes}"
         raise BadRowError(start + row, text, ErrorCode.MESSAGE_TOO_LARGE)
     return int(pc.sum(sizes).as_py())
+
+
+def _size_bound(batch: pa.RecordBatch, limits: Limits) -> int | None:
+    """Return an upper bound of the bytes of all rows if it shows that no row exceeds the limit.
+
+    It is computed from few numbers, so it exists for plain columns without headers only.
+    """
+    import pyarrow.compute as pc
+
+    names = batch.schema.names
+    columns = [batch.column(name) for name in ("key", "value") if name in names]
+    if "headers" in names or not all(is_plain(column.type) for column in columns):
+        return None
+    longest = sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in columns)
+    size = sum(column.nbytes for column in columns)
+    return size if longest <= limits.record_bytes else None
 
 
 def _rows(piece: pa.RecordBatch, limits: Limits, now_ms: int, start: int) -> Rows:

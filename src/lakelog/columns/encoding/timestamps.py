@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
@@ -24,7 +25,7 @@ def read_timestamps(piece: pa.RecordBatch, now_ms: int, start: int) -> pa.Array:
     import pyarrow.compute as pc
 
     if "timestamp" not in piece.schema.names:
-        return pa.repeat(pa.scalar(now_ms, pa.int64()), piece.num_rows)
+        return _now(now_ms, piece.num_rows)
     column = expanded(piece.column("timestamp"))
     kind, lowest = column.type, 0
     if pa.types.is_integer(kind):
@@ -40,6 +41,14 @@ def read_timestamps(piece: pa.RecordBatch, now_ms: int, start: int) -> pa.Array:
         row = pc.index(pc.fill_null(wrong, False), True).as_py()
         raise _bad_timestamp(start + row, found[row].as_py(), "ms")
     return pc.fill_null(found, now_ms)
+
+
+@lru_cache(maxsize=1)
+def _now(now_ms: int, count: int) -> pa.Array:
+    """Return `now_ms` for each row; the pieces of a table mostly have as many rows each."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(now_ms, pa.int64()), count)
 
 
 def _milliseconds(column: pa.Array, start: int) -> pa.Array:

@@ -14,7 +14,10 @@ from lakelog.columns.encoding.loop import (
     number_size,
     partition_of_key,
     put_bytes,
+    put_headers,
     put_number,
+    put_word,
+    short_varint,
     size_at,
 )
 from lakelog.records.builder import encode_record
@@ -35,6 +38,37 @@ def test_numbers_are_varints(number: int) -> None:
 def test_numbers_at_the_edges_of_their_sizes(edge: int) -> None:
     for number in (edge - 1, edge, -edge, -edge - 1):
         assert number_size(number) == len(encode_varint(number))
+
+
+@given(st.integers(-(2**13), 2**13 - 1))
+def test_short_numbers_are_varints_in_a_word(number: int) -> None:
+    out = bytearray(10)
+    word, size = short_varint(number)
+    put_word(out, 1, word)
+    assert out == b"\0" + encode_varint(number).ljust(9, b"\0")
+    assert size == number_size(number)
+
+
+def test_a_negative_word_has_the_highest_bit() -> None:
+    out = bytearray(8)
+    put_word(out, 0, -2)
+    assert out == b"\xfe" + b"\xff" * 7
+
+
+@given(st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=70)), max_size=3))
+def test_headers_follow_their_count(headers: list[tuple[str, bytes | None]]) -> None:
+    keys = [name.encode() for name, _ in headers]
+    values = [value or b"" for _, value in headers]
+    key_ends, value_ends = (
+        np.cumsum([0, *map(len, items)], dtype=np.int64) for items in (keys, values)
+    )
+    nulls = np.array([value is None for _, value in headers], np.uint8)
+    body = encode_record(0, 0, None, None, headers)
+    data = [np.frombuffer(b"".join(items), np.uint8) for items in (keys, values)]
+    out = np.zeros(len(body), np.uint8)
+    ends = np.array([0, len(headers)])
+    end = put_headers(out, 5, 0, ends, key_ends, data[0], value_ends, nulls, data[1])
+    assert (end, bytes(out[5:])) == (len(body), body[5:])
 
 
 @given(st.binary(max_size=40), st.integers(1, 1000), st.integers(0, 5))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakelog.columns.decoding.buffers import binary, empty
+from lakelog.columns.buffers import binary, empty
 
 
 def test_nulls_and_empty_items_differ() -> None:
