@@ -16,6 +16,7 @@ from lakelog.tables.archive.progress import Extent, merge_ranges
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.state import state_of
+from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 
@@ -58,12 +59,12 @@ class Archiver:
             end = planner.batch_end(begin, None)
             tasks = [] if end is begin else planner.tasks(begin, end)
             schema = file_schema(job, client, tasks)
-        paths = []
+        paths: list[str] = []
         for ranges in tasks:
             path = f"{job.location}/data/{uuid.uuid4().hex}.parquet"
             args = (self.bootstrap, ranges, schema, path, job.catalog)
-            written = write_ranges(*args, skip_lost=False)
-            paths += [written.path] if written.path else []
+            written = write_ranges(*args, skip_lost=False, terms=parse_terms(job.partition_by))
+            paths += written.paths
         if tasks:
             merged = merge_ranges(each for ranges in tasks for each in ranges)
             batch = Batch(job.topic_id, "test", self.batches, merged, tuple(paths))

@@ -12,10 +12,11 @@ import pytest
 
 from lakelog.cli.main import run
 from lakelog.client.admin import Admin, ResourceType
+from lakelog.client.producer import Producer
 from spark.archiver import Archiver
 from spark.scripts import run_script
 from spark.sources import BatchQuery
-from spark.topics import MakeTopic, produce
+from spark.topics import START_MS, MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
 
@@ -80,6 +81,40 @@ def test_a_table_from_its_creation_to_its_end(
     assert values["table.enable"].value == "false"
 
 
+def test_a_partitioned_table_has_a_file_for_each_day(
+    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """The records of `make_topic` are of one day, and the last ones of another."""
+    topic = make_topic(30)
+    status = shell(
+        "create", topic, "--warehouse", str(tmp_path), "--partition-by", "week", status=2
+    )
+    assert "hour(timestamp)" in status
+    shell("create", topic, "--warehouse", str(tmp_path), "--partition-by", "day(timestamp)")
+    archiver = Archiver(bootstrap, topic, tmp_path)
+    with Producer(bootstrap) as producer:
+        for number in range(3):
+            at = START_MS - 86_400_000 * number
+            producer.send(topic, b"v%d" % (30 + number), partition=number, timestamp_ms=at)
+    for number in range(3):
+        archiver.run()
+        produce(bootstrap, topic, range(33 + number * 30, 63 + number * 30))
+    (shown,) = shell("describe", topic)
+    assert (shown["partition_by"], shown["rows"]) == ("day(timestamp)", 93)
+    table = archiver.job.address.load()
+    days = {task.file.partition[0] for task in table.scan().plan_files()}
+    assert len(days) == 3
+    (compacted,) = shell("compact", topic, "--min-files", "2")
+    assert compacted["rows"] >= 90
+    (audited,) = shell("audit", topic)
+    assert (audited["sound"], audited["rows"]) == (True, 93)
+    assert len(BatchQuery(bootstrap, topic).run()) == 123
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"table.partition_by": "partition"})
+    with pytest.raises(ValueError, match="applies to new tables only"):
+        Archiver(bootstrap, topic, tmp_path)
+
+
 def test_an_audit_finds_rows_of_another_program(
     shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -98,6 +133,7 @@ def test_an_audit_finds_rows_of_another_program(
 
 _DUCKDB = """
 import duckdb
+duckdb.sql("SET enable_progress_bar=false")
 columns = 'count(*), count(DISTINCT (partition, "offset")), sum("offset")'
 query = f"LOAD avro; LOAD iceberg; SELECT {columns} FROM iceberg_scan('TABLE')"
 print(*duckdb.sql(query).fetchone())

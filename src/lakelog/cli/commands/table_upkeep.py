@@ -53,6 +53,7 @@ def create(
     warehouse: str | None = None,
     catalog: str | None = None,
     name: str | None = None,
+    partition_by: str | None = None,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -74,6 +75,9 @@ def create(
         the broker's data folder).
     name
         Name of the table (default: the topic's).
+    partition_by
+        Partitions of a new table, such as `day(timestamp)` or `partition,hour(timestamp)` (default:
+        the topic's key `table.partition_by`).
     """
     require_libraries()
     where, folder = chosen_places(session, warehouse, catalog)
@@ -88,7 +92,7 @@ def create(
     ):
         admin.topics.describe(topic)
         place = open_warehouse(where, folder)
-        address = ownership.create(admin, client, topic, place, name or topic)
+        address = ownership.create(admin, client, topic, place, name or topic, partition_by)
     table = ".".join(address.identifier)
     data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
     show(Document(data, data), output.format)
@@ -332,6 +336,7 @@ def described(archive: TopicArchive, found: Overview) -> Document:
         "topic": archive.topic,
         "table": ".".join(archive.address.identifier),
         "location": archive.table.location(),
+        "partition_by": found.partition_by,
         "snapshot_id": archive.table.metadata.current_snapshot_id,
         "rows": found.rows,
         "files": found.files,

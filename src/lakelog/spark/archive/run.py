@@ -40,6 +40,7 @@ _FAILURES_MAX = 3
 _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
+_TOO_MANY = "TooManyPartitionsError: "
 _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
 
 
@@ -62,6 +63,7 @@ class Run:
     stop: threading.Event
     rows_moved: int = 0
     _failures: int = 0
+    _batch_bytes: int = 0
     _last_reason: str = ""
     _snapshot_id: int | None = None
 
@@ -148,7 +150,8 @@ class Run:
         extents: dict[int, Extent] = dict(read_progress(properties, self._job.topic_id).extents)
         # The source runs in another process, which gets the table's end with the job.
         tasks = _tasks_at_once(self._session)
-        batch_bytes = self._job.batch_bytes or tasks * self._job.file_bytes
+        batch_bytes = self._batch_bytes or self._job.batch_bytes or tasks * self._job.file_bytes
+        self._batch_bytes = batch_bytes
         job = replace(self._job, extents=extents, tasks=tasks, batch_bytes=batch_bytes)
         option = job.to_json()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
@@ -209,6 +212,13 @@ class Run:
             # Errors of workers arrive as text that begins with the name of the class.
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))
         if self.availability.wait(self.stop):
+            return
+        if reason.startswith(_TOO_MANY) and self._batch_bytes > 1:
+            self._batch_bytes = max(1, self._batch_bytes // 4)
+            self.reconciler.notice(
+                f"{self._job.topic}: {reason.removeprefix(_TOO_MANY)}; the next batches have about "
+                f"{self._batch_bytes} bytes. Coarser partitions make fewer files"
+            )
             return
         if reason.startswith(_CONNECTION) and self.every_s is not None:
             if reason != self._last_reason:  # the broker is back, or only workers lost it

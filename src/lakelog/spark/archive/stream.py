@@ -39,7 +39,9 @@ from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import Extent, merge_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, Refusals, RefusedCount
+from lakelog.tables.archive.row_files import PARTITIONS_MAX
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
 from lakelog.tables.topic.ranges import OffsetRange
@@ -155,7 +157,7 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
 
     query_id: str
     ranges: list[OffsetRange]
-    path: str | None
+    paths: tuple[str, ...]
     rows: int
     skipped: list[OffsetRange]
     unknown: Shape
@@ -188,11 +190,13 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             skip_lost=self._job.skip_lost,
             errors=OnBadRecord(self._job.errors),
             letters_path=f"{self._job.letters_location}/data/{name}",
+            terms=parse_terms(self._job.partition_by),
+            files_max=max(1, PARTITIONS_MAX // self._job.tasks),
         )
         return Archived(
             query_id,
             ranges,
-            written.path,
+            written.paths,
             written.rows,
             written.skipped,
             written.unknown,
@@ -227,7 +231,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             from lakelog.tables.archive.commit import abandon_batch
 
             done = [each for each in messages if each]
-            abandon_batch(self._job.address, [each.path for each in done if each.path])
+            abandon_batch(self._job.address, [path for each in done for path in each.paths])
             letters = [each.letters for each in done if each.letters]
             if letters:
                 abandon_batch(_letters_of(self._job), letters)
@@ -252,7 +256,7 @@ def _batch(
         messages[0].query_id,
         number,
         extents,
-        tuple(each.path for each in messages if each.path),
+        tuple(path for each in messages for path in each.paths),
         tuple(Skipped(each.partition, each.start, each.end) for each in lost),
         refused,
         tuple(each for message in messages for each in message.refusals.named),

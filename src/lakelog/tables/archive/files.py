@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakelog.tables.archive.letter_file import LetterFile
 from lakelog.tables.archive.partitions import lost_before
 from lakelog.tables.archive.refusals import OnBadRecord, Refusals, Refused, stop
+from lakelog.tables.archive.row_files import PARTITIONS_MAX, RowFiles
 from lakelog.tables.archive.sieve import Sieve
-from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
@@ -25,19 +25,17 @@ from lakelog.tables.topic.reading import OnLoss, Reading
 from lakelog.tables.typed.rows import TypedRows, untyped
 from lakelog.tables.typed.shapes import Shape
 
-_ROW_GROUP_BYTES = 32 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """The result of a task.
 
-    path: the file's URI; `None` if the ranges had no rows. skipped: offsets that were lost.
+    paths: the URIs of the files; none if the ranges had no rows. skipped: offsets that were lost.
     unknown: the shape of JSON values that did not fit the typed columns. refusals: records that
     cannot be rows. letters: the URI of their file; `None` without any.
     """
 
-    path: str | None
+    paths: tuple[str, ...]
     rows: int
     skipped: list[OffsetRange]
     unknown: Shape = field(default_factory=lambda: Shape("struct"))
@@ -55,16 +53,20 @@ def write_ranges(
     skip_lost: bool,
     errors: OnBadRecord = OnBadRecord.STOP,
     letters_path: str = "",
+    terms: Sequence[PartitionTerm] = (),
+    files_max: int = PARTITIONS_MAX,
 ) -> Written:
-    """Write all records of `ranges` to a new file at the URI `path`.
+    """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
 
     catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
-    be rows. letters_path: the URI of the file for dead letters. Raises `DataLossError` if the log
-    no longer holds a whole range, unless `skip_lost` is set and retention removed the records;
-    `BadRecordError` for a record that cannot be a row, if `errors` is STOP; and `KafkaError`. The
-    files are removed after any error, and a file without rows too.
+    be rows. letters_path: the URI of the file for dead letters. terms, files_max: of a
+    partitioned table, the terms of its spec and the limit of files.
+
+    Raises `DataLossError` if the log no longer holds a whole range, unless `skip_lost` is set and
+    retention removed the records; `BadRecordError` for a record that cannot be a row, if `errors`
+    is STOP; `TooManyPartitionsError`; and `KafkaError`. The files are removed after any error.
     """
-    target = data_file(path, catalog)
+    files = RowFiles(path, schema, catalog, terms, files_max)
     letters = LetterFile(letters_path, catalog)
     refusals = Refusals()
     refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, letters)
@@ -74,21 +76,15 @@ def write_ranges(
     sieve = Sieve(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
-        with (
-            target.writing() as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
-            TopicClient(bootstrap, client_id="lakelog-archive") as client,
-        ):
+        with TopicClient(bootstrap, client_id="lakelog-archive") as client:
             for each in ranges:
-                rows += _copy(Reading(client, each, on_loss), sieve, typed, writer)
-        letters_written = letters.close()
+                rows += _copy(Reading(client, each, on_loss), sieve, typed, files)
+        paths, letters_written = files.close(), letters.close()
     except BaseException:
-        target.remove()
+        files.remove()
         letters.remove()
         raise
-    if rows == 0:
-        target.remove()
-    return Written(path if rows else None, rows, skipped, typed.unknown, refusals, letters_written)
+    return Written(paths, rows, skipped, typed.unknown, refusals, letters_written)
 
 
 def _note(refusals: Refusals, errors: OnBadRecord, letters: LetterFile, refused: Refused) -> None:
@@ -97,19 +93,13 @@ def _note(refusals: Refusals, errors: OnBadRecord, letters: LetterFile, refused:
         letters.add(refused)
 
 
-def _copy(reading: Reading, sieve: Sieve, typed: TypedRows, writer: pq.ParquetWriter) -> int:
+def _copy(reading: Reading, sieve: Sieve, typed: TypedRows, files: RowFiles) -> int:
     count = 0
-    group: list[pa.RecordBatch] = []
     while reading.find_remaining():
-        for untyped_batch in sieve.convert(reading.remaining, reading.batches()):
-            batch = typed.complete(untyped_batch)
+        for batch in sieve.convert(reading.remaining, reading.batches()):
             count += batch.num_rows
-            group.append(batch)
-            if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(group))
-                group = []
-    if group:
-        writer.write_table(pa.Table.from_batches(group))
+            files.add(typed.complete(batch))
+    files.end_range()
     return count
 
 

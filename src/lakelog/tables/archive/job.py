@@ -26,7 +26,7 @@ class ArchiveJob:
     starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
     log one file gets, so a small batch has fewer tasks. is_json: the table gets typed columns for
     the fields of JSON values. errors: a value of `OnBadRecord`. letters_location, letters_uuid: of
-    the table of dead letters; empty without one.
+    the table of dead letters; empty without one. partition_by: the terms of the table's spec.
     """
 
     bootstrap: str
@@ -46,6 +46,7 @@ class ArchiveJob:
     errors: str = OnBadRecord.STOP.value
     letters_location: str = ""
     letters_uuid: str = ""
+    partition_by: tuple[str, ...] = ()
 
     @property
     def address(self) -> TableAddress:
@@ -72,4 +73,5 @@ class ArchiveJob:
         value = json.loads(text)
         namespace, name = value.pop("identifier")
         extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}
-        return cls(identifier=(namespace, name), extents=extents, **value)
+        terms = tuple(value.pop("partition_by"))
+        return cls(identifier=(namespace, name), extents=extents, partition_by=terms, **value)

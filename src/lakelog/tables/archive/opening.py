@@ -10,6 +10,8 @@ from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.refusals import KEY, OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.partition_spec import terms_of
+from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.topic.client import TopicClient
@@ -17,6 +19,9 @@ from lakelog.tables.typed.columns import typed_fields
 
 _TASKS = 2
 _FORMAT = "table.value.format"
+PARTITION_BY = "table.partition_by"
+"""The topic key with the terms of a new table's partition spec."""
+_KEYS = (_FORMAT, KEY, PARTITION_BY)
 
 
 def open_job(
@@ -41,11 +46,13 @@ def open_job(
     """
     with TopicClient(bootstrap, client_id="lakelog-archive") as client:
         meta = client.describe([topic])[topic]
-        is_json = client.configs([topic], [_FORMAT]).get(topic, {}).get(_FORMAT) == "json"
-        errors = errors or _chosen_errors(client, topic)
+        keys = client.configs([topic], _KEYS).get(topic, {})
+    is_json = keys.get(_FORMAT) == "json"
+    errors = errors or OnBadRecord.named(keys.get(KEY) or OnBadRecord.STOP.value)
+    terms = parse_terms(filter(None, (keys.get(PARTITION_BY) or "").split(",")))
     catalog = place.catalog
     identifier = (NAMESPACE, table)
-    loaded = _open_table(place, TableAddress(catalog, identifier))
+    loaded = _open_table(place, TableAddress(catalog, identifier), terms)
     others = archived_topic_ids(loaded.properties) - {meta.topic_id}
     if others:
         raise SyncError(
@@ -76,13 +83,8 @@ def open_job(
         errors=errors.value,
         letters_location=letters_location,
         letters_uuid=letters_uuid,
+        partition_by=tuple(map(str, terms_of(loaded))),
     )
-
-
-def _chosen_errors(client: TopicClient, topic: str) -> OnBadRecord:
-    """Return the choice of the topic's key; Apache Kafka has no such key."""
-    found = client.configs([topic], [KEY]).get(topic, {}).get(KEY)
-    return OnBadRecord.named(found or OnBadRecord.STOP.value)
 
 
 def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:
@@ -96,10 +98,10 @@ def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple
     return letters.location(), str(letters.metadata.table_uuid)
 
 
-def _open_table(place: Warehouse, address: TableAddress) -> Table:
+def _open_table(place: Warehouse, address: TableAddress, terms: tuple[PartitionTerm, ...]) -> Table:
     """Raises `ValueError` if the warehouse cannot be used or the table is in another one."""
     try:
-        table = ensure_table(address)
+        table = ensure_table(address, partition_by=terms)
     except OSError as error:
         raise ValueError(f"the warehouse {place.location} cannot be used: {error}") from error
     if not table.location().startswith(f"{place.location}/"):

@@ -6,6 +6,7 @@ Importing this module imports PyIceberg.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -30,6 +31,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
+from lakelog.tables.iceberg.partition_spec import spec_of, terms_of
+from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.iceberg.warehouse import check_table_name
 
 SNAPSHOTS_MAX = 100
@@ -61,25 +64,31 @@ _HOUSEKEEPING = {
 _ATTEMPTS_MAX = 8
 
 
-def ensure_table(address: TableAddress, schema: Schema = SCHEMA) -> Table:
+def ensure_table(
+    address: TableAddress, schema: Schema = SCHEMA, partition_by: Sequence[PartitionTerm] = ()
+) -> Table:
     """Load the table; create it and its namespace first if they are missing.
 
-    Raises `ValueError` if the existing table has other columns or is partitioned, and `OSError` if
-    the warehouse cannot be written to.
+    partition_by: of a new table; without any an existing table may have terms of its own. Raises
+    `ValueError` if the existing table has other columns, or other or unsupported terms, and
+    `OSError` if the warehouse cannot be written to.
     """
     check_table_name(address.identifier[1])
     catalog = open_catalog(address.catalog)
     with contextlib.suppress(NoSuchTableError):
-        return _fitting(catalog.load_table(address.identifier), schema)
+        return _fitting(catalog.load_table(address.identifier), schema, partition_by)
     with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
         catalog.create_namespace_if_not_exists(address.identifier[0])
     try:
         names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
         properties = {**_RETRIES, **_HOUSEKEEPING, **names}
-        return catalog.create_table(address.identifier, schema, properties=properties)
+        spec = spec_of(partition_by, schema)
+        return catalog.create_table(
+            address.identifier, schema, partition_spec=spec, properties=properties
+        )
     # Another job has created it since.
     except TableAlreadyExistsError:
-        return _fitting(catalog.load_table(address.identifier), schema)
+        return _fitting(catalog.load_table(address.identifier), schema, partition_by)
 
 
 def admit_null_timestamps(address: TableAddress) -> int:
@@ -125,10 +134,11 @@ def load_for_commit(address: TableAddress) -> Table:
     raise CommitFailedException(f"another program keeps removing properties of the table {name}")
 
 
-def _fitting(table: Table, schema: Schema) -> Table:
+def _fitting(table: Table, schema: Schema, partition_by: Sequence[PartitionTerm]) -> Table:
     """Return `table` if its columns have the ids that data files of the archive use.
 
-    Further columns must be optional. Raises `ValueError`.
+    Further columns must be optional, and the partition spec must be of `partition_by`, if there are
+    terms. Raises `ValueError`.
     """
     name = ".".join(table.name())
     ours, found = schema.as_struct(), table.schema().as_struct()
@@ -144,10 +154,13 @@ def _fitting(table: Table, schema: Schema) -> Table:
             f"the table {name} has required columns that an archive does not write: archive "
             "into a table of another name"
         )
-    if not table.spec().is_unpartitioned():
+    terms = terms_of(table)
+    if partition_by and terms != tuple(partition_by):
+        wanted = ",".join(map(str, partition_by))
         raise ValueError(
-            f"the table {name} is partitioned, which is not supported: archive into a table of "
-            "another name"
+            f"the table {name} is partitioned by {','.join(map(str, terms)) or 'nothing'}, but "
+            f"table.partition_by is {wanted}: it applies to new tables only. Reset the key, or "
+            "archive into a table of another name"
         )
     return table
 

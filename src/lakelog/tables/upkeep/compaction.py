@@ -90,7 +90,11 @@ def compact(
     while True:
         table = load_for_commit(address)
         schema = _schema(table)
-        chosen = choose(table.scan().plan_files(), target_bytes, files_min)
+        # New files are of the present spec, in which older files may have several partitions.
+        tasks = (
+            each for each in table.scan().plan_files() if each.file.spec_id == table.spec().spec_id
+        )
+        chosen = choose(tasks, target_bytes, files_min)
         if not chosen:
             return total
         done = _round(address, table, _Topic(topic, topic_id), chosen, schema, target_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.tables.archive.progress import Extent
+from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.compaction import TARGET_BYTES
@@ -33,13 +34,15 @@ class PartitionOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One version of a table. size: bytes of its files. small_files: to be compacted."""
+    """One version of a table. size: bytes of its files. small_files: to be compacted.
+    partition_by: the terms of its partition spec."""
 
     rows: int
     files: int
     size: int
     small_files: int
     snapshots: int
+    partition_by: str
     partitions: tuple[PartitionOverview, ...]
 
 
@@ -67,6 +70,7 @@ def overview(client: TopicClient, archive: TopicArchive) -> Overview:
         size=sum(sizes),
         small_files=sum(size < TARGET_BYTES * 3 // 4 for size in sizes),
         snapshots=len(table.metadata.snapshots),
+        partition_by=spec_text(table),
         partitions=tuple(
             PartitionOverview(p, extents[p].start, extents[p].end, starts[t, p], ends[t, p])
             for t, p in keys

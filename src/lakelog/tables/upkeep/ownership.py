@@ -10,34 +10,47 @@ from pyiceberg.exceptions import NoSuchTableError
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.opening import PARTITION_BY
 from lakelog.tables.archive.place import KEYS, find_places
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.publication import group_of, keys_of
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.listing import stored_files
+from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.topic.client import TopicClient
 
 
 def create(
-    admin: Admin, client: TopicClient, topic: str, place: Warehouse, name: str
+    admin: Admin,
+    client: TopicClient,
+    topic: str,
+    place: Warehouse,
+    name: str,
+    partition_by: str | None = None,
 ) -> TableAddress:
     """Create the table, unless it exists, and make it the topic's.
 
-    From then on retention keeps the topic's records until they are archived. Raises as
-    `ensure_table`, `ValueError` for the table of another topic, `TopicMissingError`, `KafkaError`.
+    partition_by: the value of `table.partition_by`; by default the topic's. From then on retention
+    keeps the topic's records until they are archived. Raises as `ensure_table`, `ValueError` for
+    the table of another topic and for an unknown term, `TopicMissingError`, `KafkaError`.
     """
     address = TableAddress(place.catalog, (NAMESPACE, name))
     topic_id = client.describe([topic])[topic].topic_id
     for other, known in find_places(client, client.topics()).items():
         if other != topic and known.address == address:
             raise _taken(name, f"belongs to topic {other!r}")
-    table = ensure_table(address)
+    if partition_by is None:
+        partition_by = client.configs([topic], [PARTITION_BY]).get(topic, {}).get(PARTITION_BY)
+    terms = parse_terms(filter(None, (partition_by or "").split(",")))
+    table = ensure_table(address, partition_by=terms)
     if archived_topic_ids(table.properties) - {topic_id}:
         raise _taken(name, f"has rows of another topic, perhaps of an earlier {topic!r}")
     keys = {"table.enable": "true", **keys_of(topic, name, place)}
+    if terms:
+        keys[PARTITION_BY] = ",".join(map(str, terms))
     admin.configs.alter(ResourceType.TOPIC, topic, keys)
     return replace(address, uuid=str(table.metadata.table_uuid))
 

@@ -173,3 +173,20 @@ def test_lost_connections_are_said_once_and_tried_again_while_following(
         run._failed(UNREACHABLE)
     with pytest.raises(SyncError, match="connection refused"):
         run._failed(UNREACHABLE)
+
+
+def test_batches_of_too_many_partitions_become_smaller(
+    run: Run, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_away(monkeypatch, False)
+    run._batch_bytes = 1000
+    for _ in range(5):
+        run._failed("TooManyPartitionsError: a batch has rows of more than 100 partitions")
+    assert run._batch_bytes == 1
+    assert lines[0] == (
+        "orders: a batch has rows of more than 100 partitions; the next batches have about 250 "
+        "bytes. Coarser partitions make fewer files"
+    )
+    with pytest.raises(SyncError, match="more than 100 partitions"):
+        for _ in range(3):
+            run._failed("TooManyPartitionsError: a batch has rows of more than 100 partitions")

@@ -11,7 +11,7 @@ import pytest
 from lakelog.client.isolation import Batch
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.tables.archive import files
+from lakelog.tables.archive import files, row_files
 from lakelog.tables.archive.files import Written, write_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
@@ -92,7 +92,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_file_has_exactly_the_offsets_of_its_ranges(path: Path) -> None:
     written = write(path, _Records(), (0, 1, 5), (1, 4, 6))
 
-    assert (written.path, written.rows, written.skipped) == (path.as_uri(), 6, [])
+    assert (written.paths, written.rows, written.skipped) == ((path.as_uri(),), 6, [])
     assert (written.refusals.counts, written.letters) == ({}, None)
     expected = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 4), (1, 5)]
     assert rows(path) == [(partition, at, b"%d" % at) for partition, at in expected]
@@ -100,7 +100,7 @@ def test_a_file_has_exactly_the_offsets_of_its_ranges(path: Path) -> None:
 
 
 def test_ranges_without_records_leave_no_file(path: Path) -> None:
-    assert write(path, _Records(), (0, 4, 4)).path is None
+    assert write(path, _Records(), (0, 4, 4)).paths == ()
     assert not path.exists()
 
 
@@ -132,7 +132,7 @@ def test_an_impossible_timestamp_fails_the_task_unless_it_may_be_null(path: Path
 def test_refused_records_go_to_the_dead_letters_or_are_counted(path: Path) -> None:
     log = _Records(timestamp=IMPOSSIBLE_MS)
     written = write(path, log, (0, 1, 3), (1, 4, 5), errors=OnBadRecord.DEAD_LETTER)
-    assert (written.path, written.rows) == (None, 0)
+    assert (written.paths, written.rows) == ((), 0)
     assert written.refusals.counts == {0: RefusedCount(2, 0), 1: RefusedCount(1, 0)}
     letters = path.with_name("letters")
     assert written.letters == letters.as_uri()
@@ -154,7 +154,7 @@ def test_a_loss_removes_the_dead_letters_too(path: Path) -> None:
 def test_a_large_range_is_written_in_groups_that_bound_the_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(row_files, "_BYTES_MAX", 1)
     write(path, _Records(), (0, 0, 9), (1, 0, 3))
     assert pq.ParquetFile(path).num_row_groups == 2
     assert len(rows(path)) == 12

@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import NestedField, StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+from lakelog.tables.iceberg.partition_spec import terms_of
+from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.table import (
     SCHEMA,
     admit_null_timestamps,
@@ -114,11 +117,27 @@ def test_a_column_for_impossible_timestamps_may_be_taken(address: TableAddress) 
         admit_null_timestamps(address)
 
 
-def test_a_partitioned_table_is_refused(address: TableAddress) -> None:
-    with address.load().update_spec() as update:
-        update.add_identity("partition")
+def test_a_new_table_has_the_partitions_of_its_terms(tmp_path: Path) -> None:
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "days"))
+    terms = parse_terms(["day(timestamp)", "partition"])
+    table = ensure_table(address, partition_by=terms)
+    assert [field.name for field in table.spec().fields] == ["timestamp_day", "partition"]
+    assert terms_of(ensure_table(address)) == terms, "a table keeps its terms"
+    with pytest.raises(
+        ValueError, match=r"is partitioned by day.*, but table\.partition_by is hour"
+    ):
+        ensure_table(address, partition_by=parse_terms(["hour(timestamp)"]))
 
-    with pytest.raises(ValueError, match="partitioned"):
+
+def test_terms_are_for_new_tables_only(address: TableAddress) -> None:
+    with pytest.raises(ValueError, match="is partitioned by nothing, but"):
+        ensure_table(address, partition_by=parse_terms(["partition"]))
+
+
+def test_a_table_of_an_unsupported_spec_is_refused(address: TableAddress) -> None:
+    with address.load().update_spec() as update:
+        update.add_field("offset", BucketTransform(4))
+    with pytest.raises(ValueError, match=r"partitioned by bucket\[4\]\(offset\), which an archive"):
         ensure_table(address)
 
 

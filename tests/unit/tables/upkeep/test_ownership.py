@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.upkeep.ownership import create, drop
@@ -101,3 +102,13 @@ def test_without_purge_the_files_stay(tmp_path: Path) -> None:
     commit_batch(address, write_batch(address, 0, 3))
     assert drop(admin, "orders", address, purge=False) == 0
     assert list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_table_is_created_with_the_partitions_of_the_topics_key(tmp_path: Path) -> None:
+    cluster, topics = Cluster(), Topics()
+    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    topics.keys_of["orders"]["table.partition_by"] = "day(timestamp)"
+    address = create(admin, client(topics), "orders", place, "orders")
+    assert spec_text(address.load()) == "day(timestamp)"
+    other = create(admin, client(topics), "orders", place, "other", "partition")
+    assert spec_text(other.load()) == cluster.values["table.partition_by"] == "partition"

@@ -7,6 +7,11 @@ import re
 from lakelog.base.config.key import ConfigKey, ConfigType, ConfigValue, Validator, one_of
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{0,249}", re.ASCII)
+_TERM = re.compile(r"partition|timestampType|topic|(year|month|day|hour)\(timestamp\)")
+_TERMS = (
+    "a comma-separated list of partition, timestampType, topic, year(timestamp), "
+    "month(timestamp), day(timestamp), hour(timestamp)"
+)
 _ARCHIVED = re.compile(r"[0-9]{1,10}:[0-9]{1,19}", re.ASCII)
 
 
@@ -17,6 +22,10 @@ def _is_name(value: ConfigValue) -> bool:
 
 def _are_archived_offsets(value: ConfigValue) -> bool:
     return isinstance(value, tuple) and all(_ARCHIVED.fullmatch(item) for item in value)
+
+
+def _are_terms(value: ConfigValue) -> bool:
+    return isinstance(value, tuple) and all(_TERM.fullmatch(item) for item in value)
 
 
 TABLE_KEYS = (
@@ -41,6 +50,14 @@ TABLE_KEYS = (
         "With `json` the archive job adds the fields of JSON values to the table, in the struct "
         "column `data`; what does not fit goes into the column `rescued`.",
         one_of("none", "json"),
+    ),
+    ConfigKey(
+        "table.partition_by",
+        ConfigType.LIST,
+        "",
+        "Partition spec of the topic's table when it is created, such as day(timestamp); empty: "
+        "none, because the bounds of files skip offsets and times anyway.",
+        Validator(_are_terms, _TERMS),
     ),
     ConfigKey(
         "table.errors",

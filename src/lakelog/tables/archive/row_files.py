@@ -1,0 +1,120 @@
+"""The data files of one task: one, or in a partitioned table one for each partition that has rows.
+
+Rows stay in the order in which they come, so each file is in the order of partition and offset. Row
+groups have about 32 MiB together, so memory is bounded for any number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.partition_terms import PartitionTerm, divided
+
+PARTITIONS_MAX = 100
+"""Partitions of the table that one commit may have rows of: each has a file of its own."""
+_BYTES_MAX = 32 << 20
+
+
+class TooManyPartitionsError(Exception):
+    """A batch has rows of more partitions of the table than one commit may have."""
+
+
+class RowFiles:
+    """New files at the URI `path`, and beside it, created when they get their first rows.
+
+    catalog: PyIceberg's properties, for a remote path. terms: of the table's partition spec.
+    files_max: the limit of files. Methods raise `OSError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        catalog: Mapping[str, str],
+        terms: Sequence[PartitionTerm] = (),
+        files_max: int = PARTITIONS_MAX,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._catalog = catalog
+        self._terms = terms
+        self._files_max = files_max
+        self._files: dict[tuple[object, ...], _RowFile] = {}
+        self._bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows. Raises `TooManyPartitionsError`."""
+        for values, part in divided(rows, self._terms):
+            file = self._files.get(values) or self._open(values)
+            file.add(part)
+            self._bytes += part.nbytes
+        while self._bytes >= _BYTES_MAX:
+            self._flush(max(self._files.values(), key=lambda each: each.waiting))
+
+    def end_range(self) -> None:
+        """End the row groups, so that each has rows of one partition of the topic."""
+        for file in self._files.values():
+            self._flush(file)
+
+    def close(self) -> tuple[str, ...]:
+        """Make the files durable; return their URIs."""
+        self.end_range()
+        for file in self._files.values():
+            file.close()
+        return tuple(file.path for file in self._files.values())
+
+    def remove(self) -> None:
+        """Remove the files after an error."""
+        for file in self._files.values():
+            file.remove()
+
+    def _open(self, values: tuple[object, ...]) -> _RowFile:
+        number = len(self._files)
+        if number >= self._files_max:
+            raise TooManyPartitionsError(
+                f"a batch has rows of more than {self._files_max} partitions by "
+                f"{','.join(map(str, self._terms))} in one task"
+            )
+        path = f"{self._path.removesuffix('.parquet')}-{number}.parquet" if number else self._path
+        self._files[values] = _RowFile(path, self._schema, self._catalog)
+        return self._files[values]
+
+    def _flush(self, file: _RowFile) -> None:
+        self._bytes -= file.waiting
+        file.flush()
+
+
+class _RowFile:
+    """One file. waiting: the bytes of rows that are not written yet."""
+
+    def __init__(self, path: str, schema: pa.Schema, catalog: Mapping[str, str]) -> None:
+        self.path = path
+        self.waiting = 0
+        self._target = data_file(path, catalog)
+        self._group: list[pa.RecordBatch] = []
+        self._stack = ExitStack()
+        file = self._stack.enter_context(self._target.writing())
+        writer = pq.ParquetWriter(file, schema, compression="zstd")
+        self._writer = self._stack.enter_context(writer)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._group.append(rows)
+        self.waiting += rows.nbytes
+
+    def flush(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.Table.from_batches(self._group))
+        self._group, self.waiting = [], 0
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def remove(self) -> None:
+        with suppress(OSError):  # the disk may be full
+            self._stack.close()
+        self._target.remove()

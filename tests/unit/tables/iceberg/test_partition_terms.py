@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from lakelog.tables.iceberg.partition_terms import PartitionTerm, divided, parse_terms
+
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+TIMES = [
+    NOON,
+    NOON.replace(hour=13),
+    None,
+    NOON.replace(day=28),
+    NOON.replace(month=3),
+    datetime(1969, 12, 31, 23, tzinfo=UTC),
+    NOON,
+]
+ROWS = pa.RecordBatch.from_pydict(
+    {
+        "timestamp": pa.array(TIMES, pa.timestamp("us", "UTC")),
+        "partition": pa.array([0, 1, 0, 1, 0, 1, 0], pa.int32()),
+        "offset": pa.array(range(7), pa.int64()),
+    }
+)
+
+
+def groups(*terms: str) -> list[list[int]]:
+    found = divided(ROWS, parse_terms(terms))
+    return sorted(rows.column("offset").to_pylist() for _, rows in found)
+
+
+def test_terms_are_columns_and_functions_of_the_timestamp() -> None:
+    terms = parse_terms(["day(timestamp)", " partition"])
+    assert terms == (PartitionTerm("day", "timestamp"), PartitionTerm("identity", "partition"))
+    assert list(map(str, terms)) == ["day(timestamp)", "partition"]
+    assert parse_terms(map(str, terms)) == terms
+    assert parse_terms([]) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["bucket(4)", "day(offset)", "value", "identity(", "", "day()", "truncate(timestamp)"]
+)
+def test_an_unknown_term_is_an_error_that_names_the_others(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a list of partition, .*hour\(timestamp\)"):
+        parse_terms([text])
+
+
+def test_a_column_has_one_term() -> None:
+    with pytest.raises(ValueError, match="two terms of the column 'timestamp'"):
+        parse_terms(["day(timestamp)", "year(timestamp)"])
+
+
+def test_rows_of_different_values_are_divided_in_their_order() -> None:
+    assert groups() == [[0, 1, 2, 3, 4, 5, 6]]
+    assert groups("partition") == [[0, 2, 4, 6], [1, 3, 5]]
+    assert groups("year(timestamp)") == [[0, 1, 3, 4, 6], [2], [5]]
+    assert groups("month(timestamp)") == [[0, 1, 3, 6], [2], [4], [5]]
+    assert groups("day(timestamp)") == [[0, 1, 6], [2], [3], [4], [5]]
+    assert groups("hour(timestamp)", "partition") == [[0, 6], [1], [2], [3], [4], [5]]
