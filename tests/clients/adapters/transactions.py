@@ -15,6 +15,7 @@ from broker_process import eventually
 from clients.adapters.aio import LOOP
 from clients.adapters.kafka_python import JOINING_MS
 from delivered import delivered
+from lakelog.client.aio import AsyncTransactionalProducer
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
 from lakelog.protocol.list_transactions import ListTransactionsRequest
@@ -289,11 +290,48 @@ class OwnTransactional:
             self.consumer.close()
 
 
+class OwnAsyncTransactional:
+    name = "lakelog-aio"
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        self._producer = AsyncTransactionalProducer(
+            bootstrap, transactional_id, transaction_timeout_ms=timeout_ms
+        )
+
+    def init(self) -> None:
+        """Comes with the first transaction; an abort of nothing costs nothing."""
+        LOOP.run(self._producer.begin())
+        LOOP.run(self._producer.abort())
+
+    def begin(self) -> None:
+        LOOP.run(self._producer.begin())
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        LOOP.run(self._producer.send(topic, value, partition=partition))
+
+    def send_offsets(self, consumer: Any, offsets: dict[int, int]) -> None:
+        rows = {(consumer.topic, index): offset for index, offset in offsets.items()}
+        member = consumer.consumer.membership
+        LOOP.run(self._producer.send_offsets(consumer.group, rows, member))
+
+    def commit(self) -> None:
+        LOOP.run(self._producer.commit())
+
+    def abort(self) -> None:
+        LOOP.run(self._producer.abort())
+
+    def close(self) -> None:
+        LOOP.run(self._producer.close(5.0))
+
+    Reading = OwnTransactional.Reading
+
+
 LIBRARIES: Sequence[Any] = (
     ConfluentTransactional,
     KafkaPythonTransactional,
     AioTransactional,
     OwnTransactional,
+    OwnAsyncTransactional,
 )
 
 

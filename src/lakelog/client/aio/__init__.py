@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from lakelog.client.aio.consumer import AsyncConsumer
 from lakelog.client.aio.producer import AsyncProducer
+from lakelog.client.aio.transactional import AsyncTransactionalProducer
 
-__all__ = ["AsyncConsumer", "AsyncProducer"]
-"""Entry points; both are for one event loop."""
+__all__ = ["AsyncConsumer", "AsyncProducer", "AsyncTransactionalProducer"]
+"""Entry points; each object is for one event loop."""

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lakelog.client.aio.thread import CallThread
-from lakelog.client.committed import Committed
+from lakelog.client.committed import Committed, Membership
 from lakelog.client.consumer.api import Consumer
 from lakelog.client.consumer.positions import ConsumerRecord
 from lakelog.client.offsets import TopicPartition
@@ -65,6 +65,10 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Same as `Consumer.unsubscribe`."""
         await self._run(self._consumer.unsubscribe)
+
+    async def membership(self) -> Membership:
+        """Return `Consumer.membership`, for `AsyncTransactionalProducer.send_offsets`."""
+        return await self._run(lambda: self._consumer.membership)
 
     async def poll(self, timeout_s: float = 1.0, **settings: Any) -> list[ConsumerRecord]:
         """Same as `Consumer.poll`."""

@@ -1,4 +1,4 @@
-"""The producer for an event loop."""
+"""The producer for an event loop, without transactions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from lakelog.client.producer.api import Producer
 from lakelog.client.producer.results import BatchResult, RecordMetadata, WrittenRows
 
 
-class AsyncProducer:
-    """`Producer` for an event loop: each method waits without blocking the loop.
+class SendingProducer:
+    """The methods that both producers for an event loop have. producer: belongs to this object."""
 
-    settings: of `Producer`. The records of several tasks that wait at the same time are sent
-    together. A cancelled task does not stop its records. Raises the errors of `Producer`.
-    """
-
-    def __init__(self, bootstrap: str, **settings: Any) -> None:
-        self._producer = Producer(bootstrap, **settings)
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
         self._thread = CallThread("lakelog-producer")
 
     async def send(
@@ -64,6 +60,17 @@ class AsyncProducer:
         trace: TracebackType | None,
     ) -> None:
         await self._thread.finish(partial(self._producer.__exit__, kind, error, trace))
+
+
+class AsyncProducer(SendingProducer):
+    """`Producer` for an event loop: each method waits without blocking the loop.
+
+    settings: of `Producer`. The records of several tasks that wait at the same time are sent
+    together. A cancelled task does not stop its records. Raises the errors of `Producer`.
+    """
+
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        super().__init__(Producer(bootstrap, **settings))
 
 
 async def _settled(batches: Iterable[BatchResult]) -> None:
