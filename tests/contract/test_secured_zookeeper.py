@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL
 
 import secured_ensemble
+from broker_process import LAKELOG, BrokerProcess
 from lakelog.metadata.errors import MetadataDenied, MetadataError, MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
 from lakelog.metadata.store.chain import MemoryMarks
@@ -92,6 +94,48 @@ def test_only_the_same_digest_has_access_to_the_nodes(ensemble: Ensemble, tmp_pa
     finally:
         other.stop()
         other.close()
+
+
+def test_brokers_and_commands_use_the_settings_of_a_secured_ensemble(
+    ensemble: Ensemble, tmp_path: Path
+) -> None:
+    """As docs/cluster.md shows them: digest, ACLs and TLS together."""
+    digest, properties = tmp_path / "digest", tmp_path / "server.properties"
+    digest.touch(0o600)
+    digest.write_text("lakelog:right\n")
+    place = f"zookeeper://{','.join(ensemble.secure)}/{tmp_path.name}"
+    settings = {
+        "lakelog.zookeeper.digest.file": str(digest),
+        "zookeeper.set.acl": "true",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.location": str(ensemble.certificates.ca),
+        "zookeeper.ssl.keystore.location": ensemble.client,
+    }
+    properties.write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
+
+    def lakelog(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [LAKELOG, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def export(store: str, *options: str) -> subprocess.CompletedProcess[str]:
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
+        return lakelog("metadata", "export", str(file), "--metadata", store, *options)
+
+    arguments = ("--metadata", place, "--properties", str(properties))
+    with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+        created = lakelog("topic", "create", "orders", "-b", broker.bootstrap)
+        assert created.returncode == 0, created.stderr
+        broker.stop()
+    done = export(place, "--properties", str(properties))
+    assert done.returncode == 0, done.stderr
+    assert "1 topic, 1 broker" in done.stderr
+    plain = export(f"zookeeper://{','.join(ensemble.plain)}/{tmp_path.name}")
+    assert plain.returncode == 6
+    assert "error[LL0707]" in plain.stderr
+    assert "--properties" in plain.stderr
+    with_tls = export(place)
+    assert with_tls.returncode != 0
+    assert "zookeeper.ssl.client.enable" in with_tls.stderr
 
 
 def test_a_wrong_password_of_a_running_broker_ends_its_calls(
