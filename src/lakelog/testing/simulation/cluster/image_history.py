@@ -66,7 +66,7 @@ class ImageHistory:
                 fenced = image.fenced.intersection(state.isr)
                 self._findings.expect(
                     Law.CURRENT_MEMBERS,
-                    not fenced or len(state.isr) == 1,
+                    not fenced,
                     f"{name} has the ISR {state.isr} at {image.end}, and {fenced} are fenced",
                 )
                 if known is not None:

@@ -55,6 +55,14 @@ def test_a_replica_out_of_sync_is_named() -> None:
     assert images.lacking == ["orders-0: (1,) of (1, 2)"]
 
 
+def test_a_fenced_broker_in_an_isr_breaks_a_law() -> None:
+    """The last one, too: it is eligible instead (KIP-966)."""
+    images = history()
+    alone = PartitionRecord(TOPIC, 0, (1, 2), (2,), -1, 1, 2, elr=())
+    images.note("broker-1", image_of(*RECORDS, BrokerFenced(2, 1), alone))
+    assert images._findings.broken == {Law.CURRENT_MEMBERS}
+
+
 def joined(*after: Record) -> Findings:
     """Return the findings when the leader, broker 1, has not heard of broker 2's process."""
     followers = {2: SimpleNamespace(broker_epoch=-1)}
