@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from lakelog.client.producer.api import Producer
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
+from lakelog.tables.archive.reconcile import ProgressSource
 from lakelog.tables.archive.refusals import OnBadRecord
+from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.errors import TopicMissingError
 from spark.queries import read
 from spark.sources import BatchQuery
@@ -85,6 +88,25 @@ def test_a_recreated_topic_needs_a_table_of_its_own(
 
     result = sync_topic(bootstrap, topic, str(tmp_path), table="anew", spark=spark)
     assert (result.table, result.rows) == (("lakelog", "anew"), 9)
+
+
+def test_a_table_that_another_program_filled_is_continued(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, place = make_topic(9), open_warehouse(str(tmp_path / "theirs"))
+    ours = sync_topic(bootstrap, topic, str(tmp_path / "ours"), spark=spark)
+    catalog = load_catalog("lakelog", **place.catalog)
+    catalog.create_namespace("lakelog")
+    source = load_catalog("lakelog", **ours.catalog).load_table(ours.table)
+    table = catalog.create_table(ours.table, source.schema())
+    table.append(source.scan(row_filter="offset < 2").to_arrow())
+    theirs = partial(sync_topic, bootstrap, topic, str(tmp_path / "theirs"), spark=spark)
+
+    with pytest.raises(SyncError, match="6 rows that this archive did not write: --adopt rows"):
+        theirs()
+    result = theirs(adopt=ProgressSource.ROWS)
+    assert (result.rows, result.rows_total) == (3, 9)
+    assert rows(result) == rows(ours)
 
 
 def test_following_ends_when_the_stop_event_is_set(

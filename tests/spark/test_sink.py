@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from lakelog.client.admin import Admin, ResourceType
 from spark.topics import START_MS, MakeTopic
 
 if TYPE_CHECKING:
@@ -81,6 +82,17 @@ def test_a_stream_goes_from_topic_to_topic(
     back = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
     rows = back.option("subscribe", target).load().select("value").collect()
     assert sorted(row["value"].decode() for row in rows) == sorted(f"V{i}" for i in range(20))
+
+
+def test_a_compacted_topic_needs_keys(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Admin(bootstrap) as admin:
+        admin.configs.alter(ResourceType.TOPIC, topic, {"cleanup.policy": "compact"})
+    writer = spark.sql("SELECT 'x' AS value").write.format("lakelog").option("topic", topic)
+    with pytest.raises(PySparkException, match=r"RowError: column 'key': .* without a key.*: fill"):
+        writer.option("kafka.bootstrap.servers", bootstrap).mode("append").save()
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _named(error: ClientError, options: SinkOptions) -> Exception:
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(error, NotWrittenError):
         return RowError(f"column 'partition': {error.message}")
     if error.code is ErrorCode.INVALID_RECORD:
-        return RowError(f"column 'headers': {error.message}")
+        return RowError(_refused(error.message))
     if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return RowError(
             f"{error.message}: raise the option 'kafka.max.request.size' "
@@ -87,6 +87,15 @@ def _named(error: ClientError, options: SinkOptions) -> Exception:
             "transaction.max.timeout.ms of the broker: lower the option or raise the broker's limit"
         )
     return error
+
+
+def _refused(message: str) -> str:
+    """Return the text for a record that breaks a rule of the topic or of the broker."""
+    if "header" in message:
+        return f"column 'headers': {message}"
+    if "key" in message:  # a compacted topic, of lakelog or of Apache Kafka
+        return f"column 'key': {message}: fill it, or change cleanup.policy of the topic"
+    return f"the broker rejects a row: {message}"
 
 
 def fenced(error: Exception, options: SinkOptions, elapsed_ms: float) -> FencedError:

@@ -71,7 +71,18 @@ def test_a_task_fails_with_any_record() -> None:
             NotWrittenError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "row 1: partition 9"),
             "column 'partition': row 1: partition 9",
         ),
-        (ClientError(ErrorCode.INVALID_RECORD, "row 1"), "column 'headers': row 1"),
+        (
+            ClientError(ErrorCode.INVALID_RECORD, "row 1: a header without a key"),
+            "^column 'headers': row 1: a header without a key$",
+        ),
+        (
+            NotWrittenError(ErrorCode.INVALID_RECORD, "no record without a key"),
+            "^column 'key': no record without a key: fill it, or change cleanup.policy",
+        ),
+        (
+            NotWrittenError(ErrorCode.INVALID_RECORD, "9 bytes of records, more than 8"),
+            "^the broker rejects a row: 9 bytes of records, more than 8$",
+        ),
         (
             NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, "a record of 9 bytes"),
             r"'kafka.max.request.size' \(1048576 bytes\) and max.message.bytes",
