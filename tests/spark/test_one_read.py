@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.datasource import LessThanOrEqual
 
 from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST
 from lakelog.client.producer import Producer
+from lakelog.spark.source.pruning import Pruning
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.errors import ArchiveUnreadableError, OptionError
 from spark.archiver import Archiver
@@ -121,6 +124,12 @@ def test_offsets_and_times_select_files(bootstrap: str, archived: Archiver) -> N
     assert sorted(query.run()) == named(range(36, 60))
     late = BatchQuery(bootstrap, topic, startingTimestamp=str(START_MS + 7))
     assert sorted(late.run()) == named(range(7, 60)), "records that only the table has have times"
+    until = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(milliseconds=7)
+    late.reader._pruning = Pruning((LessThanOrEqual(("timestamp",), until),))
+    late.tasks = late.reader.partitions()
+    files = {file for each in planned(late) for file in each.files}
+    assert len(files) == 1, "files of later records are pruned"
+    assert set(late.run()) >= set(named(range(7, 8)))
 
 
 def test_records_that_leave_the_log_after_the_plan_come_from_the_table(

@@ -170,6 +170,8 @@ class Run:
             self._failures, self._last_reason = 0, ""
             self.publication.publish(state.ends)
             self.progress(state)
+        else:
+            self.publication.follow(state.ends)
 
     def _note_skipped(self, newest: int | None) -> None:
         """Report the offsets that new commits skipped, up to the snapshot `newest`."""

@@ -12,6 +12,7 @@ from lakelog.spark.source.joined import open_planner, planned, read_planned
 from lakelog.spark.source.options import SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.spark.source.pruning import Pruning
+from lakelog.tables.joined.files import ANY_TIME, Times
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
@@ -55,7 +56,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
                 )
                 start, end = continuation.start, continuation.end
             start, end = self._pruning.narrow(client, start, end)
-            return plan(client, start, end, options)
+            return plan(client, start, end, options, self._pruning.times())
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_planned(self._options, self._schema, partition.value)
@@ -75,15 +76,19 @@ class PushdownReader(BatchReader):
 
 
 def plan(
-    client: TopicClient, start: StreamOffset, end: StreamOffset, options: SourceOptions
+    client: TopicClient,
+    start: StreamOffset,
+    end: StreamOffset,
+    options: SourceOptions,
+    times: Times = ANY_TIME,
 ) -> list[RangePartition]:
     """Return one task per range, or a single task without a range.
 
-    Spark cannot run a query without tasks. Raises as `planned`.
+    times: of wanted records. Spark cannot run a query without tasks. Raises as `planned`.
     """
     ranges = identified(ranges_between(start.offsets, end.offsets), end)
     pieces = split_ranges(
         ranges, options.partitions_min, offsets_max=options.records_per_partition_max
     )
-    found = [RangePartition(each) for each in planned(client, pieces)]
+    found = [RangePartition(each) for each in planned(client, pieces, times)]
     return found or [RangePartition(None)]

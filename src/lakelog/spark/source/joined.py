@@ -16,6 +16,7 @@ from lakelog.spark.source.losses import report_loss
 from lakelog.spark.source.options import SourceOptions
 from lakelog.tables.joined.archives import check_log
 from lakelog.tables.joined.client import JoinedClient
+from lakelog.tables.joined.files import ANY_TIME, Times
 from lakelog.tables.joined.plan import PlannedRange, plan_ranges
 from lakelog.tables.joined.reading import JoinedReading
 from lakelog.tables.joined.rows import ArchivedRows
@@ -64,11 +65,14 @@ def _settings(options: SourceOptions) -> dict[str, Any]:
     }
 
 
-def planned(client: TopicClient, ranges: list[OffsetRange]) -> list[PlannedRange]:
+def planned(
+    client: TopicClient, ranges: list[OffsetRange], times: Times = ANY_TIME
+) -> list[PlannedRange]:
     """Return the ranges, cut where the tables of their topics end.
 
-    Each table is loaded once, in its newest version. Raises `ArchiveUnreadableError`,
-    `LogDivergedError` if a log lost archived records, and `OptionError` for uncommitted records.
+    times: of wanted records; files of tables without any are skipped. Each table is loaded once, in
+    its newest version. Raises `ArchiveUnreadableError`, `LogDivergedError` if a log lost archived
+    records, and `OptionError` for uncommitted records.
     """
     if not isinstance(client, JoinedClient):
         return [PlannedRange(each) for each in ranges]
@@ -83,7 +87,7 @@ def planned(client: TopicClient, ranges: list[OffsetRange]) -> list[PlannedRange
         }
         check_log(client, archive, touched)
         _note_refused(topic, archive.dead_letters, archive.skipped_records)
-    return plan_ranges(ranges, archives)
+    return plan_ranges(ranges, archives, times)
 
 
 @cache
@@ -121,5 +125,6 @@ def read_planned(
         ArrowRows(columns, null_timestamps=nulls, way_on=_WAY_ON),
         lambda: open_client(options),
         on_loss,
+        finds_tables=options.reads_tables and options.read_committed,
     )
     yield from reading.read(wanted)

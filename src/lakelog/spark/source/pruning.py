@@ -25,10 +25,12 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from lakelog.tables.joined.files import Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _OFFSET_END = 2**63 - 1
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: lambda found, given: bool(found == given),
@@ -74,6 +76,23 @@ class Pruning:
             StreamOffset(from_items(begins), start.topic_ids, start.epochs),
             StreamOffset(from_items(ends), end.topic_ids, end.epochs),
         )
+
+    def times(self) -> Times:
+        """Return the timestamps of possible result rows, for the files of tables.
+
+        In a log an upper limit selects nothing, because producers set timestamps. Files have bounds
+        of their timestamps, so files with later ones only are skipped.
+        """
+        first: list[int] = []
+        last: list[int] = []
+        for kind, value in self._of_column("timestamp", datetime):
+            if any(each.tzinfo is None for each in value):
+                continue
+            if kind is not LessThan and kind is not LessThanOrEqual:
+                first.append((min(value) - _EPOCH) // _MICROSECOND)
+            if kind is not GreaterThan and kind is not GreaterThanOrEqual:
+                last.append((max(value) - _EPOCH) // _MICROSECOND)
+        return Times(max(first, default=None), min(last, default=None))
 
     def _has(self, key: TopicPartition) -> bool:
         return all(_accepts(each, "topic", key[0]) for each in self.filters) and all(

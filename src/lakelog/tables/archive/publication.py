@@ -8,7 +8,9 @@ offsets and only shows the lag. A failure is logged: the next commit publishes a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
@@ -20,6 +22,7 @@ from lakelog.tables.iceberg.warehouse import Warehouse
 
 _log = logging.getLogger("lakelog.tables")
 _TIMEOUT_S = 10.0
+_CHECK_S = 30.0
 
 
 def group_of(table: str) -> str:
@@ -52,6 +55,8 @@ class Publication:
     notice: Callable[[str], None]
     _is_enabled: bool = False
     _last: dict[int, int] = field(default_factory=dict)
+    _other: str = ""
+    _next_check: float = 0.0
 
     def claim(self) -> None:
         """Make this the topic's table if `table.enable` is set and the topic has none.
@@ -60,22 +65,45 @@ class Publication:
         has must not be deleted. Raises `KafkaError`.
         """
         with self._admin() as admin:
-            found = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
-            values = {key: entry.value or "" for key, entry in found.items()}
-            if values.get("table.enable") != "true":
-                return
-            own = keys_of(self.topic, self.table, self.place)
-            given = {key: values.get(key, "") for key in own}
-            if not given["table.warehouse"]:
-                admin.configs.alter(ResourceType.TOPIC, self.topic, own)
-            elif not self._is_same(given):
+            self._claim(admin)
+
+    def _claim(self, admin: Admin) -> None:
+        self._is_enabled = False
+        self._next_check = time.monotonic() + _CHECK_S
+        found = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
+        values = {key: entry.value or "" for key, entry in found.items()}
+        if values.get("table.enable") != "true":
+            return
+        own = keys_of(self.topic, self.table, self.place)
+        given = {key: values.get(key, "") for key in own}
+        if not given["table.warehouse"]:
+            admin.configs.alter(ResourceType.TOPIC, self.topic, own)
+        elif not self._is_same(given):
+            other = f"{given['table.name'] or self.topic} of {given['table.warehouse']}"
+            if other != self._other:
                 self.notice(
                     f"{self.topic}: this run archives into {self.table} of {self.place.location}, "
-                    f"but the topic's table is {given['table.name'] or self.topic} of "
-                    f"{given['table.warehouse']}; retention and queries use that one"
+                    f"but the topic's table is {other}; retention and queries use that one"
                 )
-                return
+            self._other = other
+            return
         self._is_enabled = True
+
+    def follow(self, ends: Mapping[int, int]) -> None:
+        """Publish `ends` if the topic's keys name this table since the last check.
+
+        Without it a topic that is enabled while nothing is produced would have no table. The keys
+        are checked every 30 seconds at most.
+        """
+        if time.monotonic() < self._next_check:
+            return
+        was_enabled = self._is_enabled
+        self._next_check = time.monotonic() + _CHECK_S
+        with suppress(KafkaError):  # the next check follows
+            self.claim()
+        if self._is_enabled and not was_enabled:
+            self._last = {}
+            self.publish(ends)
 
     def publish(self, ends: Mapping[int, int]) -> None:
         """Publish the first offset of each partition that is not archived."""
@@ -83,6 +111,8 @@ class Publication:
             return
         try:
             with self._admin() as admin:
+                # The keys may have changed: a table that is no longer the topic's has no floor.
+                self._claim(admin)
                 if self._is_enabled:
                     value = {"table.archived.offsets": ends_text(ends)}
                     admin.configs.alter(ResourceType.TOPIC, self.topic, value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.joined.archives import TopicArchive, covered, reload
+from lakelog.tables.joined.archives import TopicArchive, covered, open_archives, reload
 from lakelog.tables.joined.files import ArchivedFile, files_of
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.joined.rows import ArchivedRows
@@ -35,13 +35,15 @@ class JoinedReading:
     """Reads one planned range, from the table, the log, or both.
 
     open_client: opens a client of the cluster, for records. on_loss: decides about offsets that
-    neither the log nor the table has.
+    neither the log nor the table has. finds_tables: whether the table of a topic counts that had
+    none when the range was planned.
     """
 
     archived: ArchivedRows
     rows: ArrowRows
     open_client: Callable[[], TopicClient]
     on_loss: OnLoss
+    finds_tables: bool = False
     _trimmed: list[tuple[OffsetRange, DataLossError]] = field(default_factory=list)
 
     def read(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
@@ -62,9 +64,11 @@ class JoinedReading:
         address: TableAddress,
         files: tuple[ArchivedFile, ...] | list[ArchivedFile],
     ) -> Iterator[pa.RecordBatch]:
+        # A table that was found after the plan has a catalog of its own.
+        archived = replace(self.archived, catalog=address.catalog)
         for _ in range(_ATTEMPTS_MAX):
             try:
-                for batch in self.archived.read(left, files):
+                for batch in archived.read(left, files):
                     # The first column has the offsets, in order; see `ArchivedRows.read`.
                     position = batch.column(0)[-1].as_py() + 1
                     yield batch.select(range(1, batch.num_columns))
@@ -113,9 +117,24 @@ class JoinedReading:
         self, lost: OffsetRange, error: DataLossError, address: TableAddress | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield records that left the log after the plan, if they were archived before."""
-        if address is not None:
-            archive = reload(lost.topic, lost.topic_id, address)
-            if covered(archive, (lost.topic, lost.partition), lost.start, lost.end):
-                yield from self._from_table(lost, address, files_of(archive, [lost]))
+        archive = self._archive(lost, address)
+        if archive is not None:
+            key = (lost.topic, lost.partition)
+            if covered(archive, key, lost.start, lost.end):
+                yield from self._from_table(lost, archive.address, files_of(archive, [lost]))
                 return
         self.on_loss(lost, error)
+
+    def _archive(self, lost: OffsetRange, address: TableAddress | None) -> TopicArchive | None:
+        """Return the newest version of the topic's table, if the query reads tables.
+
+        The first commit of an archive may come after the plan, which has no address then.
+        """
+        if address is not None:
+            return reload(lost.topic, lost.topic_id, address)
+        if not self.finds_tables:
+            return None
+        with self.open_client() as client:
+            found = open_archives(client, [lost.topic]).get(lost.topic)
+        is_same = found is not None and lost.topic_id in ("", found.topic_id)
+        return found if is_same else None

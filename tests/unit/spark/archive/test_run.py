@@ -83,6 +83,9 @@ def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
 
 
 class Unpublished:
+    def follow(self, ends: Mapping[int, int]) -> None:
+        """Nothing to do."""
+
     def publish(self, ends: Mapping[int, int]) -> None:
         """No broker would get these offsets."""
 

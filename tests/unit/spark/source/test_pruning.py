@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from lakelog.spark.source.pruning import Pruning
+from lakelog.tables.joined.files import ANY_TIME, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.offsets import StreamOffset
 from unit.spark.source.source_log import Log
@@ -120,3 +121,16 @@ def test_a_partition_without_a_record_of_the_time_is_not_read() -> None:
         ("a", 1): (12, 20),
         ("a", 2): (12, 30),
     }
+
+
+def test_timestamps_have_a_first_and_a_last_one_for_files() -> None:
+    assert Pruning().times() == ANY_TIME
+    time = ("timestamp",)
+    filters = (GreaterThan(time, at(5)), GreaterThanOrEqual(time, at(7)), LessThan(time, at(20.5)))
+    assert Pruning(filters).times() == Times(7000, 20500)
+    assert Pruning((EqualTo(time, at(5)),)).times() == Times(5000, 5000)
+    assert Pruning((In(time, (at(5), at(9))), Not(LessThan(time, at(2))))).times() == Times(
+        5000, 9000
+    )
+    local = datetime(2024, 1, 1)  # noqa: DTZ001 - its zone is unknown
+    assert Pruning((LessThan(time, local), EqualTo(("offset",), 3))).times() == ANY_TIME

@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.client.admin.api import Admin
 from lakelog.client.errors import UnreachableError
+from lakelog.tables.archive import publication as module
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.iceberg.warehouse import warehouse_at
 
@@ -95,3 +96,39 @@ def test_a_failure_is_logged_and_published_with_the_next_commit(
     cluster.is_away = False
     made.publish({0: 5})
     assert cluster.values["table.archived.offsets"] == "0:5"
+
+
+def test_the_keys_of_a_running_job_may_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    cluster = Cluster(enable="false")
+    made = publication(cluster, monkeypatch, tmp_path, notes)
+    made.publish({0: 5})
+    cluster.values["table.enable"] = "true"
+    made.publish({0: 6})
+    assert cluster.values["table.archived.offsets"] == "0:6"
+    cluster.values["table.warehouse"] = "/elsewhere"
+    for end in (7, 8):
+        made.publish({0: end})
+    assert cluster.values["table.archived.offsets"] == "0:6"
+    assert len(notes) == 1
+
+
+def test_a_topic_that_is_enabled_while_it_is_idle_gets_its_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster(enable="false")
+    made = publication(cluster, monkeypatch, tmp_path, [])
+    made.publish({0: 5})
+    cluster.values["table.enable"] = "true"
+    made.follow({0: 5})
+    assert "table.archived.offsets" not in cluster.values, "the keys were checked a moment ago"
+    monkeypatch.setattr(module, "_CHECK_S", 0.0)
+    made._next_check = 0.0
+    cluster.is_away = True
+    made.follow({0: 5})
+    cluster.is_away = False
+    made.follow({0: 5})
+    assert cluster.values["table.archived.offsets"] == "0:5"
+    assert cluster.values["table.warehouse"] == str(tmp_path)

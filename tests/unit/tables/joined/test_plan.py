@@ -5,6 +5,7 @@ import pytest
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.joined import plan
+from lakelog.tables.joined.files import Times
 from lakelog.tables.joined.plan import plan_ranges, split
 from lakelog.tables.topic.ranges import OffsetRange
 from unit.tables.archive_table import write_batch
@@ -59,3 +60,18 @@ def test_archived_offsets_are_dealt_to_tasks_by_the_size_of_files(
         (40, 45, 0),
     ]
     assert str(found[0]) == "orders-0 [3, 20)"
+
+
+def test_files_without_a_wanted_time_are_skipped(address: TableAddress) -> None:
+    """The record at offset n is of second n."""
+    for number in range(4):
+        commit_batch(address, write_batch(address, number * 10, number * 10 + 10, number))
+    archives = {"orders": archive_of(address)}
+
+    def files(times: Times) -> list[int]:
+        found = plan_ranges([offsets(0, 40)], archives, times)
+        return [file.offsets[0] for each in found for file in each.files]
+
+    assert files(Times(last_us=9_500_000)) == [0]
+    assert files(Times(first_us=15_000_000, last_us=20_000_000)) == [10, 20]
+    assert files(Times(first_us=39_500_000)) == []

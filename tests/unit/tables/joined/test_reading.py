@@ -1,21 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pyarrow as pa
 import pytest
 
+from lakelog.client.isolation import Batch
+from lakelog.records.batch import read_header
+from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.joined.plan import PlannedRange, plan_ranges
 from lakelog.tables.joined.reading import JoinedReading
 from lakelog.tables.joined.rows import ArchivedRows
-from lakelog.tables.topic.errors import ArchiveUnreadableError, DataLossError
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import (
+    ArchiveUnreadableError,
+    DataLossError,
+    RecordsRemovedError,
+)
+from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
-from unit.tables.archive_table import write_batch
+from unit.tables.archive_log import Log
+from unit.tables.archive_table import TOPIC_ID, write_batch
 from unit.tables.joined.kit import archive_of, offsets
 
 SCHEMA = pa.schema([("offset", pa.int64())])
@@ -96,3 +108,46 @@ def test_a_table_that_was_replaced_is_an_error(
     open_catalog(address.catalog).drop_table(address.identifier)
     with pytest.raises(ArchiveUnreadableError, match="was dropped"):
         found(plan)
+
+
+class _Trimmed(Log):
+    """A log whose first records were removed after the plan."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__({0: 12}, {0: 10})
+        self.topic_id = TOPIC_ID
+        self.keys = {"table.enable": "true", "table.warehouse": folder}
+
+    def __enter__(self) -> _Trimmed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.log_end(partitions)
+
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        for offset in range(wanted.start, wanted.end):
+            builder = BatchBuilder()
+            builder.append(1000, None, b"v")
+            batch = builder.build(base_offset=offset)
+            yield read_header(batch), memoryview(batch)
+
+
+def test_records_of_the_first_commit_are_found_although_the_plan_knew_no_table(
+    address: TableAddress, tmp_path: Path
+) -> None:
+    """The topic had no table when the query was planned; then it was archived and trimmed."""
+    plan = plan_ranges([offsets(3, 12)], {})
+    commit_batch(address, write_batch(address, 0, 12))
+
+    def read(*, finds_tables: bool) -> list[int]:
+        log = cast("TopicClient", _Trimmed(str(tmp_path)))
+        joined = replace(reading(), open_client=lambda: log, finds_tables=finds_tables)
+        batches = [batch for part in plan for batch in joined.read(part)]
+        return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+    assert read(finds_tables=True) == list(range(3, 12))
+    with pytest.raises(RecordsRemovedError):
+        read(finds_tables=False)
