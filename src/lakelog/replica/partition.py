@@ -119,6 +119,7 @@ class Partition:
         self.followers = Followers()
         """The other replicas, if this broker is the leader."""
         self.watermark = HighWatermark(log, self.followers, committed)
+        log.settles_markers = False
         self.written = Written(log)
         self.held_bytes = 0
         """Expired segments that the last retention kept for the topic's table, in bytes."""
@@ -132,6 +133,7 @@ class Partition:
         """The exclusive end of the records that `read_committed` consumers may read (KIP-98)."""
         if self.log.producers.first_unstable_offset < 0:
             return self.watermark.offset
+        self._settle_markers()
         return min(self.log.last_stable_offset, self.watermark.offset)
 
     @property
@@ -165,6 +167,7 @@ class Partition:
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""
         if self.watermark.advance() or self.watermark.by_flush:
+            self._settle_markers()
             self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -355,8 +358,16 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self.storage_error(error) from error
         self._follow_append()
+        self._settle_markers()
         self.written.note_marker(self.written.all_bytes - before)
         return offset
+
+    def _settle_markers(self) -> None:
+        """End the transactions whose markers are committed.
+
+        A later leader may lack any other marker, and have the transaction open.
+        """
+        self.log.producers.commit_markers(self.watermark.offset)
 
     def assume(self, role: Role, now_ms: int) -> None:
         """Lead or follow from now on, in the leader epoch of `role`.
@@ -484,6 +495,7 @@ class Partition:
             self._append_copies(records, now_ms)
             # After the append: the watermark must not lie beyond the end of the log.
             self.watermark.follow(high_watermark)
+            self._settle_markers()
             if log_start > self.log.log_start_offset:
                 # Not beyond the high watermark: this replica does not know yet that records up to
                 # there are committed.

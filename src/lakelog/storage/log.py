@@ -98,6 +98,7 @@ class Log:
         "producers",
         "reader",
         "segments",
+        "settles_markers",
         "snapshots",
         "takes_runs",
         "topic",
@@ -141,6 +142,11 @@ class Log:
 
         The recovery point is lower already.
         """
+        self.settles_markers = True
+        """Whether a marker counts when it is appended, or with durability `fsync` flushed.
+
+        Otherwise the owner of the log calls `producers.commit_markers`.
+        """
         self._random_below = random_below
         self._truncated: TruncatedState | None = None
         """The result of a job for the next truncation."""
@@ -151,7 +157,7 @@ class Log:
         self.takes_runs = takes_runs(config)
         # Computed from the old `segment.ms`; `is_due` computes it again.
         self.segments.active.roll_after = -1
-        if config.durability != FSYNC:
+        if config.durability != FSYNC and self.settles_markers:
             # Without `fsync` no flush will commit the markers that still wait for one.
             self.producers.commit_markers(self.log_end_offset)
 
@@ -459,8 +465,8 @@ class Log:
                 # If this fails too, the index stays torn, and the next entry truncates it first.
                 cut_aborted(segment)
             raise
-        by_flush = self.config.durability == FSYNC
-        self.producers.end_transaction(header, marker, uncommitted_at=offset if by_flush else -1)
+        counts = self.settles_markers and self.config.durability != FSYNC
+        self.producers.end_transaction(header, marker, uncommitted_at=-1 if counts else offset)
         if aborted is not None:
             keep_aborted(segment, aborted)
             self.segments.has_aborted = True
@@ -597,7 +603,7 @@ class Log:
 
         Markers below it become committed with durability `fsync`.
         """
-        if self.flushes.finish(job):
+        if self.flushes.finish(job) and self.settles_markers:
             self.producers.commit_markers(self.flushes.recovery_point)
 
     def flush(self) -> None:

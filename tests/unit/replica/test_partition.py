@@ -576,6 +576,39 @@ def test_a_flush_up_to_a_marker_does_not_commit_the_marker() -> None:
     assert partition.last_stable_offset == partition.watermark.offset == 2
 
 
+@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_is_unstable_until_the_followers_have_its_marker(
+    durability: str, commit: bool
+) -> None:
+    """Also for the next leader, which alone may have the marker."""
+    partition, next_leader = open_partition(durability=durability), open_partition()
+    partition.assume(Role(8, 1, True, (1, 2), (2,)), 0)
+    next_leader.assume(Role(8, 1, False, (1, 2)), 0)
+
+    def replicate(end_offset: int) -> None:
+        make_durable(partition)
+        partition.note_fetch(2, 1, end_offset, 0)
+
+    in_transaction(partition, 7)
+    replicate(1)
+    end(partition, 7, commit=commit)
+    make_durable(partition)
+    assert (partition.last_stable_offset, partition.watermark.offset) == (0, 1)
+    assert committed_bytes(partition) == 0
+    found = partition.log.read(0, 1 << 20, end_offset=2)
+    assert found is not None
+    next_leader.append_fetched(memoryview(found.read()), 8, 1, 0, NOW)
+    found.release()
+    assert (next_leader.last_stable_offset, next_leader.watermark.offset) == (0, 1)
+    next_leader.assume(Role(9, 2, True, (2, 1), (1,)), 0)
+    assert next_leader.last_stable_offset == 0
+    next_leader.note_fetch(1, 1, 2, 0)
+    assert next_leader.last_stable_offset == 2
+    replicate(2)
+    assert partition.last_stable_offset == partition.watermark.offset == 2
+
+
 def test_where_appends_commit_a_transaction_is_over_with_its_marker() -> None:
     partition = open_partition()
     in_transaction(partition, 7)

@@ -385,8 +385,8 @@ class ProducerStateTable:
             self._ongoing.pop(first, None)
             entry.txn_first_offset = -1
             if uncommitted_at >= 0:
-                # A power failure may remove the marker. Read-committed consumers must not have
-                # passed it then.
+                # A power failure, or a leader that lacks it, may remove the marker. Read-committed
+                # consumers must not have passed it then.
                 self._ended[first] = uncommitted_at
             else:
                 self._find_unstable()
