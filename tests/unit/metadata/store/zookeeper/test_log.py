@@ -10,7 +10,7 @@ from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUn
 from lakelog.metadata.store.api import Outcome, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
-from lakelog.metadata.store.zookeeper.session import Node, Put
+from lakelog.metadata.store.zookeeper.session import Node, Notify, Put
 from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import LAYOUT, OTHER, WRITER, Handle, World, in_world
 
@@ -144,6 +144,31 @@ def test_a_reader_far_behind_gets_the_snapshot() -> None:
         mark = reader.marks.read()
         assert mark is not None
         assert mark.end == 150
+
+    in_world(work)
+
+
+def test_the_entries_are_never_listed() -> None:
+    """Their names alone may exceed the size of a response."""
+
+    async def work(world: World) -> None:
+        handle = await world.handle()
+        list_children, listed = handle.session.children, []
+
+        async def children(path: str, on_change: Notify | None = None) -> list[str] | None:
+            listed.append(path)
+            return await list_children(path, on_change)
+
+        handle.session.children = children  # type: ignore[method-assign]
+        await handle.take_term()
+        for index in range(5):
+            await handle.append(index)
+        await handle.log.write_snapshot(Snapshot(4, b"s"))
+        await handle.log.read(0)
+        handle.session.expire()
+        await handle.log.verify()
+        assert LAYOUT.snapshots in listed
+        assert LAYOUT.log not in listed
 
     in_world(work)
 
