@@ -149,7 +149,7 @@ class ControlPlane:
 
     def _report_dead(self, process: Process) -> None:
         """Report a process that has ended, so that its partitions get new leaders at once."""
-        self.controller.promises.release(process.node_id)
+        self.controller.note_end(process.node_id)
         work = self._try_report(process)
         self._tasks.spawn(work, name=f"report the end of broker {process.node_id}")
 

@@ -232,6 +232,11 @@ class Controller:
         if self._retry is not None:
             self._retry.cancel()
 
+    def note_end(self, broker_id: int) -> None:
+        """Fence a broker whose process has ended, if the store counts it as dead, without delay."""
+        if self.promises.release(broker_id):
+            self._on_brokers()
+
     def _on_brokers(self) -> None:
         self._is_due = True
         if self._reported_at is None:

@@ -35,9 +35,9 @@ class Promises:
         self._until[broker_id] = self._clock.monotonic() + self._length_s
         return True
 
-    def release(self, broker_id: int) -> None:
-        """Forget the promise to a broker: its process has ended."""
-        self._until.pop(broker_id, None)
+    def release(self, broker_id: int) -> bool:
+        """Forget the promise to a broker, whose process has ended; return whether there was one."""
+        return self._until.pop(broker_id, None) is not None
 
     def divide(self, dead: Mapping[int, int]) -> tuple[dict[int, int], float | None]:
         """Return which of the dead brokers may be fenced now, and in how many seconds the next one.

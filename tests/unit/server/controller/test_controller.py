@@ -133,6 +133,17 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
     cluster.world.metadata._brokers.pop(OTHER)
 
 
+def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    cluster.controller.promises.give(OTHER)
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    fenced = [cluster.is_fenced]
+    cluster.controller.note_end(OTHER)
+    cluster.world.pass_time(0.01)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+
+
 def test_a_dead_broker_is_fenced_after_the_promise_to_it(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
