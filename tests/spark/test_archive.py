@@ -145,7 +145,10 @@ def test_fields_of_json_values_are_columns_also_later_ones(
     topic = make_topic(partitions=1)
     batches: list[list[bytes | None]] = [
         [b'{"id": 1, "offset": "north"}', b"no JSON", None],
-        [b'{"id": 2.5, "offset": "south", "price": 9.5, "tags": ["a"]}', b'{"id": 3}'],
+        [
+            b'{"id": 2.5, "offset": "south", "price": 9.5, "tags": ["a"]}',
+            b"\0\0\0\0\7" + b'{"id": 3}',
+        ],
     ]
 
     def send() -> None:

@@ -22,13 +22,20 @@ Fit = Callable[[Any, str, Rescued], Any]
 
 _EXACT = range(-(1 << 53), (1 << 53) + 1)
 _PLAIN = re.compile(r"[^\W\d]\w*")
+_MAGIC, _PREFIX_BYTES = b"\0", 5
 NO_JSON = object()
 
 
 def parsed(value: bytes | None) -> Any:
-    """Return the JSON value in the bytes, `NO_JSON` if they are none."""
+    """Return the JSON value in the bytes, `NO_JSON` if they are none.
+
+    The prefix of serializers that use a schema registry (a zero byte, and the id of the schema in
+    four bytes) is skipped.
+    """
     if value is None:
         return NO_JSON
+    if value.startswith(_MAGIC):
+        value = value[_PREFIX_BYTES:]
     try:
         return json.loads(value, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):

@@ -63,6 +63,13 @@ def test_bytes_that_are_no_json_are_in_no_column(value: bytes | None) -> None:
     assert (data[0].as_py(), rescued[0].as_py()) == (None, None)
 
 
+def test_the_prefix_of_a_schema_registry_is_skipped() -> None:
+    """Serializers put the id of the schema there, or in a header: the value is JSON then."""
+    data, rescued = fitted([b"\0\0\0\0\x07" + b'{"n": 1}', b"\0\0\0\0\x07", b"\0"], TYPE)
+    assert [row and row["n"] for row in data.to_pylist()] == [1, None, None]
+    assert rescued.null_count == 3
+
+
 def test_columns_have_a_row_for_each_value() -> None:
     data, rescued = fitted([b'{"n": 1}', None, b"[1]"], TYPE)
     assert (data.type, len(data), len(rescued)) == (TYPE, 3, 3)
