@@ -8,11 +8,13 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.client.admin import Admin, ResourceType
+from lakelog.client.errors import ClientError
 from lakelog.client.producer import Producer
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.crc import crc32c
 from lakelog.spark import attach
 from spark.queries import Stream, read, values
+from spark.sources import BatchQuery
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 from wire_client import WireClient
 from wire_client import produce as wire_produce
@@ -259,6 +261,24 @@ def test_topics_are_views_by_name(
     produce(bootstrap, topic, range(10, 13))
     attach(spark, bootstrap, topics=[topic])
     assert spark.table(f"`{topic}`").count() == 13, "a view made again reads to the present end"
+
+
+def test_the_largest_value_is_read_and_a_larger_one_is_refused_by_name(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """A value far above all limits of one response, without a JVM, which needs a larger heap."""
+    topic = make_topic(partitions=1)
+    with Admin(bootstrap) as admin:
+        limit = {"max.message.bytes": str(100 << 20)}
+        admin.configs.alter(ResourceType.TOPIC, topic, limit)
+    with Producer(bootstrap, max_request_bytes=100 << 20, buffer_bytes=256 << 20) as producer:
+        for value in (b"small", b"x" * 60_000_000):
+            producer.send(topic, value)
+        producer.send(topic, bytes(100_000_000))
+        with pytest.raises(ClientError, match="100000013 bytes of records, more than 67108864"):
+            producer.flush()
+    found = BatchQuery(bootstrap, topic, **{"kafka.fetch.max.bytes": "1000"}).run()
+    assert [len(value) for value in found] == [5, 60_000_000]
 
 
 def test_records_that_java_would_not_accept(

@@ -53,11 +53,13 @@ def checking_records(
             break
     errors = tuple(sorted(keys + times))
     if times:
-        text = f"{len(times)} records have a timestamp that is not in {_range(bounds)}"
+        have = "1 record has" if len(times) == 1 else f"{len(times)} records have"
+        text = f"{have} a timestamp that is not in {_range(bounds)}"
         raise RecordsRefusedError(ErrorCode.INVALID_TIMESTAMP, text, errors)
     if keys:
         shown = "; ".join(_texts(errors))
-        text = f"{len(errors)} records were refused; the first: {shown}"
+        were = "1 record was" if len(errors) == 1 else f"{len(errors)} records were"
+        text = f"{were} refused; the first: {shown}"
         raise RecordsRefusedError(ErrorCode.INVALID_RECORD, text, errors)
 
 

@@ -97,6 +97,7 @@ def test_the_message_names_three_records() -> None:
     assert error.message.startswith("5 records were refused; the first: record 0: ")
     assert "record 2: " in error.message
     assert "record 3: " not in error.message
+    assert refused([(0, NOW, False)], BOTH).message.startswith("1 record was refused; the first: ")
 
 
 def test_a_check_ends_after_a_thousand_errors() -> None:
