@@ -36,14 +36,21 @@ class ResponseFrames:
     """The received bytes of one connection that are not yet returned as responses.
 
     The caller receives into `room()` and reports the count with `received`. A large response is
-    returned in the memory that received it, without a copy, and the next one gets other memory.
+    returned in the memory that received it, without a copy. The next one gets other memory, unless
+    the caller holds no view of the response any more: new memory is cleared and mapped, which takes
+    half as long as receiving.
     """
 
     def __init__(self, most: int = MAX_RESPONSE_BYTES) -> None:
         self._most = most
-        self._view = memoryview(bytearray(_ROOM_MIN))
+        self._memory = bytearray(_ROOM_MIN)
+        self._view = memoryview(self._memory)
         self._start = self._end = 0
         """The bytes of `_view` that are received and not yet returned."""
+        self._size = _ROOM_MIN
+        """The size of the next memory, at least."""
+        self._lent: bytearray | None = None
+        """The memory of the last large response, if the next one may be as large."""
 
     def room(self) -> memoryview:
         """Return the memory for the next received bytes, at least one.
@@ -51,7 +58,7 @@ class ResponseFrames:
         It grows fourfold when it is full: growing copies at most a third of a response.
         """
         if self._end == len(self._view):
-            self._move(max(_ROOM_MIN, min(4 * (self._end - self._start), self._wanted())))
+            self._move(max(self._size, min(4 * (self._end - self._start), self._wanted())))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -73,7 +80,7 @@ class ResponseFrames:
         frame = self._view[body:end]
         self._start = end
         if len(frame) > _COPIED_MAX:
-            self._move(max(self._end - end, min(end, _ROOM_KEPT_MAX), _ROOM_MIN))
+            self._lend()
             return frame
         copy = bytes(frame)
         if self._start == self._end:
@@ -87,10 +94,30 @@ class ResponseFrames:
             return 0
         return FRAME_SIZE_BYTES + response_size(head, self._most)
 
+    def _lend(self) -> None:
+        """Leave the memory to the response that was found in it."""
+        memory, size = self._memory, self._start
+        self._size = max(min(size, _ROOM_KEPT_MAX), _ROOM_MIN)
+        # New memory is made when bytes come: the response may be done with by then.
+        self._move(self._end - size)
+        self._lent = memory if len(memory) <= 2 * _ROOM_KEPT_MAX else None
+
     def _move(self, size: int) -> None:
-        """Go on in new memory of `size` bytes."""
+        """Go on in other memory of at least `size` bytes."""
         rest = self._view[self._start : self._end]
         assert len(rest) <= size
-        self._view = memoryview(bytearray(size))
+        lent, self._lent = self._lent, None
+        if lent is None or len(lent) < size or not _is_free(lent):
+            lent = bytearray(size)
+        self._memory, self._view = lent, memoryview(lent)
         self._view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
+
+
+def _is_free(memory: bytearray) -> bool:
+    """Return whether there is no view of this memory, which is not empty."""
+    try:
+        memory.append(memory.pop())  # the size of memory with a view cannot change
+    except BufferError:
+        return False
+    return True

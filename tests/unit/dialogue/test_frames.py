@@ -72,3 +72,31 @@ def test_an_invalid_size_is_rejected_before_the_rest_arrives(size: int) -> None:
     feed(frames, size.to_bytes(4, "big", signed=True))
     with pytest.raises(InvalidResponseError, match=rf"a response of {size} bytes"):
         frames.next()
+
+
+def test_memory_is_used_again_once_the_response_is_dropped() -> None:
+    frames, stream = ResponseFrames(), framed(bytes(200_000))
+
+    def respond() -> Buffer:
+        at = 0
+        while at < len(stream):
+            room = frames.room()
+            portion = stream[at : at + len(room)]
+            room[: len(portion)] = portion
+            frames.received(len(portion))
+            at += len(portion)
+        found = frames.next()
+        assert found is not None
+        return found
+
+    def memory(frame: Buffer) -> int:
+        assert isinstance(frame, memoryview)
+        return id(frame.obj)
+
+    respond()
+    kept = respond()
+    first = memory(kept)
+    second = memory(respond())
+    assert second != first, "the response is still in use"
+    del kept
+    assert memory(respond()) == second

@@ -114,6 +114,7 @@ class Fetcher:
                 continue
             assert isinstance(response, FetchResponse)
             await self._adopt_all(peer, response)
+            del response  # its memory receives the next one
         self._running = None
 
     def _next_request(self) -> FetchRequest | None:
