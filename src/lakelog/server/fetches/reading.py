@@ -41,12 +41,35 @@ def read_for_follower(
     Raises as `read_one`, and as `Partition.replica`.
     """
     partition = broker.partitions.leader(target.topic, target.partition)
+    return partition, read_copies(partition, follower, target, bytes_left, min_one=min_one)
+
+
+def read_copies(
+    partition: Partition,
+    follower: FollowerId,
+    target: FetchTarget,
+    bytes_left: int,
+    *,
+    min_one: bool,
+) -> LogSlice | None:
+    """Return records as `read_for_follower`, of a partition of this broker."""
     partition.replica(*follower)
     partition.check_epoch(target.current_leader_epoch)
     if target.last_fetched_epoch >= 0:
         check_divergence(partition, target.fetch_offset, target.last_fetched_epoch)
     bytes_max, end = min(target.max_bytes, bytes_left), partition.log.log_end_offset
-    return partition, partition.read(target.fetch_offset, bytes_max, min_one=min_one, end=end)
+    return partition.read(target.fetch_offset, bytes_max, min_one=min_one, end=end)
+
+
+def note_position(
+    partition: Partition, follower: FollowerId, target: FetchTarget, now: float
+) -> None:
+    """Note the position that a follower states by its request, which may commit records.
+
+    now: on the monotonic clock, in seconds. Raises as `Partition.note_fetch`.
+    """
+    offset, log_start = target.fetch_offset, target.log_start_offset
+    partition.note_fetch(*follower, offset, int(now * 1000), log_start)
 
 
 def read_one(

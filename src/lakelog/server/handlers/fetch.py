@@ -20,7 +20,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.fetches.pending import PendingFetch
 from lakelog.server.fetches.reading import follower_of
-from lakelog.server.repeats.fetch import learn
+from lakelog.server.repeats.fetch_learning import learn
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi
 

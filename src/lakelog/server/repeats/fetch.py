@@ -6,10 +6,8 @@ They are answered from a template: at once, or when there are records, or at the
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import (
     SESSIONLESS_EPOCH,
-    TOPIC_IDS_SINCE,
     FetchPlan,
     FetchSession,
     FetchTarget,
@@ -17,87 +15,13 @@ from lakelog.replica.fetch_session import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.repeat import Repeat
-from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, follower_of, read_of
+from lakelog.server.fetches.reading import READ_COMMITTED, FollowerId, note_position, read_of
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
-from lakelog.server.repeats.known import KnownRequest, learn_known
+from lakelog.server.repeats.known import KnownRequest
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.template import Template
-
-
-def learn(
-    broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
-) -> Repeat | None:
-    """As `learn_known`. A request without topics belongs to the last one's session (KIP-227)."""
-    if request.topics or request.forgotten_topics_data:
-        key = _key(context, request)
-        if key is None:
-            return None
-    else:
-        key = _key_of_session(broker, last, context, request)
-        if key is None:
-            return last
-    name = "" if isinstance(key.topic, bytes) else key.topic
-    place = key.topic, key.partition
-    return learn_known(FetchRepeat, broker, last, context, key, place, name, key.rack_id)
-
-
-def _key(context: Context, request: FetchRequest) -> FetchKey | None:
-    topics, version = request.topics, context.version
-    if (
-        len(topics) != 1
-        or len(topics[0].partitions) != 1
-        or request.forgotten_topics_data
-        or version < ZSTD_SINCE
-        or follower_of(request, version) is not None
-    ):
-        return None
-    entry = topics[0].partitions[0]
-    return FetchKey(
-        context.client_id,
-        version,
-        request.max_wait_ms,
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation_level,
-        request.session_id,
-        topics[0].topic_id if version >= TOPIC_IDS_SINCE else topics[0].topic,
-        entry.partition,
-        entry.current_leader_epoch,
-        entry.last_fetched_epoch,
-        entry.log_start_offset,
-        entry.partition_max_bytes,
-        request.rack_id,
-    )
-
-
-def _key_of_session(
-    broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
-) -> FetchKey | None:
-    """Return the key of the request as if it named the session's only partition."""
-    if isinstance(last, FetchRepeat) and last.key.session_id == request.session_id:
-        return last.key
-    target = broker.fetch_sessions.only_target(request.session_id)
-    if target is None or context.version < ZSTD_SINCE:
-        return None
-    return FetchKey(
-        context.client_id,
-        context.version,
-        request.max_wait_ms,
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation_level,
-        request.session_id,
-        target.topic,
-        target.partition,
-        target.current_leader_epoch,
-        target.last_fetched_epoch,
-        -1,
-        target.max_bytes,
-        request.rack_id,
-    )
 
 
 class FetchRepeat(KnownRequest[FetchKey]):
@@ -136,6 +60,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             key.partition_max_bytes,
             key.current_leader_epoch,
             key.last_fetched_epoch,
+            key.log_start_offset,
         )
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
@@ -230,20 +155,27 @@ class FetchRepeat(KnownRequest[FetchKey]):
         partition: Partition,
         target: FetchTarget,
         session: FetchSession | None,
+        follower: FollowerId | None = None,
     ) -> int | None:
+        """Park the request; return -1. None as `_read`.
+
+        follower: that of the request; its position is noted.
+        """
         broker, key, connection = self._broker, self.key, self._connection
         if min(key.min_bytes, key.max_bytes, key.max_wait_ms) <= 0:
             return None
         if session is not None:
             session.advance(connection.last_active)
             session.replace(self.place, target)
+        if follower is not None:
+            note_position(partition, follower, target, connection.last_active)
         context = Context(connection, self.api, key.version, correlation_id, key.client_id)
         context.begun, context.size_bytes = connection.last_active, size
         context.on_complete = self._on_late
         connection.expect(context)
         plan = FetchPlan([target], session, incremental=session is not None)
         parked = broker.purgatory.park(
-            WaitingFetch(broker, context, plan, self._frames, correlation_id),
+            WaitingFetch(broker, context, plan, self._frames, correlation_id, follower),
             (partition.key,),
             connection.last_active + key.max_wait_ms / 1000,
         )

@@ -13,6 +13,7 @@ from lakelog.protocol.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from lakelog.replica.fetch_session import FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
@@ -43,6 +44,9 @@ class FetchKey(NamedTuple):
     log_start_offset: int
     partition_max_bytes: int
     rack_id: str
+    replica_id: int = -1
+    """The follower that fetches; -1 for a consumer."""
+    replica_epoch: int = -1
 
 
 class FetchFrames:
@@ -111,6 +115,7 @@ def _message(key: FetchKey, number: int, *, named: bool = True) -> FetchRequest:
         session_epoch=number,
         topics=[topic] if named else [],
         rack_id=key.rack_id,
+        replica_state=ReplicaState(replica_id=key.replica_id, replica_epoch=key.replica_epoch),
     )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakelog.base.errors import KafkaError
-from lakelog.replica.fetch_session import FetchPlan
+from lakelog.replica.fetch_session import FetchPlan, FetchTarget
+from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.connections.reply import Part
 from lakelog.server.fetches.pending import PendingFetch
-from lakelog.server.fetches.reading import read_one
+from lakelog.server.fetches.reading import FollowerId, read_for_follower, read_one
 from lakelog.server.repeats.fetch_frames import FetchFrames
 from lakelog.server.requests.context import Context
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.segments.handles import LogSlice
 
 
 class WaitingFetch(PendingFetch):
@@ -25,8 +30,11 @@ class WaitingFetch(PendingFetch):
         plan: FetchPlan,
         frames: FetchFrames,
         correlation_id: int,
+        follower: FollowerId | None,
     ) -> None:
-        super().__init__(broker, context, frames.message, plan, follower=None)
+        """follower: that of the request, whose position was noted."""
+        super().__init__(broker, context, frames.message, plan, follower)
+        self._noted = True
         self._frames = frames
         self._correlation_id = correlation_id
 
@@ -47,9 +55,7 @@ class WaitingFetch(PendingFetch):
         """
         (target,) = self._plan.targets
         try:
-            partition, records, aborted = read_one(
-                self._broker, target, self._bytes_max, committed=self._committed, min_one=True
-            )
+            partition, records, aborted = self._find(target)
         except NotReady as first:
             first.job.abandon()
             return None
@@ -71,3 +77,11 @@ class WaitingFetch(PendingFetch):
         parts.append(self._frames.tail)
         self._context.complete(parts)
         return True
+
+    def _find(
+        self, target: FetchTarget
+    ) -> tuple[Partition, LogSlice | None, Sequence[AbortedTransaction]]:
+        broker, follower, bytes_max = self._broker, self._follower, self._bytes_max
+        if follower is None:
+            return read_one(broker, target, bytes_max, committed=self._committed, min_one=True)
+        return *read_for_follower(broker, follower, target, bytes_max, min_one=True), ()

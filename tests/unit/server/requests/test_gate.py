@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
-from lakelog.protocol.fetch import FetchResponse
+from lakelog.protocol.fetch import FetchRequest, FetchResponse, ReplicaState
 from lakelog.protocol.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -31,7 +31,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.records.compression import Codec
 from lakelog.replica.role import Role
 from lakelog.server.auth.authentication import Authentication
-from lakelog.server.auth.principal import Principal
+from lakelog.server.auth.principal import ANONYMOUS, BROKER, Principal
 from lakelog.wire.framing import decode_response
 from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import make_batch
@@ -39,6 +39,7 @@ from wire_client import fetch_request, produce_request
 
 PRODUCER = 7
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
+_FOLLOWER_VERSION = 18
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -196,6 +197,28 @@ def _fetch_known(setup: GateSetup, **options: Any) -> Request:
     return _known(setup, setup.fetch())
 
 
+def _fetch_of_follower(setup: GateSetup) -> Request:
+    _filled(setup)
+    partition = setup.partition("plain")
+    partition.assume(Role(partition.leader_epoch, 1, True, (1, 2), (2,)), 0)
+
+    def fetch(epoch: int, session: int) -> bytes:
+        request = fetch_request("plain", 0, session=(session, epoch))
+        request.topics[0].topic_id = partition.topic_id
+        request.replica_state = ReplicaState(replica_id=2, replica_epoch=0)
+        return request_frame(request, _FOLLOWER_VERSION)
+
+    setup.broker.principal = Principal(BROKER, "2")
+    setup.broker.connect()
+    _, response = decode_response(
+        api_for(FetchRequest), _FOLLOWER_VERSION, setup.broker.ask(fetch(0, 0))[4:]
+    )
+    assert isinstance(response, FetchResponse)
+    for epoch in (1, 2):
+        setup.broker.ask(fetch(epoch, response.session_id))
+    return fetch(3, response.session_id)
+
+
 def _fetch_waiting(setup: GateSetup) -> Request:
     return setup.fetch(0, max_wait_ms=60_000)
 
@@ -245,6 +268,9 @@ WAYS = {
         lambda setup: _fetch_known(setup, size=50_000), "repeats.fetch.FetchRepeat._read"
     ),
     "fetch, known by its session": Way(_in_session, "repeats.fetch.FetchRepeat._read"),
+    "fetch, known, of a follower": Way(
+        _fetch_of_follower, "repeats.follower_fetch.FollowerFetchRepeat._read"
+    ),
     "fetch, waiting": Way(_fetch_waiting, "fetches.pending.PendingFetch.try_complete", _append),
     "fetch, known, waiting": Way(
         _fetch_known_waiting, "repeats.waiting_fetch.WaitingFetch._answer", _append
@@ -460,7 +486,8 @@ def test_each_request_of_a_client_with_a_quota_is_charged_to_it(tmp_path: Path, 
         assert setup.broker.connection.repeat is None
         api = "Fetch" if name.startswith("fetch") else "Produce"
         size = struct.unpack_from(">i", request)[0]
-        assert ("User:ANONYMOUS", "test", api, size) in quotas.charged
+        principal = setup.broker.principal or ANONYMOUS
+        assert (str(principal), "test", api, size) in quotas.charged
 
     run(tmp_path / "data", scenario)
 

@@ -1,0 +1,91 @@
+"""Learns Fetch requests of one partition, of consumers and of followers."""
+
+from __future__ import annotations
+
+from lakelog.protocol.fetch import FetchRequest
+from lakelog.replica.fetch_session import TOPIC_IDS_SINCE
+from lakelog.server.broker import Broker
+from lakelog.server.connections.repeat import Repeat
+from lakelog.server.fetches.reading import ZSTD_SINCE, follower_of
+from lakelog.server.repeats.fetch import FetchRepeat
+from lakelog.server.repeats.fetch_frames import FetchKey
+from lakelog.server.repeats.follower_fetch import FollowerFetchRepeat
+from lakelog.server.repeats.known import learn_known
+from lakelog.server.requests.context import Context
+
+
+def learn(
+    broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
+) -> Repeat | None:
+    """As `learn_known`. A request without topics belongs to the last one's session (KIP-227)."""
+    if request.topics or request.forgotten_topics_data:
+        key = _key(context, request)
+        if key is None:
+            return None
+    else:
+        key = _key_of_session(broker, last, context, request)
+        if key is None:
+            return last
+    name = "" if isinstance(key.topic, bytes) else key.topic
+    place = key.topic, key.partition
+    kind = FetchRepeat if key.replica_id < 0 else FollowerFetchRepeat
+    return learn_known(kind, broker, last, context, key, place, name, key.rack_id)
+
+
+def _key(context: Context, request: FetchRequest) -> FetchKey | None:
+    topics, version = request.topics, context.version
+    if (
+        len(topics) != 1
+        or len(topics[0].partitions) != 1
+        or request.forgotten_topics_data
+        or version < ZSTD_SINCE
+        or request.replica_id >= 0  # only old followers name themselves so
+    ):
+        return None
+    entry = topics[0].partitions[0]
+    return FetchKey(
+        context.client_id,
+        version,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        topics[0].topic_id if version >= TOPIC_IDS_SINCE else topics[0].topic,
+        entry.partition,
+        entry.current_leader_epoch,
+        entry.last_fetched_epoch,
+        entry.log_start_offset,
+        entry.partition_max_bytes,
+        request.rack_id,
+        request.replica_state.replica_id,
+        request.replica_state.replica_epoch,
+    )
+
+
+def _key_of_session(
+    broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
+) -> FetchKey | None:
+    """Return the key of the request as if it named the session's only partition."""
+    if isinstance(last, FetchRepeat) and last.key.session_id == request.session_id:
+        return last.key
+    target = broker.fetch_sessions.only_target(request.session_id)
+    is_follower = follower_of(request, context.version) is not None
+    if target is None or is_follower or context.version < ZSTD_SINCE:
+        return None
+    return FetchKey(
+        context.client_id,
+        context.version,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        target.topic,
+        target.partition,
+        target.current_leader_epoch,
+        target.last_fetched_epoch,
+        -1,
+        target.max_bytes,
+        request.rack_id,
+    )
