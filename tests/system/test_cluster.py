@@ -182,6 +182,7 @@ def test_no_broker_leads_with_an_empty_log_until_an_eligible_one_is_back(
     last.restart()
     no_leader: dict[int, tuple[int, list[int]]] = {index: (-1, []) for index in range(PARTITIONS)}
     eventually(lambda: cluster.states() == no_leader)
+    assert "partitions_leaderless" in last.log()
     first.restart()  # the others have committed without it
     eventually(lambda: cluster.serving() == {1, 3})
     assert cluster.states() == no_leader

@@ -38,7 +38,7 @@ from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes
-from lakelog.server.event_log.election_log import log_elections
+from lakelog.server.event_log.election_log import log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import (
@@ -284,6 +284,7 @@ class Server:
         self._cleaner.start()
         self._control.peers.start(self._control.image)
         if self._options.is_clustered:
+            log_leaderless(self._options.node_id, self._control.image)
             self._control.membership.serve()
             self._coordinators.join_others()
         self._replicas.serve()

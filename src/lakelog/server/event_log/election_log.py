@@ -46,6 +46,29 @@ def log_elections(
             " and ".join(_gained_and_lost(gained, lost)),
             extra=event("leaders_elected", reason=cause, gained=len(gained), lost=len(lost)),
         )
+    _log_leaderless(cause, leaderless, stuck)
+
+
+def log_leaderless(node_id: int, image: MetadataImage) -> None:
+    """Log the partitions without a leader that a broker finds at its start.
+
+    Those are left out that it will lead as soon as it serves.
+    """
+    leaderless, stuck = [], []
+    for topic in sorted(image.topics, key=lambda topic: topic.name):
+        for index, partition in sorted(topic.partitions.items()):
+            if _is_stuck(partition):
+                stuck.append(f"{topic.name}-{index}")
+            elif partition.leader == NO_LEADER and not _may_lead(node_id, partition):
+                leaderless.append(f"{topic.name}-{index}")
+    _log_leaderless("At the start", leaderless, stuck)
+
+
+def _may_lead(node_id: int, partition: PartitionImage) -> bool:
+    return node_id in (*partition.isr, *partition.elr) or partition.replicas == (node_id,)
+
+
+def _log_leaderless(cause: str, leaderless: list[str], stuck: list[str]) -> None:
     if leaderless:
         logger.warning(
             "%s: %s cannot be written or read until an eligible replica is back",

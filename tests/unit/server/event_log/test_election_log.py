@@ -15,7 +15,7 @@ from lakelog.metadata.records import (
     Record,
     TopicRecord,
 )
-from lakelog.server.event_log.election_log import log_elections
+from lakelog.server.event_log.election_log import log_elections, log_leaderless
 
 TOPIC = b"t" * 16
 
@@ -100,3 +100,20 @@ def test_a_sole_replica_that_kept_its_folder_needs_no_operator(
 ) -> None:
     fenced = image(((2,), (2,), 2)).apply_all([BrokerFenced(2, 1)], 2)
     assert lines(caplog, 1, fenced, BrokerLost(2, 1, keeps_folder=True)) == []
+
+
+def test_a_start_names_partitions_that_wait_for_another_broker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    down = image(((2, 1), (2,), 2), ((1, 2), (1,), 1), ((3,), (3,), 3))
+    down = down.apply_all([BrokerFenced(node_id, 1) for node_id in (1, 2)], 2)
+    log_leaderless(1, down)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("At the start: orders-0 cannot be written or read")
+    caplog.clear()
+    log_leaderless(1, down.apply(BrokerLost(1, 1, keeps_folder=False)))
+    _, line = [record.getMessage() for record in caplog.records]
+    assert line.startswith("At the start: no replica of orders-1 is known")
+    caplog.clear()
+    log_leaderless(3, image(((2, 1), (2,), 2)))
+    assert caplog.records == []
