@@ -45,7 +45,7 @@ print(sum(run.stats.cache_misses.values()), *results, run.stats.cache_path)
 """
 DECODER = """
 from lakelog.columns.decoding.compiled import CompiledDecoder
-stats = CompiledDecoder()._loops[0].stats
+stats = CompiledDecoder(with_headers=False)._loops[0].stats
 print(sum(stats.cache_misses.values()), stats.cache_path)
 """
 

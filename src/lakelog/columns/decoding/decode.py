@@ -69,7 +69,8 @@ def decode_columns(
     assert max_bytes < 2**31, "Arrow's binary columns hold 2 GiB"
     needed = {"offset", *columns} | ({"timestamp"} if "rawTimestamp" in columns else set())
     for group in group_batches(batches, max_bytes):
-        decoder = _decoder(compiled, end - max(start, group.base_offset))
+        waiting = end - max(start, group.base_offset)
+        decoder = _decoder(compiled, waiting, with_headers="headers" in needed)
         decode = _decode_plainly if decoder is None else decoder.decode
         raw = decode(group, needed, start, end)
         if len(raw["offset"]):
@@ -82,19 +83,19 @@ class _PlainRows:
     count = 0
 
 
-def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
+def _decoder(compiled: bool | None, waiting: int, *, with_headers: bool) -> CompiledDecoder | None:
     """Return the compiled decoder if it is requested, or worth loading for `waiting` offsets."""
     if compiled is None:
         compiled = _PlainRows.count + waiting >= _COMPILED_FROM
-    return _compiled_decoder() if compiled else None
+    return _compiled_decoder(with_headers) if compiled else None
 
 
 @cache
-def _compiled_decoder() -> CompiledDecoder | None:
+def _compiled_decoder(with_headers: bool) -> CompiledDecoder | None:
     def load() -> CompiledDecoder:
         from lakelog.columns.decoding.compiled import CompiledDecoder
 
-        return CompiledDecoder()
+        return CompiledDecoder(with_headers=with_headers)
 
     return load_compiled("Decoding", load)
 
