@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     """Arrays of one length; timestamps are still in milliseconds."""
 
 _ROWS_MAX = 65_536
-_BYTES_MAX = 8 << 20
+_BYTES_MAX = 2 << 20
+"""Larger batches of Arrow exceed what Java's allocator and the caches of a processor keep."""
 
 
 @cache
@@ -67,7 +68,7 @@ class Group:
 
 
 def group_batches(batches: Iterable[tuple[BatchHeader, Buffer]], max_bytes: int) -> Iterator[Group]:
-    """Yield groups of about 8 MiB or 65,536 records; leave out control batches.
+    """Yield groups of about 2 MiB or 65,536 records; leave out control batches.
 
     Raises `CorruptRecord`, naming the base offset of the batch, when a batch does not decompress
     or decompresses to more than `max_bytes`.

@@ -32,7 +32,7 @@ class ArrowRows:
         self._decoded = [name for name in schema.names if name in column_types()] or ["offset"]
 
     def convert(self, wanted: OffsetRange, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the range in batches of about 8 MiB.
+        """Yield the records of the range in batches of about 2 MiB.
 
         Raises `BadRecordError` for a damaged batch, and for a timestamp outside the years 1 to 9999
         unless timestamps may be null.
