@@ -12,11 +12,19 @@ before = set(sys.modules)
 import pyspark_lakelog
 print(*(set(sys.modules) - before))
 """
+_COLUMNS = """
+import sys
+from lakelog.spark.source.readers import schema_of
+schema_of({"kafka.bootstrap.servers": "b:9", "subscribe": "t"})
+print(*sys.modules)
+"""
 _IMPORT = """
 import sys
-import lakelog.spark.source.readers
+import lakelog.spark.source.batch
+import lakelog.spark.source.stream
+print("pyarrow.parquet" if "pyarrow.parquet" in sys.modules else "")
 import lakelog.spark.archive.stream
-print(*(name for name in sys.modules))
+print(*sys.modules)
 """
 _NOT_FOR_READERS = (
     *("numba", "pyiceberg", "sqlalchemy", "cyclopts", "rich"),
@@ -39,6 +47,16 @@ def test_a_worker_that_reads_imports_nothing_else() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True
     )
+    assert done.stdout.startswith("\n"), "files are for tasks that read a table"
     loaded = set(done.stdout.split())
     assert "lakelog.client.consumer.reader" in loaded
     assert loaded.isdisjoint(_NOT_FOR_READERS)
+
+
+def test_a_process_that_names_the_columns_imports_no_reader() -> None:
+    """Spark starts one for each query."""
+    done = subprocess.run(
+        [sys.executable, "-c", _COLUMNS], capture_output=True, text=True, check=True
+    )
+    readers = {"lakelog.spark.source.batch", "lakelog.spark.source.stream", "lakelog.tables.joined"}
+    assert readers.isdisjoint(done.stdout.split())

@@ -1,4 +1,8 @@
-"""The readers that `format("lakelog")` creates."""
+"""The readers that `format("lakelog")` creates.
+
+Spark plans each batch query in new processes, one of which only asks for the columns. A process
+therefore imports a reader when it creates one.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakelog.spark.schema import check_schema, source_schema
-from lakelog.spark.source.batch import BatchReader, PushdownReader
 from lakelog.spark.source.options import parse_source_options
-from lakelog.spark.source.stream import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from lakelog.spark.source.batch import BatchReader
+    from lakelog.spark.source.stream import StreamReader
 
 
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -34,6 +39,8 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of a batch query. Raises `OptionError`."""
+    from lakelog.spark.source.batch import BatchReader, PushdownReader
+
     check_schema(schema)
     given = parse_source_options(options, streaming=False)
     reader = PushdownReader if given.prunes and _pushes_filters() else BatchReader
@@ -42,6 +49,8 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
     """Return the reader of a streaming query. Raises `OptionError`."""
+    from lakelog.spark.source.stream import StreamReader
+
     check_schema(schema)
     return StreamReader(parse_source_options(options, streaming=True), schema)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakelog.tables.iceberg.columns import DATA, RAW_TIMESTAMP, RESCUED
 from lakelog.tables.iceberg.data_file import open_input
@@ -21,6 +20,9 @@ from lakelog.tables.joined.files import (
 )
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 1 << 16
 _FIELD_ID = b"PARQUET:field_id"
@@ -83,6 +85,8 @@ class ArchivedRows:
 
     def _pieces(self, wanted: OffsetRange, file: ArchivedFile) -> list[_Piece]:
         """Return the row groups of a file that may have rows of the range."""
+        import pyarrow.parquet as pq  # each process of a query imports this module, few read files
+
         # Closed again before the next one: a table that was never compacted may have more files
         # than a process may open.
         with open_input(file.path, self.catalog) as source, pq.ParquetFile(source) as parquet:
@@ -131,6 +135,8 @@ class ArchivedRows:
                 yield self._complete(wanted, kept, names)
 
     def _batches(self, piece: _Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
         with (
             open_input(piece.path, self.catalog) as source,
             pq.ParquetFile(source, metadata=piece.metadata) as parquet,
@@ -166,6 +172,8 @@ class ArchivedRows:
 
     def _deleted(self, file: ArchivedFile) -> pa.Array | None:
         """Return the positions that delete files name for a data file (Iceberg spec, v2)."""
+        import pyarrow.parquet as pq
+
         found: list[Any] = []
         for path in file.deletes:
             with open_input(path, self.catalog) as source:
