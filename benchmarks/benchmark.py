@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -40,6 +42,8 @@ class Benchmark:
 
         `measure` gets a folder that is removed afterwards. Return the exit status.
         """
+        # Otherwise brokers would go on and their folder, often of gigabytes, would stay.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
         tables: list[Table] = []
         try:

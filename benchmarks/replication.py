@@ -30,7 +30,7 @@ from rounds import interleaved, note  # noqa: E402
 from tables import Table  # noqa: E402
 
 _IDLE_S = 10.0
-_FREE_DISK_MIN = 12_000_000_000
+_FREE_DISK_MIN = 8_000_000_000
 """Bytes; the topics of a few rounds exist at the same time, each of them three times."""
 _LARGE = Case(
     "produce 98 KB", "produce", "large", 98_000, 200, records=100, connections=SIZE, replicas=SIZE
