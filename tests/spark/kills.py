@@ -31,6 +31,8 @@ from spark.topics import MakeTopic
 HERE = Path(__file__).parent
 TIMEOUT_S = 600.0
 KEYS = 17
+_QUIET = {"log_level": 0}
+"""librdkafka logs each attempt to connect to a killed broker."""
 BATCH = 40
 PARTITIONS = 4
 """Of the target; the source has three."""
@@ -180,15 +182,18 @@ class Fleet:
 
 
 class Account:
-    """All records of the target that a read-committed consumer of another library sees."""
+    """All records of the target that a consumer of another library sees."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed"
+    ) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": "account",
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
+                **_QUIET,
                 "auto.offset.reset": "earliest",
             }
         )
@@ -250,7 +255,7 @@ class Copy:
         self.account = Account(bootstrap, self.target, partitions)
         self._fleet = fleet
         self._words = [kind, bootstrap, *topics, str(self.checkpoint), str(batch)]
-        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap, **_QUIET})
         self._random = random.Random(1)
         self._parts: list[tuple[str, int, int]] = []
         fleet.current.go(self._words)

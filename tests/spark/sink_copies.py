@@ -58,9 +58,12 @@ class Copy:
         target: str | None,
         columns: Sequence[str] = ("key", "value"),
         options: Mapping[str, str] | None = None,
+        where: str = "true",
     ) -> StreamingQuery:
         """Run the query with `format("lakelog")`, exactly once."""
-        writer = self.rows(columns).writeStream.format("lakelog").options(**self.broker)
+        writer = (
+            self.rows(columns).where(where).writeStream.format("lakelog").options(**self.broker)
+        )
         if target is not None:
             writer = writer.option("topic", target)
         return self._run(writer.option("delivery", "exactly-once").options(**(options or {})))

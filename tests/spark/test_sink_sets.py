@@ -51,6 +51,24 @@ def test_a_committed_batch_is_not_written_again(
     assert again.run_id != found.run_id
 
 
+@pytest.mark.parametrize("where", ["false", "value = 'none'"])
+def test_batches_without_rows_count_too(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy, where: str
+) -> None:
+    """With `false` Spark plans no task, and runs one all the same."""
+    target = make_topic()
+    query = copy.stream(target, where=where)
+    found = status(bootstrap, str(query.id))
+    assert found is not None
+    assert found.next_batch == 3
+    produce(bootstrap, copy.source, range(25, 30))
+    copy.stream(target)
+    found = status(bootstrap, str(query.id))
+    assert found is not None
+    assert found.next_batch == 4
+    assert values(read(spark, bootstrap, subscribe=target)) == [f"v{i}" for i in range(25, 30)]
+
+
 def test_records_keep_every_column(make_topic: MakeTopic, copy: Copy) -> None:
     target = make_topic(partitions=5)
     copy.stream(None, [*ROUTED, f"'{target}' AS topic"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -17,7 +18,7 @@ from lakelog.base.events import event
 from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.sink import Receipt, Run, Sink
 from lakelog.spark.sink.attempts import Attempt
-from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError
+from lakelog.spark.sink.errors import FencedError, SinkError, UnknownOutcomeError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.refusals import named_refusals
 
@@ -35,14 +36,11 @@ def commit_set(options: SinkOptions, messages: Messages, batch: int) -> None:
     out.
     """
     attempts = [message for message in messages if isinstance(message, Attempt)]
-    run = _only_run(attempts)
-    if run is None or any(attempt.receipt is None for attempt in attempts):
+    run = _only_run(attempts, batch)
+    if any(attempt.receipt is None for attempt in attempts):
         return
     receipts = [attempt.receipt for attempt in attempts if attempt.receipt is not None]
-    with (
-        named_refusals(options),
-        Sink(options.bootstrap, run.sink_id, client_id=options.client_id, timeout_s=_TRY_S) as sink,
-    ):
+    with named_refusals(options), _connected(options, run.sink_id) as sink:
         _commit(options, sink, run, batch, [each for each in receipts if each.written])
 
 
@@ -84,9 +82,36 @@ def _commit(
                 ) from error
 
 
-def _only_run(attempts: list[Attempt]) -> Run | None:
-    """Return the run of all tasks, `None` if no task ran. Raises `FencedError`."""
+_kept: dict[tuple[SinkOptions, str], Sink] = {}
+"""The client of the last commit: Spark commits all batches of a query in one process."""
+
+
+@contextmanager
+def _connected(options: SinkOptions, sink_id: str) -> Iterator[Sink]:
+    """Return a client, which is kept for the next commit unless this one fails."""
+    key = options, sink_id
+    sink = _kept.pop(key, None)
+    if sink is None:
+        while _kept:
+            _kept.popitem()[1].close()
+        sink = Sink(options.bootstrap, sink_id, client_id=options.client_id, timeout_s=_TRY_S)
+    try:
+        yield sink
+    except BaseException:
+        sink.close()
+        raise
+    _kept[key] = sink
+
+
+def _only_run(attempts: list[Attempt], batch: int) -> Run:
+    """Return the run of all tasks. Raises `FencedError`, and `SinkError` without a task.
+
+    Spark runs a task for a batch without rows, too. Without one nothing is known about the query,
+    and a batch that is not counted would stop the next one.
+    """
+    if not attempts:
+        raise SinkError(f"Spark commits batch {batch}, of which no task ran: start the query again")
     runs = {(each.run.run_id, each.run.producer_id, each.run.producer_epoch) for each in attempts}
     if len(runs) > 1:
         raise FencedError("another run of the query took over the sink while the batch was written")
-    return attempts[0].run if attempts else None
+    return attempts[0].run

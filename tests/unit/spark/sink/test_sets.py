@@ -9,7 +9,7 @@ from lakelog.client.errors import OutcomeUnknownError, UnreachableError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, RunFencedError, Written
 from lakelog.spark.sink import sets
 from lakelog.spark.sink.attempts import Attempt
-from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError
+from lakelog.spark.sink.errors import FencedError, SinkError, UnknownOutcomeError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.sets import abort_set, commit_set
 
@@ -29,8 +29,15 @@ class FakeSink:
     answers: ClassVar[list[Exception | None]] = []
     calls: ClassVar[list[tuple[str, int, list[str]]]] = []
 
+    opened: ClassVar[int] = 0
+    closed: ClassVar[int] = 0
+
     def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
-        assert (bootstrap, sink_id) == ("h:1", "lk-sink-s")
+        assert bootstrap == "h:1"
+        FakeSink.opened += 1
+
+    def close(self) -> None:
+        FakeSink.closed += 1
 
     def __enter__(self) -> FakeSink:
         return self
@@ -53,7 +60,9 @@ class FakeSink:
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeSink]:
     FakeSink.answers, FakeSink.calls = [], []
+    FakeSink.opened = FakeSink.closed = 0
     monkeypatch.setattr(sets, "Sink", FakeSink)
+    monkeypatch.setattr(sets, "_kept", {})
     return FakeSink
 
 
@@ -65,6 +74,28 @@ def test_all_tasks_with_records_are_committed_as_one_set() -> None:
 def test_an_empty_batch_is_committed() -> None:
     commit_set(OPTIONS, [attempt(0, records=0)], 7)
     assert FakeSink.calls == [("commit", 7, [])]
+
+
+def test_a_batch_without_a_task_is_an_error_and_not_forgotten() -> None:
+    with pytest.raises(SinkError, match="batch 7, of which no task ran"):
+        commit_set(OPTIONS, [None], 7)
+    assert FakeSink.calls == []
+
+
+def test_the_next_commit_uses_the_same_connection() -> None:
+    for batch in (7, 8):
+        commit_set(OPTIONS, [attempt(0)], batch)
+    assert (FakeSink.opened, FakeSink.closed) == (1, 0)
+    commit_set(OPTIONS, [attempt(0, run=RUN._replace(sink_id="lk-sink-other"))], 7)
+    assert (FakeSink.opened, FakeSink.closed) == (2, 1)
+
+
+def test_a_failed_commit_closes_its_connection() -> None:
+    FakeSink.answers = [RunFencedError(ErrorCode.INVALID_TXN_STATE, "fenced")]
+    with pytest.raises(FencedError):
+        commit_set(OPTIONS, [attempt(0)], 7)
+    commit_set(OPTIONS, [attempt(0)], 7)
+    assert (FakeSink.opened, FakeSink.closed) == (2, 1)
 
 
 def test_a_batch_that_a_task_found_committed_is_left_alone() -> None:
