@@ -284,7 +284,7 @@ def drop(
     """Drop a topic's table and disable its archive.
 
     Records that retention removed from the log are only in the table. Its files stay unless --purge
-    is given.
+    is given; a later table of this name gets another folder.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def described(archive: TopicArchive, found: Overview) -> Document:
         "skipped_records": archive.skipped_records,
         "offsets_only_in_table": sum(each.only_in_table for each in found.partitions),
     }
-    shown = {**facts, "bytes": sized(found.size)}
+    shown = {**facts, "bytes": sized(found.size), "partition_by": found.partition_by or None}
     return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
 
 

@@ -6,6 +6,7 @@ Importing this module imports PyIceberg.
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Sequence
 
 from pyiceberg.exceptions import (
@@ -29,8 +30,9 @@ from pyiceberg.types import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.catalog import open_catalog, open_file_io
 from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
+from lakelog.tables.iceberg.listing import stored_files
 from lakelog.tables.iceberg.partition_spec import spec_of, terms_of
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.iceberg.warehouse import check_table_name
@@ -84,11 +86,31 @@ def ensure_table(
         properties = {**_RETRIES, **_HOUSEKEEPING, **names}
         spec = spec_of(partition_by, schema)
         return catalog.create_table(
-            address.identifier, schema, partition_spec=spec, properties=properties
+            address.identifier,
+            schema,
+            location=_free_location(address),
+            partition_spec=spec,
+            properties=properties,
         )
     # Another job has created it since.
     except TableAlreadyExistsError:
         return _fitting(catalog.load_table(address.identifier), schema, partition_by)
+
+
+def _free_location(address: TableAddress) -> str:
+    """Return a place without files, for a new table.
+
+    A dropped table may have left its files there on purpose; the cleanup of the new table would
+    remove them as orphans.
+    """
+    namespace, name = address.identifier
+    location = f"{address.catalog['warehouse']}/{namespace}/{name}"
+    # A store that cannot be listed has no cleanup either.
+    with contextlib.suppress(ValueError):
+        files = stored_files(open_file_io(address.catalog, location), location)
+        if next(files, None) is not None:
+            return f"{location}-{uuid.uuid4().hex[:8]}"
+    return location
 
 
 def admit_null_timestamps(address: TableAddress) -> int:

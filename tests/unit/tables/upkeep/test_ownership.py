@@ -14,7 +14,7 @@ from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.upkeep.ownership import create, drop
 from unit.tables.archive_log import Log
-from unit.tables.archive_table import TOPIC_ID, files, write_batch
+from unit.tables.archive_table import TOPIC_ID, files, folder, write_batch
 
 
 class Topics(Log):
@@ -101,7 +101,12 @@ def test_without_purge_the_files_stay(tmp_path: Path) -> None:
     address = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
     commit_batch(address, write_batch(address, 0, 3))
     assert drop(admin, "orders", address, purge=False) == 0
-    assert list(tmp_path.rglob("*.parquet"))
+    kept = list(tmp_path.rglob("*.parquet"))
+    assert kept
+    # The cleanup of a new table of this name would remove them.
+    new = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
+    assert not list(folder(new).rglob("*.parquet"))
+    assert folder(new).parent == kept[0].parents[2]
 
 
 def test_a_table_is_created_with_the_partitions_of_the_topics_key(tmp_path: Path) -> None:
