@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check test conformance moving fuzz sim planted mutants endurance torture libraries kills bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted mutants endurance torture libraries kills bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,6 +18,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet -e '.[all,test]'
+	$(BIN)/python -m compileall -q -j 0 src
 	@touch $@
 
 setup: $(STAMP) ## Make .venv with lakelog, all extras and the test tools
@@ -45,8 +46,14 @@ MEMORY := $(shell [ -w /dev/shm ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory -j 2 types units
+
+# mypy has one process, which takes half a minute without its cache.
+types:
+	$(BIN)/mypy
+
+units:
 	TMPDIR=$(MEMORY) $(BIN)/pytest -q -n auto --dist loadgroup -m "not java" tests/unit tests/contract
 
 # Each file in one of two processes, the long files first. More would want too much memory.

@@ -86,11 +86,14 @@ _PLANTED = [
 _NEW_PACKAGE = "lakelog.planted_package"
 
 
-def _lint(source: Path) -> tuple[dict[str, str], str]:
-    """Return the result of each contract for the packages in the folder `source`, and the text."""
+def _lint(source: Path, *options: str, folder: Path) -> tuple[dict[str, str], str]:
+    """Return the result of each contract for the packages in the folder `source`, and the text.
+
+    folder: the working directory, where `lint-imports` keeps its cache.
+    """
     finished = subprocess.run(
-        [*_COMMAND, "--no-cache", "--no-logo", "--config", str(_PROJECT / "pyproject.toml")],
-        cwd=source,
+        [*_COMMAND, *options, "--no-logo", "--config", str(_PROJECT / "pyproject.toml")],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": str(source), "COLUMNS": "1000"},
         capture_output=True,
         text=True,
@@ -120,12 +123,12 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], st
     room = source.joinpath(*_NEW_PACKAGE.split("."))
     room.mkdir()
     (room / "__init__.py").touch()
-    return _lint(source)
+    return _lint(source, "--no-cache", folder=source)
 
 
 @cache
 def _kept() -> dict[str, str]:
-    return _lint(_PROJECT / "src")[0]
+    return _lint(_PROJECT / "src", folder=_PROJECT)[0]
 
 
 def test_every_contract_holds() -> None:

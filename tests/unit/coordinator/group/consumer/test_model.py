@@ -23,7 +23,7 @@ from consumer_model import Client, Model
 from group_setup import Setup, run
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 
-SEEDS = 3
+SEEDS = 2
 SEEDS_LONG = 12
 STEPS = 60
 CLIENTS = 8

@@ -29,6 +29,7 @@ def test_a_deposed_controller_wakes_beside_another_one() -> None:
     assert run("deposed controller", "topics", 1).counts["replicas in sync again"] > 0
 
 
+@pytest.mark.long
 def test_a_coordinator_owes_a_marker_to_a_leader_that_it_cannot_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_marker_arrives_after_its_repetition(monkeypatch: pytest.MonkeyPatch) 
         run("late marker", CLASSIC, next(seeds), 6.0)
 
 
+@pytest.mark.long
 def test_a_broker_leads_a_partition_of_a_topic_that_it_has_not_heard_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

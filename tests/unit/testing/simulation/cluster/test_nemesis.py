@@ -11,7 +11,11 @@ from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 @pytest.mark.parametrize(
     ("death", "other"),
-    [("controller", "pause"), ("wipe", "cut brokers"), ("kill", "late requests")],
+    [
+        ("controller", "pause"),
+        pytest.param("wipe", "cut brokers", marks=pytest.mark.long),
+        ("kill", "late requests"),
+    ],
 )
 def test_faults_are_injected_and_survived(death: str, other: str) -> None:
     plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({death, other}))

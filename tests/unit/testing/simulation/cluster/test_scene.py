@@ -12,7 +12,7 @@ from lakelog.testing.simulation.cluster.scene import Scene, controls
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 
-@pytest.mark.parametrize("store", ["file", "zookeeper"])
+@pytest.mark.parametrize("store", ["file", pytest.param("zookeeper", marks=pytest.mark.long)])
 def test_a_deposed_broker_is_fenced_and_comes_back(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,8 @@ def run(schedule: str, store: str = "zookeeper") -> Outcome:
     ("schedule", "store"),
     [
         ("two down", "file"),
-        ("return into a cut", "zookeeper"),
-        ("missed snapshot", "file"),
+        pytest.param("return into a cut", "zookeeper", marks=pytest.mark.long),
+        pytest.param("missed snapshot", "file", marks=pytest.mark.long),
         pytest.param("two down", "zookeeper", marks=pytest.mark.long),
         pytest.param("return into a cut", "file", marks=pytest.mark.long),
         pytest.param("missed snapshot", "zookeeper", marks=pytest.mark.long),
@@ -33,6 +33,8 @@ def test_a_schedule_with_deaths_is_survived(schedule: str, store: str) -> None:
     assert run(schedule, store).counts["replicas in sync again"] > 0
 
 
-@pytest.mark.parametrize("schedule", ["lagging follower", "deposed leader"])
+@pytest.mark.parametrize(
+    "schedule", ["lagging follower", pytest.param("deposed leader", marks=pytest.mark.long)]
+)
 def test_a_follower_that_lags_and_a_deposed_leader_join_the_isr_again(schedule: str) -> None:
     assert run(schedule).counts["replicas in sync again"] > 0
