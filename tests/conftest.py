@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,16 +35,16 @@ settings.register_profile("lakelog", deadline=None, suppress_health_check=[Healt
 settings.load_profile("lakelog")
 
 
-_REFUSED = (
-    r"ignore:Exception ignored in. <socket.socket fd=\d+, family=2, type=1, proto=6, laddr=..0\.0\."
-    ":pytest.PytestUnraisableExceptionWarning"
-)
+_REFUSED = r"Exception ignored in. <socket.socket fd=\d+, family=2, type=1, proto=6, laddr=..0\.0\."
 """kafka-python leaves a socket unclosed when a broker refuses its connection."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--moving-leaders"):
-        config.addinivalue_line("filterwarnings", _REFUSED)
+        warning = pytest.PytestUnraisableExceptionWarning
+        config.addinivalue_line("filterwarnings", f"ignore:{_REFUSED}:pytest.{warning.__name__}")
+        # pytest has already read the filters for the end of the run, which frees the last sockets.
+        warnings.filterwarnings("ignore", _REFUSED, warning)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

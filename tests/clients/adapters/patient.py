@@ -23,6 +23,7 @@ import kafka.errors
 from broker_process import EVENT_TIMEOUT_S, eventually
 from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Received
 from clients.adapters.own import OwnAdmin
+from lakelog.client.errors import OutcomeUnknownError
 from wire_client import WireClient, described
 
 T = TypeVar("T")
@@ -160,18 +161,22 @@ class PatientAdmin:
         """Carry out a change once, although a lost connection leaves its outcome unknown.
 
         Brokers repeat a request whose controller ends, as Apache Kafka's do: the second attempt
-        may find the change of the first one, and fail.
+        may find the change of the first one, and fail. Our own client repeats no such request: it
+        raises `OutcomeUnknownError`, after which an application has to look.
         """
         was_done = is_done()
-        try:
-            call()
-        except Exception as error:
-            if not was_done and is_done():
+        while True:
+            try:
+                call()
+            except Exception as error:
+                if not was_done and is_done():
+                    return
+                is_unknown = isinstance(error, OutcomeUnknownError)
+                if not is_unknown and not _is_transient(error, reads=False):
+                    raise
+            else:
                 return
-            if not _is_transient(error, reads=False):
-                raise
             time.sleep(_RETRY_S)
-            self._change(call, is_done)
 
     def _await_everywhere(self, topic: str, partitions: int) -> None:
         for address in self._bootstrap.split(","):
