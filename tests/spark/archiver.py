@@ -6,7 +6,8 @@ import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
+from lakelog.spark.archive.stream import Archived, batch_of
+from lakelog.tables.archive.commit import Outcome, commit_batch
 from lakelog.tables.archive.file_schema import file_schema
 from lakelog.tables.archive.files import write_ranges
 from lakelog.tables.archive.job import ArchiveJob
@@ -15,6 +16,7 @@ from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import Extent, merge_ranges
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
+from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.archive.state import state_of
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
@@ -23,11 +25,16 @@ from lakelog.tables.topic.client import TopicClient
 
 @dataclass
 class Archiver:
-    """The archive of one topic into a folder."""
+    """The archive of one topic into a folder.
+
+    is_alone: no other job archives the topic at the same time.
+    """
 
     bootstrap: str
     topic: str
     folder: Path
+    batch_bytes: int = 1 << 20
+    is_alone: bool = True
     job: ArchiveJob = field(init=False)
     place: Warehouse = field(init=False)
     batches: int = 0
@@ -39,7 +46,7 @@ class Archiver:
             self.topic,
             self.place,
             self.topic,
-            batch_bytes=1 << 20,
+            batch_bytes=self.batch_bytes,
             file_bytes=1000,
             skip_lost=False,
             null_timestamps=False,
@@ -59,16 +66,36 @@ class Archiver:
             end = planner.batch_end(begin, None)
             tasks = [] if end is begin else planner.tasks(begin, end)
             schema = file_schema(job, client, tasks)
-        paths: list[str] = []
+        done = []
         for ranges in tasks:
-            path = f"{job.location}/data/{uuid.uuid4().hex}.parquet"
-            args = (self.bootstrap, ranges, schema, path, job.catalog)
-            written = write_ranges(*args, skip_lost=False, terms=parse_terms(job.partition_by))
-            paths += written.paths
+            name = f"data/{uuid.uuid4().hex}.parquet"
+            written = write_ranges(
+                self.bootstrap,
+                ranges,
+                schema,
+                f"{job.location}/{name}",
+                job.catalog,
+                skip_lost=False,
+                errors=OnBadRecord(job.errors),
+                letters_path=f"{job.letters_location}/{name}",
+                terms=parse_terms(job.partition_by),
+            )
+            done.append(
+                Archived(
+                    "test",
+                    list(ranges),
+                    written.paths,
+                    written.rows,
+                    written.skipped,
+                    written.unknown,
+                    written.refusals,
+                    written.letters,
+                )
+            )
         if tasks:
             merged = merge_ranges(each for ranges in tasks for each in ranges)
-            batch = Batch(job.topic_id, "test", self.batches, merged, tuple(paths))
-            assert commit_batch(job.address, batch) is Outcome.APPENDED
+            outcome = commit_batch(job.address, batch_of(job, done, self.batches, merged))
+            assert outcome is Outcome.APPENDED or not self.is_alone
             self.batches += 1
         ends = dict(state_of(job).ends)
         if publish:

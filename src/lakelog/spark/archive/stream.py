@@ -215,7 +215,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if extents:
             from lakelog.tables.archive.commit import commit_batch
 
-            batch = _batch(self._job, done, batchId, extents)
+            batch = batch_of(self._job, done, batchId, extents)
             commit_batch(self._job.address, batch)
             add_unknown(self._job, [message.unknown for message in done])
 
@@ -237,7 +237,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 abandon_batch(_letters_of(self._job), letters)
 
 
-def _batch(
+def batch_of(
     job: ArchiveJob, messages: list[Archived], number: int, extents: Mapping[int, Extent]
 ) -> Batch:
     """Return the batch that the tasks' results make together."""

@@ -38,6 +38,7 @@ from lakelog.tables.archive.recording import record
 from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
 from lakelog.tables.archive.skipped import Skipped, before_extents
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError, raise_if_unwritable
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
@@ -98,6 +99,11 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
         try:
             append(table, batch, before)
         except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+            try:
+                raise_if_unwritable(error, address.catalog)
+            except CatalogUnwritableError:
+                _clean_up(table, batch, is_unknown=is_unknown)
+                raise
             _log.info(
                 "the commit of batch %s is checked and retried: %s",
                 batch.number,

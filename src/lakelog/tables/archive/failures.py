@@ -10,6 +10,8 @@ from lakelog.tables.archive.dead_letters import DeadLettersError
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.archive.progress import ProgressConflictError, ProgressFormatError
 from lakelog.tables.iceberg.address import TableReplacedError
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError
+from lakelog.tables.iceberg.data_file import FolderUnwritableError
 from lakelog.tables.topic.errors import (
     BadRecordError,
     DataLossError,
@@ -26,6 +28,8 @@ FINAL = (
     ProgressFormatError,
     TableReplacedError,
     DeadLettersError,
+    CatalogUnwritableError,
+    FolderUnwritableError,
 )
 """Errors that end the job.
 

@@ -5,6 +5,7 @@ Importing this module imports PyIceberg, which takes about a second.
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from collections.abc import Mapping
@@ -21,6 +22,36 @@ _RETRIES = 5
 """Each of the catalog's two tables may fail once; a locked database may take longer."""
 _FIRST_PAUSE_S = 0.02
 """Longest pause before the first retry. The longest of each further one is twice as long."""
+
+
+class CatalogUnwritableError(Exception):
+    """The catalog rejects every change: it is read-only, or its disk is full."""
+
+
+def raise_if_unwritable(error: Exception, properties: Mapping[str, str]) -> None:
+    """Raise `CatalogUnwritableError` if this error of a commit shows it; such a commit failed.
+
+    SQLite rolls a transaction back in both cases, and PyIceberg writes the files of a commit before
+    it changes the catalog.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise CatalogUnwritableError(
+            f"the disk of the warehouse {properties.get('warehouse', '')} is full: free space, and "
+            "start again. The table has all earlier commits"
+        ) from error
+    if not isinstance(error, SQLAlchemyError):
+        return
+    where = properties.get("uri", "").removeprefix("sqlite:///")
+    if "readonly database" in str(error):
+        raise CatalogUnwritableError(
+            f"the catalog {where} is read-only for this process: grant write access to the file "
+            "and to its folder, and start again. The table has all earlier commits"
+        ) from error
+    if "disk is full" in str(error):
+        raise CatalogUnwritableError(
+            f"the disk of the catalog {where} is full: free space, and start again. The table has "
+            "all earlier commits"
+        ) from error
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:

@@ -7,7 +7,9 @@ must not name a file that a power failure may remove.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,20 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from lakelog.tables.iceberg.warehouse import is_remote
+
+_UNWRITABLE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+)
+
+
+class FolderUnwritableError(OSError):
+    """This host cannot write into a folder of the warehouse."""
 
 
 class DataFile(Protocol):
@@ -54,12 +70,14 @@ class LocalFile:
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(self._path.parent)
+        """Raises `FolderUnwritableError`, also while the caller writes to the file."""
+        with _naming_folder(self._path.parent):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_folder(self._path.parent)
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -82,6 +100,23 @@ class RemoteFile:
     def remove(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._io.delete(self._location)
+
+
+@contextmanager
+def _naming_folder(folder: Path) -> Iterator[None]:
+    """Raise errors about permission and space with the names of host and folder.
+
+    A worker may be on another host than the job, with other rights and another disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise FolderUnwritableError(
+            f"host {socket.gethostname()} cannot write to the warehouse folder {folder}: "
+            f"{error.strerror}. Every host of the job needs write access and free space there"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

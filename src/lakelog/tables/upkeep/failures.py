@@ -6,12 +6,14 @@ from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.tables.iceberg.address import TableReplacedError
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.upkeep.compaction import CompactionError
 
 UNCHANGED = (
     CompactionError,
     TableReplacedError,
     CommitFailedException,
+    CatalogUnwritableError,
     SQLAlchemyError,
     OSError,
 )

@@ -21,13 +21,14 @@ from lakelog.tables.archive.progress import (
 )
 from lakelog.tables.iceberg import expiry
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
-from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError, open_catalog
 from lakelog.tables.iceberg.table import (
     SCHEMA,
     ensure_table,
 )
 from lakelog.tables.iceberg.warehouse import open_warehouse
-from unit.tables.archive_table import TOPIC_ID, files, offsets, write_batch
+from small_disk import SmallDisk
+from unit.tables.archive_table import TOPIC_ID, files, new_table, offsets, write_batch
 
 
 def test_files_and_progress_change_together(address: TableAddress) -> None:
@@ -201,3 +202,30 @@ def test_a_table_that_was_created_again_is_not_written_from_the_middle(
         commit_batch(address, batch)
 
     assert offsets(replace(address, uuid="").load()) == []
+
+
+def test_a_read_only_catalog_is_named_and_the_batch_leaves_no_file(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+    path = address.catalog["uri"].removeprefix("sqlite:///")
+    read_only = {**address.catalog, "uri": f"sqlite:///file:{path}?mode=ro&uri=true"}
+    batch = write_batch(address, 5, 8, 1)
+    with pytest.raises(
+        CatalogUnwritableError, match=r"catalog\.db.* is read-only for this process"
+    ):
+        commit_batch(replace(address, catalog=read_only), batch)
+    assert offsets(address.load()) == list(range(5))
+    assert files(address) == 1
+
+
+def test_a_full_disk_is_named_and_the_archive_continues_when_there_is_space(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "disk", 4 << 20) as disk:
+        address = new_table(disk.seen_folder)
+        commit_batch(address, write_batch(address, 0, 5))
+        batch = write_batch(address, 5, 8, 1)
+        disk.fill()
+        with pytest.raises(CatalogUnwritableError, match=r"the disk of the .* is full"):
+            commit_batch(address, batch)
+        assert offsets(address.load()) == list(range(5))
+        (disk.seen_folder / "filler").unlink()
+        assert commit_batch(address, write_batch(address, 5, 8, 1)) is Outcome.APPENDED
+        assert offsets(address.load()) == list(range(8))

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from lakelog.tables.iceberg.data_file import LocalFile, RemoteFile, data_file
+from lakelog.tables.iceberg.data_file import (
+    FolderUnwritableError,
+    LocalFile,
+    RemoteFile,
+    data_file,
+)
+from small_disk import SmallDisk
 
 
 @pytest.fixture
@@ -80,3 +87,32 @@ def test_a_file_in_a_store_is_written_and_removed_through_its_io(tmp_path: Path)
 def test_only_local_schemes_are_files_of_this_host() -> None:
     assert isinstance(data_file("file:///a/b", {}), LocalFile)
     assert isinstance(data_file("s3://lake/b", {}), RemoteFile)
+
+
+def test_a_folder_that_this_host_cannot_write_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    file = LocalFile((tmp_path / "data" / "new" / "1.parquet").as_uri())
+    named = (
+        rf"^host {socket.gethostname()} cannot write to the warehouse folder {tmp_path}/data/new: "
+    )
+    with pytest.raises(FolderUnwritableError, match=named), file.writing():
+        pass
+
+
+def test_a_full_disk_is_named_with_its_folder(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "disk", 1 << 20) as disk:
+        path = disk.seen_folder / "1.parquet"
+        with (
+            pytest.raises(FolderUnwritableError, match="No space left"),
+            LocalFile(path.as_uri()).writing() as file,
+        ):
+            file.write(bytes(4 << 20))
+            file.flush()
+
+
+def test_other_errors_of_the_caller_keep_their_type(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConnectionError, match="a broker"),
+        LocalFile((tmp_path / "1.parquet").as_uri()).writing(),
+    ):
+        raise ConnectionError("a broker")
