@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.events import event
+from lakelog.spark.garbage import exempt_modules
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.losses import report_loss
 from lakelog.spark.source.options import SourceOptions
@@ -127,4 +128,7 @@ def read_planned(
         on_loss,
         finds_tables=options.reads_tables and options.read_committed,
     )
-    yield from reading.read(wanted)
+    try:
+        yield from reading.read(wanted)
+    finally:
+        exempt_modules()
