@@ -99,6 +99,8 @@ class BrokerHost:
         self.settings = dict(settings)
         self.process: Process | None = None
         self.server: Server | None = None
+        self.stopping: Server | None = None
+        """The server while it stops: until its end it may still commit."""
         self.starts = 0
         self.metadata_unknown_percent = 0
         """Of appends to the metadata log: how many have an unknown outcome."""
@@ -219,7 +221,7 @@ class BrokerHost:
             return
         assert self._died is not None
         self._observer.on_stopping(self)
-        self.server = None
+        self.server, self.stopping = None, server
         stopping = self._simulator.loop.create_task(server.stop(), context=process.context())
         await asyncio.wait({stopping, self._died}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done() and stopping.exception() is not None:
@@ -250,7 +252,7 @@ class BrokerHost:
             self.disk.crash(StreamRandom(self.rng) if torn else None)
         else:
             self.disk.kill()
-        self.process = self.server = None
+        self.process = self.server = self.stopping = None
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
 

@@ -81,9 +81,10 @@ class ClusterObserver:
 
     def on_step(self, host: BrokerHost) -> None:
         """Check a broker whose image or disk has changed, and each one every few steps."""
-        if host.server is None:
+        server = host.server or host.stopping
+        if server is None:
             return
-        image, steps = host.server.broker.metadata.image, host.disk.steps
+        image, steps = server.broker.metadata.image, host.disk.steps
         before, checked = self._seen.get(host.node_id, (None, -1))
         is_due = (self._simulator.loop.steps + 8 * host.node_id) % _STEPS == 0
         if image is before and steps == checked and not is_due:
@@ -91,6 +92,8 @@ class ClusterObserver:
         self._seen[host.node_id] = image, steps
         if image is not before:
             self.images.note(host.name, image)
+        if host.server is None:
+            return
         self._check(host)
         now = self._simulator.loop.time()
         if now - self._compared_at.get(host.node_id, 0.0) > _COMPARED_EVERY_S:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import TopicRecord
 from lakelog.server.app import StartError
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.cluster.ensemble import STORE
@@ -21,6 +26,17 @@ def test_a_broker_that_is_cut_off_from_the_store_may_give_up_its_start() -> None
     world.network.cut(STORE, world.hosts[0].name)
     world.observer.on_start_refused(world.hosts[0], StartError("no answer"))
     assert not world.findings.broken
+    world.simulator.loop.close()
+
+
+def test_a_change_by_a_stopping_broker_counts() -> None:
+    """It is committed, and its leaders commit records by it until the end of the process."""
+    world = ClusterWorld(1, ClusterPlan())
+    host, image = world.hosts[0], MetadataImage().apply_all([TopicRecord("t", b"t" * 16)], 1)
+    stopping: Any = SimpleNamespace(broker=SimpleNamespace(metadata=SimpleNamespace(image=image)))
+    host.stopping = stopping
+    world.observer.on_step(host)
+    assert world.image is image
     world.simulator.loop.close()
 
 
