@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.client.producer.api import Producer
+from lakelog.spark.garbage import exempt_modules
 from lakelog.spark.sink.errors import FencedError, RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions
 
@@ -51,6 +52,7 @@ def write_rows(
             written += batch.num_rows
         # Raises the first failure of any record.
         producer.flush()
+    exempt_modules()
     return written
 
 

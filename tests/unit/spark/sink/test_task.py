@@ -11,6 +11,7 @@ from lakelog.client.errors import (
     NotWrittenError,
     TopicNotFoundError,
 )
+from lakelog.spark.sink import task
 from lakelog.spark.sink.errors import RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.task import fenced, named_errors, write_rows
@@ -119,3 +120,14 @@ def test_a_fenced_batch_is_explained_by_its_duration() -> None:
     late = str(fenced(error, OPTIONS, 6000.0))
     assert "took 6.0 s, longer than the option 'kafka.transaction.timeout.ms' (5000)" in late
     assert "another run of the query has taken over" in str(fenced(error, OPTIONS, 10.0))
+
+
+def test_a_worker_exempts_its_modules_from_collection_after_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[int] = []
+    producer = FakeProducer()
+    monkeypatch.setattr(task, "exempt_modules", lambda: calls.append(producer.flushes))
+    batches = [pa.record_batch({"value": [b"a"]})]
+    assert write_rows(batches, lambda: producer, OPTIONS) == 1  # type: ignore[arg-type, return-value]
+    assert calls == [1]
