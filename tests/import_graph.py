@@ -53,7 +53,7 @@ def _imports(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.Impor
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and kind is Kind.LOADED:
         kind = Kind.CALLED
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):  # nine of ten nodes, and none of them imports
+        if isinstance(child, ast.expr):  # nine of ten nodes; no expression imports
             continue
         is_typing = (
             isinstance(node, ast.If)
