@@ -69,6 +69,8 @@ class InSyncReplicas:
         """The registered brokers of the last check."""
         self._open: dict[Partition, PartitionImage] = {}
         """The states for which an ISR was proposed, without a known fate."""
+        self._unanswered: set[Partition] = set()
+        """Partitions in `_open` with a request that was not answered, and may still arrive."""
         self._timer: Timer | None = None
         self._asking: Any = None
 
@@ -81,6 +83,7 @@ class InSyncReplicas:
             self._led.pop(partition.key, None)
             self._due.pop(partition, None)
             self._open.pop(partition, None)
+            self._unanswered.discard(partition)
 
     def start(self) -> None:
         """Check all ISRs regularly from now on."""
@@ -120,11 +123,13 @@ class InSyncReplicas:
             # controller has changed the ISR (KAFKA-14154).
             if state is not None and state.leader_epoch != proposed_for.leader_epoch:
                 del self._open[partition]  # `assume` has ended the proposal
+                self._unanswered.discard(partition)
             elif state is not None and state.partition_epoch > proposed_for.partition_epoch:
                 self._close(partition)
 
     def _close(self, partition: Partition) -> None:
         del self._open[partition]
+        self._unanswered.discard(partition)
         partition.propose_isr(())
 
     def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
@@ -207,6 +212,7 @@ class InSyncReplicas:
                 raise KafkaError(ErrorCode(response.error_code))
             self._conclude(response, known)
         except (KafkaError, MetadataError) as error:
+            self._unanswered.update(self._open.keys() & known.keys())
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
         finally:
             self._asking = None
@@ -228,7 +234,13 @@ class InSyncReplicas:
                 continue
             if result.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
                 _log_change(partition, state, result)
-            elif partition in self._open and partition.leader_epoch == state.leader_epoch:
+            elif (
+                partition in self._open
+                and partition.leader_epoch == state.leader_epoch
+                # An earlier request may arrive later, and be accepted for the same state. The next
+                # proposal that is accepted ends that.
+                and partition not in self._unanswered
+            ):
                 # The controller has refused it for good: its answer is later than the proposal.
                 self._close(partition)
 

@@ -81,6 +81,30 @@ def test_a_refused_proposal_does_not_hold_the_watermark_back(led: Led) -> None:
     assert led.world.partition("t").watermark.offset == 4
 
 
+def test_a_refusal_leaves_open_whether_an_earlier_request_arrives_later(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It proposes the member for the same state, and the member may be unfenced again by then."""
+    led.fetch(3)
+    wanted: dict[Partition, tuple[int, ...]] = {led.world.partition("t"): (LEADER, FOLLOWER)}
+    in_sync = led.world._server._replicas.in_sync
+    known = in_sync._propose(wanted)
+    with monkeypatch.context() as patched:
+        patched.setattr(in_sync, "_alter", _lost)
+        led.world.run(in_sync._ask(known, wanted))
+    led.submit(BrokerFenced(FOLLOWER, EPOCH))
+    led.world.append("t")
+    led.world.run(in_sync._ask(known, wanted))
+    assert led.world.partition("t").watermark.offset == 3
+    led.world.pass_time(1.5)
+    assert led.state().partition_epoch > known[led.world.partition("t")].partition_epoch
+    assert led.world.partition("t").watermark.offset == 4
+
+
+async def _lost(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+
 def test_a_member_counts_from_the_turn_that_found_it_caught_up(led: Led) -> None:
     led.fetch(3)
     led.world._server._replicas.in_sync._turn()
@@ -91,11 +115,8 @@ def test_a_member_counts_from_the_turn_that_found_it_caught_up(led: Led) -> None
 def test_a_proposal_without_an_answer_is_repeated(
     led: Led, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(request: AlterPartitionRequest) -> AlterPartitionResponse:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-
     with monkeypatch.context() as patched:
-        patched.setattr(led.world._server._replicas.in_sync, "_alter", lost)
+        patched.setattr(led.world._server._replicas.in_sync, "_alter", _lost)
         led.fetch(3)
         led.world.pass_time(1)
     led.submit(BrokerFenced(FOLLOWER, EPOCH))
