@@ -92,8 +92,8 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 	PYTHONPATH=tests $(BIN)/python -m torture --plan libraries --store $(or $(STORE),zookeeper) \
 	  --seconds 3600 --faults $(or $(KILLS),20) --seed $(or $(SEED),1)
 
-kills: setup java ## Processes of sinks and their broker killed (KILLS=12 for each of six forms)
-	$(BIN)/pytest -q -s tests/spark/test_many_kills.py --sink-kills=$(or $(KILLS),12)
+kills: setup java ## Processes of sinks, tables and their broker killed (KILLS=12 for each form)
+	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_table_kills.py --sink-kills=$(or $(KILLS),12)
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \

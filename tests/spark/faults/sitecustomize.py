@@ -198,9 +198,52 @@ def _wrap_shared(module: Any) -> None:
     module.write_batch = write_batch
 
 
+def _wrap_catalog(module: Any) -> None:
+    """Reach `metadata-written` between a commit's metadata file and the swap in the catalog."""
+    real = module.SqlCatalog._write_metadata
+
+    def write_metadata(metadata: Any, *args: Any, **kwargs: Any) -> None:
+        real(metadata, *args, **kwargs)
+        reach("metadata-written")
+
+    module.SqlCatalog._write_metadata = staticmethod(write_metadata)
+
+
+def _wrap_after(*points: tuple[str, str]) -> Callable[[ModuleType], None]:
+    """Return a wrapper that reaches points after functions of a module."""
+
+    def wrap(module: ModuleType) -> None:
+        for name, point in points:
+            setattr(module, name, _then(getattr(module, name), point))
+
+    return wrap
+
+
+def _then(real: Callable[..., Any], point: str) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        reach(point)
+        return result
+
+    return wrapped
+
+
+def _wrap_deletion(module: Any) -> None:
+    module.PyArrowFileIO.delete = _then(module.PyArrowFileIO.delete, "file-deleted")
+
+
 _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.spark.archive.stream": _wrap_stream,
     "lakelog.tables.archive.commit": _wrap_commit,
+    "lakelog.tables.archive.dead_letters": _wrap_after(("commit_letters", "letters-committed")),
+    "lakelog.tables.upkeep.compaction": _wrap_after(
+        ("_write", "compaction-written"),
+        ("_note_replaced", "compaction-noted"),
+        ("_exchange", "compaction-exchanged"),
+    ),
+    "lakelog.tables.iceberg.expiry": _wrap_after(("expirable", "expiry-planned")),
+    "pyiceberg.catalog.sql": _wrap_catalog,
+    "pyiceberg.io.pyarrow": _wrap_deletion,
     "lakelog.client.producer.api": _wrap_sending,
     "lakelog.client.connection": _wrap_connection,
     "lakelog.spark.sink.task": _wrap_task,
