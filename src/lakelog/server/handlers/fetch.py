@@ -61,6 +61,7 @@ def refuse(
     if context.version < _CODE_SINCE:
         raise ProtocolViolation(f"Fetch v{context.version} is refused with {code.name}")
     broker.requests.errors["Fetch", code] += 1
+    context.was_rejected = True
     return FetchResponse(error_code=code)
 
 

@@ -194,3 +194,25 @@ def test_an_earlier_process_of_the_follower_commits_nothing(tmp_path: Path) -> N
         assert {follower.end_offset for follower in followers(twins)} == {0}
 
     run(tmp_path, scenario)
+
+
+def test_a_client_that_is_no_broker_is_refused_each_time(tmp_path: Path) -> None:
+    """An answer from templates would skip the check, and commit records without a copy."""
+
+    def scenario(twins: Twins) -> None:
+        copier = Copier(twins)
+        copier.learn()
+        copier.append(4)
+        session, copied = copier.session, {each.end_offset for each in followers(twins)}
+        for broker in twins.both:
+            broker.principal = None
+        twins.connect()
+        for _ in range(4):
+            copier.session, copier.end = session, copier.end + 1
+            answer = copier.ask()
+            _, response = decode_response(api_for(FetchRequest), VERSION, answer[4:])
+            assert isinstance(response, FetchResponse)
+            assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert {each.end_offset for each in followers(twins)} == copied
+
+    run(tmp_path, scenario)
