@@ -70,16 +70,20 @@ class AsyncTransactionalProducer(SendingProducer):
         """
         try:
             await self.begin()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             # The call is made all the same, and would leave the transaction open.
-            await self.abort()
+            await self._abort_after(error)
             raise
         try:
             yield
         except BaseException as error:
-            try:
-                await self.abort()
-            except ClientError as failure:
-                error.add_note(f"aborting the transaction: {failure}")
+            await self._abort_after(error)
             raise
         await self.commit()
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort; a failure is added to `error`, which the caller raises."""
+        try:
+            await self.abort()
+        except ClientError as failure:
+            error.add_note(f"aborting the transaction: {failure}")
