@@ -18,13 +18,13 @@ from lakelog.tables.joined.files import (
     ArchivedFile,
     groups_by_offsets,
 )
+from lakelog.tables.joined.order import BATCH_ROWS, RowGroup, in_order
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.ranges import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_BATCH_ROWS = 1 << 16
 _FIELD_ID = b"PARQUET:field_id"
 _IDS = {
     "topic": 1,
@@ -73,15 +73,16 @@ class ArchivedRows:
     def read(self, wanted: OffsetRange, files: Sequence[ArchivedFile]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range in the order of their offsets, with the column `offset`.
 
-        The column comes first, for the caller, which removes it. Row groups whose offsets overlap
-        are sorted in memory together: of a partitioned table about as much as one commit of the
-        archive, of files that another program rewrote unsorted one of these files. Raises
-        `FileNotFoundError` if a file was removed, and `BadRecordError`.
+        The column comes first, for the caller, which removes it. The row groups that overlap at one
+        offset are in memory together: one of each partition of a partitioned table, all of a file
+        that another program rewrote unsorted. Raises `FileNotFoundError` if a file was removed, and
+        `BadRecordError`.
         """
         for group in groups_by_offsets([each for each in files if each.may_hold(wanted)]):
             pieces = [piece for file in group for piece in self._pieces(wanted, file)]
-            for overlapping in _groups(pieces):
-                yield from self._sorted(wanted, overlapping)
+            pieces.sort(key=lambda each: each.offsets)
+            starts = (RowGroup(each.offsets[0], self._rows(wanted, each)) for each in pieces)
+            yield from in_order(starts)
 
     def _pieces(self, wanted: OffsetRange, file: ArchivedFile) -> list[_Piece]:
         """Return the row groups of a file that may have rows of the range."""
@@ -105,16 +106,6 @@ class ArchivedRows:
                 found.append(_Piece(*place, names, offsets, position, deleted))
             position += metadata.row_group(number).num_rows
         return found
-
-    def _sorted(self, wanted: OffsetRange, pieces: list[_Piece]) -> Iterator[pa.RecordBatch]:
-        batches = [batch for piece in pieces for batch in self._rows(wanted, piece)]
-        if not batches:
-            return
-        table = pa.Table.from_batches(batches)
-        offsets = table.column(0).combine_chunks()
-        if not pc.all(pc.less(offsets[:-1], offsets[1:])).as_py():
-            table = table.take(pc.sort_indices(offsets)).combine_chunks()
-        yield from table.to_batches(_BATCH_ROWS)
 
     def _rows(self, wanted: OffsetRange, piece: _Piece) -> Iterator[pa.RecordBatch]:
         names, position = piece.names, piece.position
@@ -142,7 +133,7 @@ class ArchivedRows:
             pq.ParquetFile(source, metadata=piece.metadata) as parquet,
         ):
             groups = [piece.number]
-            yield from parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns)
+            yield from parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
 
     def _complete(
         self, wanted: OffsetRange, batch: pa.RecordBatch, names: Mapping[str, str]
@@ -239,16 +230,3 @@ def _bounds(metadata: pq.FileMetaData, number: int, name: str) -> tuple[int, int
             if found is not None and found.has_min_max:
                 return found.min, found.max
     return ALL_NUMBERS
-
-
-def _groups(pieces: list[_Piece]) -> list[list[_Piece]]:
-    """Return the row groups in groups whose offsets overlap only within a group."""
-    groups: list[list[_Piece]] = []
-    reached = -1
-    for piece in sorted(pieces, key=lambda each: each.offsets):
-        if groups and piece.offsets[0] <= reached:
-            groups[-1].append(piece)
-        else:
-            groups.append([piece])
-        reached = max(reached, piece.offsets[1])
-    return groups
