@@ -72,8 +72,10 @@ def divided(
     term, *others = terms
     values = _values(rows, term)
     for value in pc.unique(values):
-        mask = pc.is_null(values) if not value.is_valid else pc.equal(values, value)
-        part = rows if pc.all(mask).as_py() else rows.filter(pc.fill_null(mask, False))
+        # `all` ignores nulls: without `fill_null`, rows without a value would be in two parts.
+        is_equal = pc.equal(values, value) if value.is_valid else pc.is_null(values)
+        mask = pc.fill_null(is_equal, False)
+        part = rows if pc.all(mask).as_py() else rows.filter(mask)
         for rest, divided_rows in divided(part, others):
             yield (value.as_py(), *rest), divided_rows
 

@@ -26,8 +26,8 @@ ROWS = pa.RecordBatch.from_pydict(
 )
 
 
-def groups(*terms: str) -> list[list[int]]:
-    found = divided(ROWS, parse_terms(terms))
+def groups(*terms: str, of: pa.RecordBatch = ROWS) -> list[list[int]]:
+    found = divided(of, parse_terms(terms))
     return sorted(rows.column("offset").to_pylist() for _, rows in found)
 
 
@@ -59,3 +59,10 @@ def test_rows_of_different_values_are_divided_in_their_order() -> None:
     assert groups("month(timestamp)") == [[0, 1, 3, 6], [2], [4], [5]]
     assert groups("day(timestamp)") == [[0, 1, 6], [2], [3], [4], [5]]
     assert groups("hour(timestamp)", "partition") == [[0, 6], [1], [2], [3], [4], [5]]
+
+
+@pytest.mark.parametrize("unit", ["year", "hour"])
+def test_a_row_without_a_timestamp_is_in_one_part(unit: str) -> None:
+    """Also if all others have the same value."""
+    assert groups(f"{unit}(timestamp)", of=ROWS.take([1, 2])) == [[1], [2]]
+    assert groups(f"{unit}(timestamp)", of=ROWS.take([2, 2])) == [[2, 2]]
