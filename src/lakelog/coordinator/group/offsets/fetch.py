@@ -56,7 +56,7 @@ def fetch_offsets(
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
     found = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
-    return _older_response(found, wanted, version)
+    return _older_response(found, wanted)
 
 
 def _fetch_group(
@@ -161,16 +161,16 @@ def _partition(
 
 
 def _older_response(
-    group: OffsetFetchResponseGroup,
-    wanted: Iterable[OffsetFetchRequestTopics] | None,
-    version: int,
+    group: OffsetFetchResponseGroup, wanted: Iterable[OffsetFetchRequestTopics] | None
 ) -> OffsetFetchResponse:
     """Return the response for one group (before version 8).
 
-    Before version 2 the response has no error code of its own; each partition gets it.
+    Before version 2 the response has no error code of its own; each partition gets it. Later
+    versions have both. Apache Kafka answers no partitions then; clients that read only the codes
+    of partitions (aiokafka 0.14) would begin as if the group had committed nothing.
     """
     answers = group.topics
-    if group.error_code and version < 2:
+    if group.error_code:
         code = ErrorCode(group.error_code)
         answers = [
             OffsetFetchResponseTopics(

@@ -101,10 +101,12 @@ async def test_v10_asks_and_is_answered_by_topic_id(setup: Setup) -> None:
     assert [each.topic_id for each in everything.groups[0].topics] == [b"o" * 16]
 
 
-@pytest.mark.parametrize("version", [1, 5, 9])
+@pytest.mark.parametrize("version", [1, 2, 5, 7, 9])
 def test_where_there_are_no_offsets_to_ask(version: int) -> None:
+    """Before version 8 each partition has the error too, for clients that look nowhere else."""
+
     async def scenario(setup: Setup) -> None:
-        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
         request = OffsetFetchRequest(
             group_id=GROUP,
             topics=[topic],
@@ -114,11 +116,15 @@ def test_where_there_are_no_offsets_to_ask(version: int) -> None:
         setup.log.read_gate = asyncio.Event()
         for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             response = await setup.coordinator.offset_fetch(request, version)
-            if version == 1:
-                assert response.topics[0].partitions[0].error_code == code
-            else:
-                answer = response if version < 8 else response.groups[0]
-                assert answer.error_code == code
+            answer = response if version < 8 else response.groups[0]
+            assert answer.error_code == code
+            found = [
+                (topic.name, each.partition_index, each.committed_offset, each.error_code)
+                for topic in answer.topics
+                for each in topic.partitions
+            ]
+            partitions = [("orders", 0, -1, code), ("orders", 1, -1, code)]
+            assert found == (partitions if version < 8 else [])
             loading = asyncio.ensure_future(setup.coordinator.load_partition(0, 0))
             await asyncio.sleep(0.1)
         setup.log.read_gate.set()
