@@ -107,6 +107,14 @@ class _FinalError(ClientError):
         return False
 
 
+class UnreadableLogError(_FinalError):
+    """A batch is damaged, and it is not known where the next one begins."""
+
+    def __init__(self, message: str) -> None:
+        hint = "Move the leadership to a replica with intact files, or delete these records."
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message, hint=hint)
+
+
 class TopicNotFoundError(_FinalError):
     """The topic does not exist. `hint` may name a similar topic."""
 

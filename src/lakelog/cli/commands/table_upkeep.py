@@ -403,7 +403,9 @@ def _archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicA
 
     with (
         _named_errors(),
-        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+        TopicClient(
+            session.brokers, client_id="lakelog", timeout_s=session.timeout_s, keep_damaged=True
+        ) as client,
     ):
         client.describe([topic])
         archive = open_archives(client, [topic]).get(topic)

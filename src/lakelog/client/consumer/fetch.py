@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, error_code
+from lakelog.client.consumer.damage import is_damaged, with_damaged
 from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError, refused
 from lakelog.client.isolation import Batch, without_aborted
@@ -20,7 +21,7 @@ from lakelog.protocol.fetch import (
     FetchTopic,
     PartitionData,
 )
-from lakelog.records.batch import CorruptRecord, check_crc, iter_batches
+from lakelog.records.batch import CorruptRecord, iter_batches
 
 NEWEST_WITH_NAMES = 12
 """The last version of Fetch with topic names; later versions have topic ids only."""
@@ -100,12 +101,15 @@ def newest_version(targets: Iterable[FetchTarget]) -> int | None:
     return None if all(target.topic.has_id for target in targets) else NEWEST_WITH_NAMES
 
 
-def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> list[Fetched]:
+def read_response(
+    response: FetchResponse, targets: Sequence[FetchTarget], *, keep_damaged: bool = False
+) -> list[Fetched]:
     """Return the partitions of a response in its order.
 
     Partitions that were not requested are dropped, and so are aborted records if only committed
     ones were requested. Raises `ClientError` for an error of the whole request, a batch with a
-    wrong checksum, and a batch that exceeds the limit of its target.
+    wrong checksum, and a batch that exceeds the limit of its target. With `keep_damaged`, a batch
+    with a wrong checksum has a `DamagedHeader` instead, if its limits are certain.
     """
     if response.error_code:
         raise refused(error_code(response.error_code), "fetch")
@@ -117,11 +121,11 @@ def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> li
             target = by_name.get((topic.topic, row.partition_index))
             target = target or by_id.get((topic.topic_id, row.partition_index))
             if target is not None:
-                results.append(_fetched(target, row))
+                results.append(_fetched(target, row, keep_damaged))
     return results
 
 
-def _fetched(target: FetchTarget, row: PartitionData) -> Fetched:
+def _fetched(target: FetchTarget, row: PartitionData, keep_damaged: bool) -> Fetched:
     error = error_code(row.error_code)
     aborted = row.aborted_transactions
     end = row.high_watermark if aborted is None else row.last_stable_offset
@@ -135,7 +139,7 @@ def _fetched(target: FetchTarget, row: PartitionData) -> Fetched:
         return Fetched(target, error, end, start, [], target.offset, epoch, diverged)
     where = f"{target.topic.name}-{target.partition} from offset {target.offset}"
     try:
-        batches = _batches(target, row.records, where)
+        batches = _batches(target, row.records, where, end if keep_damaged else None)
         committed = without_aborted(batches, aborted or ())
     except CorruptRecord as damage:
         raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {damage}") from damage
@@ -146,13 +150,18 @@ def _fetched(target: FetchTarget, row: PartitionData) -> Fetched:
     return Fetched(target, error, end, row.log_start_offset, committed, following, epoch)
 
 
-def _batches(target: FetchTarget, records: memoryview, where: str) -> list[Batch]:
+def _batches(
+    target: FetchTarget, records: memoryview, where: str, damaged_end: int | None
+) -> list[Batch]:
+    """Return the batches from the target's offset on; with `damaged_end`, damaged ones below it."""
     batches = list(iter_batches(records))
     if not batches:
         text = f"{where}: the next batch is larger than {target.max_bytes} bytes and was cut"
         raise ClientError(ErrorCode.MESSAGE_TOO_LARGE, text)
-    for header, batch in batches:
-        if header.magic != 2 or not check_crc(batch, 0, header):
+    if damaged_end is not None:
+        batches = with_damaged(batches, records, target.offset, damaged_end)
+    for header, batch in batches if damaged_end is None else ():
+        if is_damaged(header, batch):
             text = f"{where}: the batch at offset {header.base_offset} is damaged"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, text)
     return [(header, batch) for header, batch in batches if header.last_offset >= target.offset]

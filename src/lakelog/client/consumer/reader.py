@@ -6,12 +6,15 @@ request is in flight while the caller processes the last response.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.cluster import Cluster
 from lakelog.client.connection import Connection
+from lakelog.client.consumer.damage import unserved
 from lakelog.client.consumer.fetch import (
     Fetched,
     FetchTarget,
@@ -27,6 +30,7 @@ from lakelog.client.errors import (
     OffsetOutOfRangeError,
     TopicRecreatedError,
     UnreachableError,
+    UnreadableLogError,
     refused,
 )
 from lakelog.client.isolation import Batch
@@ -40,7 +44,9 @@ class PartitionReader(Closeable):
     """Reads ranges of partitions.
 
     timeout_s: limit of a read without progress, including changes of leaders. read_committed: skip
-    records of aborted transactions and stop before open ones. One thread at a time; several reads
+    records of aborted transactions and stop before open ones. keep_damaged: yield a batch with a
+    wrong checksum too, with a `DamagedHeader`, if a second response has it again; without bytes if
+    the broker refuses to read these offsets. One thread at a time; several reads
     may be open at once. A read holds up to two responses of `max_bytes` in memory.
     """
 
@@ -52,14 +58,18 @@ class PartitionReader(Closeable):
         timeout_s: float = 60.0,
         max_wait_ms: int = 500,
         read_committed: bool = False,
+        keep_damaged: bool = False,
     ) -> None:
         self.cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
         self.max_wait_ms = max_wait_ms
         self.read_committed = read_committed
+        self.keep_damaged = keep_damaged
         self._idle: dict[int, list[Connection]] = {}
+        self._is_closed = False
 
     def close(self) -> None:
         """Close all connections; reads that are open fail."""
+        self._is_closed = True
         self.cluster.close()
         for connections in self._idle.values():
             for connection in connections:
@@ -85,6 +95,7 @@ class PartitionReader(Closeable):
         The views stay valid. Raises `OffsetOutOfRangeError` if `start` is not in the log or the log
         ends before `end`, `LogTruncatedError` if the log was cut below the position,
         `TopicRecreatedError` if the topic's id differs from `topic_id` or changes during the read,
+        `UnreadableLogError` with `keep_damaged` if the batch after a damaged one cannot be found,
         and otherwise `KafkaError`.
         """
         if end is not None and end <= start:
@@ -102,7 +113,8 @@ class PartitionReader(Closeable):
 
     def give_back(self, node_id: int, connection: Connection) -> None:
         """Keep an idle connection for the next read; close any other."""
-        if connection.is_open and not connection.in_flight:
+        # A read that fails may be freed, and give its connection back, after the reader is closed.
+        if connection.is_open and not connection.in_flight and not self._is_closed:
             # A pending response would be matched to the request of the next read.
             self._idle.setdefault(node_id, []).append(connection)
         else:
@@ -130,6 +142,11 @@ class _Session:
         self._connection: Connection | None = None
         self._asked: FetchTarget | None = None
         self._last_epoch = -1
+        self._end: int | None = None
+        self._damaged_at = -1
+        """The last requested offset whose response had a damaged batch."""
+        self._refused_at = -1
+        """The last requested offset that a broker refused because of damage."""
 
     def release(self) -> None:
         if self._connection is not None:
@@ -138,6 +155,7 @@ class _Session:
         self._asked = None
 
     def batches(self, position: int, end: int | None) -> Iterator[Batch]:
+        self._end = end
         while end is None or position < end:
             fetched = self._fetch(position, end)
             if end is None:
@@ -183,6 +201,45 @@ class _Session:
             raise
 
     def _answer(self, position: int) -> Fetched:
+        fetched = self._receive(position)
+        if fetched.error is ErrorCode.CORRUPT_MESSAGE and self._reader.keep_damaged:
+            if self._refused_at == position and self._end is not None:
+                return self._unserved(fetched, self._end)
+            self._refused_at = position
+        if fetched.error:
+            raise refused(fetched.error, self._where(position))
+        if fetched.diverged is not None:
+            end = fetched.diverged.end_offset
+            raise LogTruncatedError(self._topic, self._partition, position, end)
+        return fetched
+
+    def _unserved(self, fetched: Fetched, end: int) -> Fetched:
+        """Return a damaged batch in place of the offsets that the broker refuses to read.
+
+        Each offset is tried, so that none is left out that can be read. Raises
+        `UnreadableLogError` if that takes too long, and the errors of other responses.
+        """
+        first, deadline = fetched.target.offset, time.monotonic() + self._cluster.timeout_s
+        following = first + 1
+        # The epoch of the last record is not known any more, and a wrong one would seem to diverge.
+        self._last_epoch = -1
+        while following < end:
+            found = self._receive(following)
+            if found.error and found.error is not ErrorCode.CORRUPT_MESSAGE:
+                raise refused(found.error, self._where(following))
+            if not found.error:
+                break
+            if time.monotonic() >= deadline:
+                text = f"the broker refuses to read the offsets {first} to {following}: damaged"
+                raise UnreadableLogError(f"{self._where(first)}: {text}")
+            following += 1
+        batches = [unserved(first, following)]
+        return replace(
+            fetched, error=ErrorCode.NONE, batches=batches, next_offset=following, next_epoch=-1
+        )
+
+    def _receive(self, position: int) -> Fetched:
+        """Return the response for `position`, which may be an error of the partition."""
         if self._asked is None or self._asked.offset != position:
             self._ask(position)
         target, connection = self._asked, self._connection
@@ -195,16 +252,22 @@ class _Session:
             raise UnreachableError.after(error) from error
         self._asked = None
         assert isinstance(response, FetchResponse)
-        results = read_response(response, [target])
+        results = self._read(response, target)
         if not results:
             raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the partition")
-        fetched = results[0]
-        if fetched.error:
-            raise refused(fetched.error, self._where(position))
-        if fetched.diverged is not None:
-            end = fetched.diverged.end_offset
-            raise LogTruncatedError(self._topic, self._partition, position, end)
-        return fetched
+        return results[0]
+
+    def _read(self, response: FetchResponse, target: FetchTarget) -> list[Fetched]:
+        # A second response shows that the damage did not come from the way here.
+        keep = self._reader.keep_damaged and self._damaged_at == target.offset
+        try:
+            return read_response(response, [target], keep_damaged=keep)
+        except ClientError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                if keep:
+                    raise UnreadableLogError(error.message) from error
+                self._damaged_at = target.offset
+            raise
 
     def _ask(self, position: int) -> None:
         """Send the request for `position` without waiting for the response."""

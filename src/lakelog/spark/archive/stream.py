@@ -101,7 +101,8 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     @cached_property
     def _client(self) -> TopicClient:
-        return TopicClient(self._job.bootstrap, client_id="lakelog-archive")
+        # A plan only asks how large batches are; tasks decide about damaged ones.
+        return TopicClient(self._job.bootstrap, client_id="lakelog-archive", keep_damaged=True)
 
     @cached_property
     def _planner(self) -> BatchPlanner:

@@ -76,7 +76,8 @@ def write_ranges(
     sieve = Sieve(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
-        with TopicClient(bootstrap, client_id="lakelog-archive") as client:
+        # The sieve decides about damaged batches.
+        with TopicClient(bootstrap, client_id="lakelog-archive", keep_damaged=True) as client:
             for each in ranges:
                 rows += _copy(Reading(client, each, on_loss), sieve, typed, files)
         paths, letters_written = files.close(), letters.close()

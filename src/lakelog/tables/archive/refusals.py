@@ -41,7 +41,8 @@ class OnBadRecord(Enum):
 class Refused(NamedTuple):
     """Offsets `offset` to `offset_last`, inclusive, which are one record or one damaged batch.
 
-    raw: a record batch (magic 2): of this record alone, or the damaged bytes as they are stored.
+    raw: a record batch (magic 2): of this record alone, or the damaged bytes as they are stored;
+    empty if the broker refuses to send them.
     """
 
     topic: str

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakelog.client.consumer.damage import DamagedHeader
 from lakelog.client.isolation import Batch
 from lakelog.columns.decoding.decode import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
 from lakelog.records.builder import BatchBuilder
@@ -25,6 +26,8 @@ from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
 
 _RAW_TIMESTAMP = "rawTimestamp"
+_WRONG_CHECKSUM = "its checksum is wrong"
+_UNSERVED = "the broker refuses it, because the file is damaged"
 
 
 class Sieve:
@@ -71,13 +74,18 @@ class Sieve:
     def _rows_of(self, wanted: OffsetRange, batch: Batch) -> Iterator[pa.RecordBatch]:
         """Yield the good rows of one batch, and refuse its other records."""
         try:
+            _check(batch)
             found = list(self._rows.convert(wanted, [batch]))
         except BadRecordError:
             header, content = batch
+            if isinstance(header, DamagedHeader):
+                fault = _WRONG_CHECKSUM if content else _UNSERVED
+                self._refuse(_damaged(wanted, batch, fault))
+                return
             try:
                 records = decode_records(content, header, MAX_DECOMPRESSED_BYTES)
             except CorruptRecord as error:
-                self._refuse(_damaged(wanted, batch, error))
+                self._refuse(_damaged(wanted, batch, str(error)))
                 return
             for record in map(_with_int64, records):
                 if not _is_possible(record) and wanted.start <= record.offset < wanted.end:
@@ -104,7 +112,14 @@ def _impossible(wanted: OffsetRange, record: Record) -> Refused:
 def _noted(batches: Iterator[Batch], noted: deque[Batch]) -> Iterator[Batch]:
     for batch in batches:
         noted.append(batch)
+        _check(batch)
         yield batch
+
+
+def _check(batch: Batch) -> None:
+    # A decoder may find nothing wrong: the damage may be within a value.
+    if isinstance(batch[0], DamagedHeader):
+        raise BadRecordError(_WRONG_CHECKSUM)
 
 
 def _with_int64(record: Record) -> Record:
@@ -116,14 +131,14 @@ def _is_possible(record: Record) -> bool:
     return TIMESTAMP_MIN_MS <= record.timestamp <= TIMESTAMP_MAX_MS
 
 
-def _damaged(wanted: OffsetRange, batch: Batch, error: CorruptRecord) -> Refused:
+def _damaged(wanted: OffsetRange, batch: Batch, fault: str) -> Refused:
     """Return the part of a batch within the range: another task may have the rest of its range."""
     header, content = batch
     first = max(header.base_offset, wanted.start)
     last = min(header.last_offset, wanted.end - 1)
     reason = (
         f"the batch of the offsets {header.base_offset} to {header.last_offset} cannot be read: "
-        f"{error}"
+        f"{fault}"
     )
     return Refused(
         wanted.topic, wanted.partition, first, last, reason, bytes(content), is_damaged=True

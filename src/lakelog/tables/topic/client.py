@@ -53,7 +53,8 @@ class TopicClient(Closeable):
     read_committed: skip records of aborted transactions; the latest offset is then the start of the
     first open transaction. timeout_s: the limit for each operation, and for a read that makes no
     progress. request_timeout_s: the limit for one request. fetch_bytes, fetch_wait_ms: limits of
-    one response, and of the wait for its first record. Raises `AddressError` for a malformed
+    one response, and of the wait for its first record. keep_damaged: yield batches with a wrong
+    checksum too; see `PartitionReader`. Raises `AddressError` for a malformed
     `bootstrap`.
     """
 
@@ -67,6 +68,7 @@ class TopicClient(Closeable):
         request_timeout_s: float = 30.0,
         fetch_bytes: int = DEFAULT_FETCH_BYTES,
         fetch_wait_ms: int = 500,
+        keep_damaged: bool = False,
     ) -> None:
         self._reader = PartitionReader(
             bootstrap,
@@ -74,6 +76,7 @@ class TopicClient(Closeable):
             read_committed=read_committed,
             timeout_s=timeout_s,
             max_wait_ms=fetch_wait_ms,
+            keep_damaged=keep_damaged,
         )
         self._fetch_bytes = fetch_bytes
         self._cluster = self._reader.cluster

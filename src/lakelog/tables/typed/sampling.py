@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakelog.client.consumer.damage import DamagedHeader
 from lakelog.client.isolation import Batch
 from lakelog.tables.topic.errors import BadRecordError, DataLossError
 from lakelog.tables.topic.ranges import OffsetRange
@@ -48,7 +49,8 @@ def _values(source: BatchSource, wanted: OffsetRange) -> Iterator[bytes | None]:
 def _first(batches: Iterable[Batch]) -> Iterator[Batch]:
     taken = 0
     for header, batch in batches:
-        yield header, batch
+        if not isinstance(header, DamagedHeader):
+            yield header, batch
         taken += len(batch)
         if taken >= _SAMPLE_BYTES:
             return

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakelog.base.errors import ErrorCode
+from lakelog.client.consumer.damage import DamagedHeader
 from lakelog.client.consumer.reader import PartitionReader
 from lakelog.client.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
     TopicRecreatedError,
+    UnreadableLogError,
 )
 from lakelog.protocol.fetch import EpochEndOffset, FetchRequest, FetchResponse
 from lakelog.protocol.list_offsets import (
@@ -76,6 +79,62 @@ def test_a_damaged_response_is_requested_again(
 
     broker.on(FetchRequest, damaged, log_of)
     assert bases(reader, 0, END) == [0, 3, 6, 9]
+
+
+def test_a_reader_can_keep_a_batch_that_is_damaged_twice(broker: ScriptedBroker) -> None:
+    asked: list[int] = []
+
+    def damaged(request: FetchRequest) -> FetchResponse:
+        at = request.topics[0].partitions[0].fetch_offset
+        asked.append(at)
+        return records_of(request, batch(at)[:-1] + b"?" if at == 3 else batch(at), END)
+
+    broker.on(FetchRequest, damaged)
+    with PartitionReader(broker.address, max_wait_ms=1, keep_damaged=True) as reader:
+        found = list(reader.read("orders", 0, 0, END))
+    assert [isinstance(header, DamagedHeader) for header, _ in found] == [False, True, False, False]
+    assert bytes(found[1][1]).endswith(b"?")
+    assert asked == [0, 3, 3, 6, 9], "it asks once more"
+
+
+def test_offsets_that_the_broker_refuses_are_a_damaged_batch_without_bytes(
+    broker: ScriptedBroker,
+) -> None:
+    asked: list[int] = []
+
+    def refusing(request: FetchRequest) -> FetchResponse:
+        at = request.topics[0].partitions[0].fetch_offset
+        asked.append(at)
+        if 3 <= at < 6:
+            return records_of(request, b"", -1, error=ErrorCode.CORRUPT_MESSAGE)
+        return records_of(request, batch(at), END)
+
+    broker.on(FetchRequest, refusing)
+    with PartitionReader(broker.address, max_wait_ms=1, keep_damaged=True) as reader:
+        found = list(reader.read("orders", 0, 0, END))
+        rest = list(reader.read("orders", 0, 4, 5))
+    assert [(header.base_offset, header.last_offset, len(data) > 0) for header, data in found] == [
+        (0, 2, True),
+        (3, 5, False),
+        (6, 8, True),
+        (9, 11, True),
+    ]
+    assert [(header.base_offset, header.last_offset) for header, _ in rest] == [(4, 4)]
+    assert asked == [0, 3, 3, 4, 5, 6, 6, 9, 4, 4]
+
+
+def test_a_damaged_batch_without_certain_limits_ends_the_read(broker: ScriptedBroker) -> None:
+    def damaged(request: FetchRequest) -> FetchResponse:
+        changed = bytearray(batch(0))
+        changed[26] ^= 4  # the last offset
+        return records_of(request, bytes(changed), END)
+
+    broker.on(FetchRequest, damaged)
+    with (
+        PartitionReader(broker.address, max_wait_ms=1, keep_damaged=True) as reader,
+        pytest.raises(UnreadableLogError, match=r"orders-0 from offset 0: .*not known where"),
+    ):
+        list(reader.read("orders", 0, 0, END))
 
 
 def test_an_offset_outside_of_the_log_is_reported_with_its_bounds(

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
+from lakelog.client.consumer.damage import DamagedHeader
 from lakelog.client.isolation import Batch
 from lakelog.columns.decoding import groups
-from lakelog.records.batch import HEADER_SIZE, read_header
+from lakelog.records.batch import HEADER, HEADER_SIZE, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.record import decode_records
@@ -107,3 +108,14 @@ def test_an_error_of_the_decision_ends_the_conversion() -> None:
     assert next(rows).num_rows == 1
     with pytest.raises(RuntimeError, match="1"):
         next(rows)
+
+
+def test_a_batch_with_a_wrong_checksum_is_refused_although_it_decodes() -> None:
+    _, content = batch(2, 1, 1)
+    changed = bytearray(content)
+    changed[-3] ^= 1
+    bad = DamagedHeader(*HEADER.unpack_from(changed)), memoryview(changed)
+    found, (refused,) = sift([batch(0, 1, 2), bad, batch(4, 1)])
+    assert found == [0, 1, 4]
+    assert (refused.offset, refused.offset_last, refused.raw) == (2, 3, bytes(changed))
+    assert refused.reason.endswith("cannot be read: its checksum is wrong")
