@@ -59,7 +59,7 @@ def is_damaged(header: BatchHeader, batch: memoryview) -> bool:
 def with_damaged(
     batches: Sequence[Batch], records: memoryview, offset: int, end: int
 ) -> list[Batch]:
-    """Return the batches of a response, the damaged ones with a `DamagedHeader`.
+    """Return the batches of a response; damaged batches have a `DamagedHeader`.
 
     records: the bytes of the response, which begin with `batches`. offset: the requested one.
     end: the exclusive end of the readable log. Raises `CorruptRecord` for a damaged batch whose
