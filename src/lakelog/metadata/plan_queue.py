@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.features import METADATA_VERSION, TRANSACTIONS_SINCE
 from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.losses import divided
 from lakelog.metadata.plan import Planner
 from lakelog.metadata.records import Record, encode_record, metadata_version_of
 from lakelog.metadata.space import Space
@@ -107,12 +108,11 @@ class PlanQueue:
                     self._space.check_reserve()
                 # Encoded before it is applied: a plan that is too large must not affect the plans
                 # after it.
-                encoded = [encode_record(record) for record in plan.records]
-                self._check_size(planned, encoded)
-                changed = planned.apply_all(plan.records, image.end + 1) if encoded else planned
+                records, encoded = self._encoded(planned, plan.records)
+                changed = planned.apply_all(records, image.end + 1) if encoded else planned
                 level = changed.feature_level(METADATA_VERSION)
                 # An older broker would stop at such a record.
-                assert all(metadata_version_of(record) <= level for record in plan.records)
+                assert all(metadata_version_of(record) <= level for record in records)
             except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
                 group.settled.append((self._waiting.popleft(), None, error))
                 continue
@@ -121,11 +121,23 @@ class PlanQueue:
                 break  # the plan begins the next group, and is called again for it
             group.settled.append((self._waiting.popleft(), plan.result, None))
             planned = changed
-            group.records += plan.records
+            group.records += records
             lines += encoded
         assert group.settled
         group.entries = entries_of(image, group.records, lines, planned, self._entry_bytes_max)
         return group
+
+    def _encoded(
+        self, image: MetadataImage, records: tuple[Record, ...]
+    ) -> tuple[tuple[Record, ...], list[bytes]]:
+        """Return the records of a plan in the form that the log has room for, and their lines."""
+        lines = [encode_record(record) for record in records]
+        if sum(map(len, lines)) > self._entry_bytes_max:
+            smaller = divided(image, records, self._entry_bytes_max)
+            if smaller is not records:
+                records, lines = smaller, [encode_record(record) for record in smaller]
+            self._check_size(image, lines)
+        return records, lines
 
     def _check_size(self, image: MetadataImage, lines: list[bytes]) -> None:
         is_larger = sum(map(len, lines)) > self._entry_bytes_max

@@ -41,8 +41,13 @@ def fits(lines: Sequence[bytes], entry_bytes_max: int) -> bool:
     size = sum(map(len, lines))
     if size <= entry_bytes_max:
         return True
-    line_max = entry_bytes_max - _MARKER_BYTES
+    line_max = line_bytes_max(entry_bytes_max)
     return size <= TRANSACTION_BYTES_MAX and max(map(len, lines)) <= line_max
+
+
+def line_bytes_max(entry_bytes_max: int) -> int:
+    """Return the largest size of an encoded record in a change of several entries."""
+    return entry_bytes_max - _MARKER_BYTES
 
 
 def entries_of(

@@ -11,7 +11,14 @@ from lakelog.metadata.features import METADATA_VERSION
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, Planner
 from lakelog.metadata.plan_queue import PlanQueue, SubmittedPlan
-from lakelog.metadata.records import ConfigRecord, FeatureRecord, ResourceType
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerLost,
+    BrokerRecord,
+    ConfigRecord,
+    FeatureRecord,
+    ResourceType,
+)
 from lakelog.metadata.space import UnreservedSpace
 from lakelog.metadata.store.api import BATCH_BYTES_MAX
 
@@ -116,6 +123,22 @@ def test_a_plan_with_a_record_that_fits_no_entry_fails_alone() -> None:
     (_, _, error), (_, result, _) = group.settled
     assert isinstance(error, KafkaError) and error.code is ErrorCode.POLICY_VIOLATION
     assert result == "b"
+
+
+def test_a_registration_that_keeps_more_topics_than_an_entry_names_is_not_refused() -> None:
+    """After a power failure of all hosts no broker could start."""
+    image = LEVEL_2.apply(BrokerRecord(1, b"o" * 16, 1, (), None)).apply(BrokerFenced(1, 1))
+    kept = tuple(number.to_bytes(16, "big") for number in range(BATCH_BYTES_MAX // 20))
+    broker = BrokerRecord(1, b"n" * 16, 2, (), None)
+    joined = Plan((broker, BrokerLost(1, 2, True, kept)), "joined")
+    group = _queue(lambda image: joined).next_group(image)
+    assert [(result, error) for _, result, error in group.settled] == [("joined", None)]
+    assert group.records == [broker]
+    assert group.entries[-1].image.broker_epoch(1) == 2
+    below = image.apply(FeatureRecord(METADATA_VERSION, 1))
+    group = _queue(lambda image: joined).next_group(below)
+    assert [(result, error) for _, result, error in group.settled] == [("joined", None)]
+    assert len(group.entries) == 1
 
 
 def test_plans_that_are_put_back_are_planned_first_and_in_their_order() -> None:

@@ -27,8 +27,8 @@ from lakelog.storage.folder.durable_mark import DurableMark
 logger = logging.getLogger(__name__)
 
 _REVIEW_S = 1.0
-_NAMED_MAX = 20_000
-"""Largest number of topics in a registration, whose record has to fit the metadata log."""
+_NAMED_MAX = 200_000
+"""Largest number of topics in a registration; the request has 16 B for each."""
 
 
 class DurableTopics:
