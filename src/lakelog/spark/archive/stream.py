@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 FORMAT = "lakelog-archive"
 _RANGE = "topic string, partition int, start long, end long, topic_id string, leader_epoch int"
-_SCHEMA = f"{_RANGE}, schema binary"
+_SCHEMA = f"{_RANGE}, schema binary, files_max int"
 
 
 class ArchiveSource(DataSource):  # type: ignore[misc]
@@ -80,12 +80,13 @@ class ArchiveSource(DataSource):  # type: ignore[misc]
 
 
 class TaskRanges(InputPartition):  # type: ignore[misc]
-    """The ranges that one task archives into one file, and the Arrow schema of this file."""
+    """The ranges that one task archives, the Arrow schema of its files, and their limit."""
 
-    def __init__(self, value: list[OffsetRange], schema: bytes) -> None:
+    def __init__(self, value: list[OffsetRange], schema: bytes, files_max: int) -> None:
         super().__init__(value)
         self.value: list[OffsetRange] = value
         self.schema = schema
+        self.files_max = files_max
 
 
 class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -129,7 +130,10 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
         tasks = self._planner.tasks(begin, target)
         schema = file_schema(self._job, self._client, tasks).serialize().to_pybytes()
-        return [TaskRanges(ranges, schema) for ranges in tasks]
+        # Of this batch's tasks, not of the cluster's: a small batch has one, which may then have
+        # all files of the commit.
+        files_max = max(1, PARTITIONS_MAX // max(1, len(tasks)))
+        return [TaskRanges(ranges, schema, files_max) for ranges in tasks]
 
     def read(self, partition: TaskRanges) -> Iterator[pa.RecordBatch]:
         rows = partition.value
@@ -141,6 +145,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             "topic_id": pa.array([self._job.topic_id] * len(rows), pa.string()),
             "leader_epoch": pa.array([each.leader_epoch for each in rows], pa.int32()),
             "schema": pa.array([partition.schema] * len(rows), pa.binary()),
+            "files_max": pa.array([partition.files_max] * len(rows), pa.int32()),
         }
         yield pa.RecordBatch.from_pydict(columns)
 
@@ -176,6 +181,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Write the records of one task's ranges. Raises as `write_ranges`."""
         rows = [row for batch in iterator for row in batch.to_pylist()]
         schemas = [pa.ipc.read_schema(pa.py_buffer(row.pop("schema"))) for row in rows]
+        limits = [row.pop("files_max") for row in rows]
         ranges = [OffsetRange(**row) for row in rows]
         context = TaskContext.get()
         query_id = str(context.getLocalProperty("sql.streaming.queryId"))
@@ -192,7 +198,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             errors=OnBadRecord(self._job.errors),
             letters_path=f"{self._job.letters_location}/data/{name}",
             terms=parse_terms(self._job.partition_by),
-            files_max=max(1, PARTITIONS_MAX // self._job.tasks),
+            files_max=limits[0] if limits else 1,
         )
         return Archived(
             query_id,

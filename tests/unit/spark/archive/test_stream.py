@@ -12,7 +12,7 @@ from lakelog.tables.topic.ranges import OffsetRange
 from unit.tables.archive_log import EPOCH, Log
 
 
-def reader(log: Log) -> RangeReader:
+def reader(log: Log, *, tasks: int = 2, file_bytes: int = 2) -> RangeReader:
     """A reader as Spark makes it, for a table that has offsets [0, 5) of partition 0."""
     job = ArchiveJob(
         bootstrap="b:1",
@@ -22,12 +22,12 @@ def reader(log: Log) -> RangeReader:
         identifier=("lakelog", "t"),
         location="",
         batch_bytes=1000,
-        tasks=2,
+        tasks=tasks,
         raw_timestamp_id=0,
         skip_lost=False,
         uuid="",
         extents={0: Extent(0, 5, EPOCH)},
-        file_bytes=2,
+        file_bytes=file_bytes,
     )
     source = ArchiveSource({"job": job.to_json()})
     found = source.streamReader(source.schema())
@@ -45,6 +45,7 @@ def test_the_rows_of_the_query_are_the_ranges_of_its_tasks() -> None:
     rows = [row for task in tasks for batch in source.read(task) for row in batch.to_pylist()]
     schemas = [pa.ipc.read_schema(pa.py_buffer(row.pop("schema"))) for row in rows]
     assert schemas == [ARROW_SCHEMA] * 2
+    assert [row.pop("files_max") for row in rows] == [50, 50]
     assert [OffsetRange(**row) for row in rows] == [
         OffsetRange("t", 0, 5, 7, "id", EPOCH),
         OffsetRange("t", 0, 7, 9, "id", EPOCH),
@@ -63,3 +64,11 @@ def test_a_query_that_ends_reads_to_where_the_log_ended_when_it_was_started() ->
     log.ends = {0: 20}
     end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
     assert StreamOffset.from_json(end).offsets == {"t": {0: 9}}
+
+
+def test_a_small_batch_may_have_all_files_of_a_commit_in_one_task() -> None:
+    """Also in a cluster of more tasks than a commit may have files."""
+    source = reader(Log({0: 9}), tasks=128, file_bytes=1000)
+    start = source.initialOffset()
+    (task,) = source.partitions(start, source.latestOffset(start, ReadAllAvailable()))
+    assert task.files_max == 100
