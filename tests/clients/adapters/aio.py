@@ -117,6 +117,8 @@ class AioAdmin:
 
     def partition_count(self, topic: str) -> int:
         (described,) = LOOP.run(self._admin.describe_topics([topic]))
+        if described["error_code"]:
+            raise for_code(described["error_code"])(topic)
         return len(described["partitions"])
 
     def add_partitions(self, topic: str, total: int) -> None:
@@ -143,9 +145,11 @@ class AioAdmin:
         return GroupDescription(found["state"], len(found["members"]))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        found = LOOP.run(self._admin.list_consumer_group_offsets(group))
+        # aiokafka 0.14 notices errors of named partitions only.
+        places = [TopicPartition(topic, index) for index in range(self.partition_count(topic))]
+        found = LOOP.run(self._admin.list_consumer_group_offsets(group, partitions=places))
         return {
-            place.partition: entry.offset for place, entry in found.items() if place.topic == topic
+            place.partition: entry.offset for place, entry in found.items() if entry.offset >= 0
         }
 
     def note(self, group: str, topic: str, partition: int) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import aiokafka
 import confluent_kafka
 import kafka
+import kafka.errors
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import TopicPartition as RdPartition
 
 from broker_process import eventually
 from clients.adapters.aio import LOOP
 from clients.adapters.kafka_python import JOINING_MS
+from clients.adapters.patient import patiently
 from delivered import delivered
 from lakelog.client.aio import AsyncTransactionalProducer
 from lakelog.client.consumer import Consumer as OwnConsumer
@@ -125,6 +127,29 @@ class ConfluentTransactional:
             self.consumer.close()
 
 
+def _restarts(bootstrap: str) -> bool:
+    """Return whether `bootstrap` are several brokers, which are restarted in turn."""
+    return "," in bootstrap
+
+
+def _keep_requests(producer: Any) -> None:
+    """Have a kafka-python producer send a request again whose coordinator refused the connection.
+
+    kafka-python 3.0.12 forgets it, whichever the broker: its sender expects False from
+    `await_ready`, which raises instead. A commit or abort would wait forever for its answer.
+    """
+    client = producer._sender._client
+    await_ready = client.await_ready
+
+    def is_ready(*arguments: Any, **settings: Any) -> bool:
+        try:
+            return bool(await_ready(*arguments, **settings))
+        except kafka.errors.KafkaConnectionError:
+            return False
+
+    client.await_ready = is_ready
+
+
 class KafkaPythonTransactional:
     name = "kafka-python"
 
@@ -134,6 +159,8 @@ class KafkaPythonTransactional:
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
         )
+        if _restarts(bootstrap):
+            _keep_requests(self._producer)
 
     def init(self) -> None:
         self._producer.init_transactions()
@@ -170,12 +197,17 @@ class KafkaPythonTransactional:
                 enable_auto_commit=False,
                 isolation_level=isolation,
             )
+            self._restarts = _restarts(bootstrap)
             # A leader that does not know the topic yet would share out nothing.
-            eventually(lambda: self.consumer.partitions_for_topic(topic))
+            eventually(lambda: self._read(lambda: self.consumer.partitions_for_topic(topic)))
             self.consumer.subscribe([topic])
 
+        def _read(self, call: Callable[[], Any]) -> Any:
+            """Repeat a call that a restart of one of several brokers has broken off."""
+            return patiently(call) if self._restarts else call()
+
         def poll(self) -> list[tuple[int, int, bytes]]:
-            polled = self.consumer.poll(JOINING_MS)
+            polled = self._read(lambda: self.consumer.poll(JOINING_MS))
             return [(r.partition, r.offset, r.value) for rows in polled.values() for r in rows]
 
         def close(self) -> None:
