@@ -87,7 +87,12 @@ def open_letters(archive: TableAddress, topic_id: str) -> Table:
 def find_letters(archive: TableAddress) -> Table | None:
     """Return the table of dead letters; `None` if no job has created it."""
     address = letters_address(archive)
-    return address.load() if address.exists() else None
+    if not address.exists():
+        return None
+    table = address.load()
+    # Topics may have such names, too: then this is the archive of another topic.
+    has_letters = set(_SCHEMA.column_names) <= set(table.schema().column_names)
+    return table if has_letters else None
 
 
 def commit_letters(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.listing import StoredFile, stored_files
@@ -88,9 +88,9 @@ def clean_all(
 ) -> Cleaned:
     """Clean an archive's table and its dead letters; return the sums. Arguments as of `clean`."""
     done = clean(address, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
-    letters = letters_address(address)
-    if not letters.exists():
+    if find_letters(address) is None:
         return done
+    letters = letters_address(address)
     also = clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
     return Cleaned(
         done.snapshots + also.snapshots, done.files + also.files, done.bytes + also.bytes

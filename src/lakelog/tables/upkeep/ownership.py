@@ -9,7 +9,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
-from lakelog.tables.archive.dead_letters import letters_address
+from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.archive.opening import PARTITION_BY
 from lakelog.tables.archive.place import KEYS, find_places
 from lakelog.tables.archive.progress import archived_topic_ids
@@ -69,7 +69,8 @@ def drop(admin: Admin, topic: str, address: TableAddress, *, purge: bool) -> int
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
-    return sum(_drop(each, purge=purge) for each in (letters_address(address), address))
+    dropped = [address] if find_letters(address) is None else [letters_address(address), address]
+    return sum(_drop(each, purge=purge) for each in dropped)
 
 
 def _drop(address: TableAddress, *, purge: bool) -> int:

@@ -25,6 +25,7 @@ from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.archive.skipped import REFUSED, Skipped, skipped_between
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.table import ensure_table
 from unit.tables.archive_table import TOPIC_ID, offsets
 from unit.tables.letters import letter_files, letters, skipping, with_letters
 
@@ -202,3 +203,9 @@ def test_letters_alone_may_be_committed_again(address: TableAddress) -> None:
     later = replace(batch.letters, paths=with_letters(address, 0, 9, (1, 1)).letters.paths)  # type: ignore[union-attr]
     commit_letters(later, TOPIC_ID, "q", 0, {0: batch.extents[0]._replace(end=9)})
     assert letters(address) == [(1, 1, b"raw 1")]
+
+
+def test_the_archive_of_another_topic_has_no_letters(address: TableAddress) -> None:
+    """A topic may have the name of a table of dead letters."""
+    ensure_table(letters_address(address))
+    assert find_letters(address) is None

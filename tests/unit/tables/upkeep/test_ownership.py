@@ -69,6 +69,17 @@ def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
     assert drop(admin, "orders", address, purge=True) == 0, "it may be repeated"
 
 
+def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:
+    admin, place = cast("Admin", Cluster()), open_warehouse(str(tmp_path))
+    address = create(admin, client(), "orders", place, "orders")
+    other = create(admin, client(), "sales", place, "orders_dead_letters")
+    commit_batch(other, write_batch(other, 0, 3))
+
+    drop(admin, "orders", address, purge=True)
+    assert not address.exists()
+    assert files(other) == 1
+
+
 def test_the_table_of_another_topic_is_not_taken(tmp_path: Path) -> None:
     cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
     admin = cast("Admin", cluster)
