@@ -34,8 +34,10 @@ from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.coordinators import cluster_markers
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
+from lakelog.server.replication.in_sync import InSyncReplicas
 from lakelog.testing.simulation.cluster.ensemble import NetworkedSession
 from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from simulation.late_isr import LateIsr
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, ClusterBug] = {}
@@ -157,6 +159,14 @@ def alter_partition_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("lakelog.server.replication.in_sync.wanted_isr", wanted_isr)
     monkeypatch.setattr(isr_plans, "_may_join", may_join)
+
+
+@bug("an ISR settled by a refusal", ("idempotent",), ("cut store",), seconds=20.0)
+def isr_settled_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader forgets an earlier request, which may still arrive and be accepted."""
+    LateIsr().plant(monkeypatch)
+    forgotten = property(lambda self: set(), lambda self, partitions: None)
+    monkeypatch.setattr(InSyncReplicas, "_unanswered", forgotten, raising=False)
 
 
 # Control

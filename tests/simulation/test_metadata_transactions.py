@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from lakelog.metadata import losses
 from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import BrokerLost, PartitionRecord
 from lakelog.testing.simulation.cluster.execution import run_cluster
 from lakelog.testing.simulation.cluster.image_history import ImageHistory
 from lakelog.testing.simulation.cluster.plan import STORES, ClusterPlan
@@ -35,3 +39,22 @@ def test_a_change_is_whole_or_absent_on_every_broker(
     outcome = run_cluster(ClusterWorld(seed, plan))
     assert outcome.violations == ()
     assert aborted, "no controller died between two entries"
+
+
+def test_brokers_that_keep_more_topics_than_a_record_names_return_after_a_power_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their registrations are written as states of partitions."""
+    divided = []
+    states_after = losses._states_after
+
+    def noting(image: MetadataImage, lost: BrokerLost) -> Iterator[PartitionRecord]:
+        divided.append(lost.broker_id)
+        return states_after(image, lost)
+
+    monkeypatch.setattr(losses, "line_bytes_max", lambda entry_bytes_max: 60)
+    monkeypatch.setattr(losses, "_states_after", noting)
+    plan = ClusterPlan(8.0, frozenset({"idempotent"}), frozenset({"power of all"}))
+    plan.settings["log.durability"] = "fsync"
+    assert run_cluster(ClusterWorld(1, plan)).violations == ()
+    assert set(divided) == {1, 2, 3}
