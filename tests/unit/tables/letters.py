@@ -7,11 +7,31 @@ from dataclasses import replace
 
 from lakelog.tables.archive.commit import Batch
 from lakelog.tables.archive.dead_letters import Letters, letters_address, open_letters
+from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.letter_file import LetterFile
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.refusals import Refused, RefusedCount, RefusedRange
+from lakelog.tables.archive.refusals import OnBadRecord, Refused, RefusedCount, RefusedRange
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
+
+
+def job_of(address: TableAddress, errors: OnBadRecord = OnBadRecord.DEAD_LETTER) -> ArchiveJob:
+    """A job that archives the topic `orders` into this table."""
+    return ArchiveJob(
+        bootstrap="b:1",
+        topic="orders",
+        topic_id=TOPIC_ID,
+        catalog=dict(address.catalog),
+        identifier=address.identifier,
+        location="",
+        batch_bytes=1,
+        tasks=1,
+        skip_lost=True,
+        raw_timestamp_id=0,
+        uuid=address.uuid,
+        extents={},
+        errors=errors.value,
+    )
 
 
 def with_letters(
@@ -22,13 +42,14 @@ def with_letters(
     number: int = 0,
     topic_id: str = TOPIC_ID,
     leader_epoch: int = 0,
+    reason: str = "bad",
 ) -> Batch:
     """A batch of partition 0 whose letters are ranges (first, last); its rows are the others."""
     table = open_letters(address, topic_id)
     path = f"{table.location()}/data/{uuid.uuid4().hex}.parquet"
     file = LetterFile(path, {})
     for first, last in bad:
-        file.add(Refused("orders", 0, first, last, "bad", b"raw %d" % first, is_damaged=False))
+        file.add(Refused("orders", 0, first, last, reason, b"raw %d" % first, is_damaged=False))
     written = file.close()
     assert written is not None
     gone = {at for first, last in bad for at in range(first, last + 1)}

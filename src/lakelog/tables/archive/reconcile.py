@@ -31,6 +31,7 @@ from lakelog.tables.archive.lost_letters import (
     refused_before,
 )
 from lakelog.tables.archive.partitions import first_extents, lost_before
+from lakelog.tables.archive.pending_letters import check_pending_letters
 from lakelog.tables.archive.progress import UNKNOWN, Extent, Progress, read_progress
 from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.table import load_for_commit
@@ -70,8 +71,8 @@ class Reconciler:
     def run(self, client: TopicClient) -> int:
         """Settle all differences; return how many rows were moved out of the table.
 
-        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, `KafkaError`, and the
-        errors of the catalog.
+        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, `SyncError`,
+        `KafkaError`, and the errors of the catalog.
         """
         job = self.job
         partitions = self._partitions(client)
@@ -88,7 +89,7 @@ class Reconciler:
         diverged = self._diverged(client, progress)
         self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
-        self._cut_letters(client)
+        self._settle_letters(client)
         self._check_unarchived(client)
         self._complete_progress(client, partitions)
         return moved
@@ -188,11 +189,15 @@ class Reconciler:
         )
         return moved
 
-    def _cut_letters(self, client: TopicClient) -> None:
-        """Remove the dead letters of lost records that no batch of the table has."""
+    def _settle_letters(self, client: TopicClient) -> None:
+        """Remove the dead letters of lost records that no batch of the table has.
+
+        Raises `SyncError` if this job could write one of the others as a row.
+        """
         ahead = letters_ahead(self.job)
         if ahead:
             cut_lost_letters(self.job, ahead, self._diverged(client, Progress(ahead)), self.notice)
+            check_pending_letters(self.job)
 
     def _check_unarchived(self, client: TopicClient) -> None:
         """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.

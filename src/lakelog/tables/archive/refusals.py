@@ -16,6 +16,9 @@ from lakelog.tables.topic.errors import BadRecordError, OptionError
 KEY = "table.errors"
 """The topic key that selects an `OnBadRecord`."""
 
+BAD_TIMESTAMP = "the timestamp "
+"""How the reason of a record with an impossible timestamp begins."""
+
 
 class OnBadRecord(Enum):
     """How an archive treats a record that its table cannot have.

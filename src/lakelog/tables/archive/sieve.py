@@ -20,7 +20,7 @@ from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import Record, decode_records
-from lakelog.tables.archive.refusals import Refuse, Refused
+from lakelog.tables.archive.refusals import BAD_TIMESTAMP, Refuse, Refused
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows
@@ -104,7 +104,7 @@ def _impossible(wanted: OffsetRange, record: Record) -> Refused:
     builder = BatchBuilder()
     builder.append(record.timestamp, record.key, record.value, record.headers)
     raw = bytes(builder.build(base_offset=record.offset))
-    reason = f"the timestamp {record.timestamp} (milliseconds) is not within the years 1 to 9999"
+    reason = f"{BAD_TIMESTAMP}{record.timestamp} (milliseconds) is not within the years 1 to 9999"
     at = record.offset
     return Refused(wanted.topic, wanted.partition, at, at, reason, raw, is_damaged=False)
 

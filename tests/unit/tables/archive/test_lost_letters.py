@@ -6,7 +6,6 @@ from lakelog.client.epochs import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.dead_letters import commit_letters, letters_address, letters_progress
 from lakelog.tables.archive.history import agreed_progress
-from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.lost_letters import (
     LOST_TAG,
     cut_lost_letters,
@@ -18,24 +17,7 @@ from lakelog.tables.archive.refusals import RefusedCount
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.divergence import Divergence
 from unit.tables.archive_table import TOPIC_ID
-from unit.tables.letters import letters, with_letters
-
-
-def job_of(address: TableAddress) -> ArchiveJob:
-    return ArchiveJob(
-        bootstrap="b:1",
-        topic="orders",
-        topic_id=TOPIC_ID,
-        catalog=dict(address.catalog),
-        identifier=address.identifier,
-        location="",
-        batch_bytes=1,
-        tasks=1,
-        skip_lost=True,
-        raw_timestamp_id=0,
-        uuid=address.uuid,
-        extents={},
-    )
+from unit.tables.letters import job_of, letters, with_letters
 
 
 def test_letters_of_no_batch_go_with_their_records(address: TableAddress) -> None:
