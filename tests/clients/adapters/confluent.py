@@ -116,7 +116,7 @@ class ConfluentAdmin:
     def groups(self) -> set[str]:
         listed = self._admin.list_consumer_groups().result(TIMEOUT_S)
         for error in listed.errors:
-            raise error
+            raise confluent_kafka.KafkaException(error)
         return {entry.group_id for entry in listed.valid}
 
     def describe_group(self, group: str) -> GroupDescription:
