@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted mutants endurance torture libraries kills bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted mutants endurance torture libraries kills readers bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,16 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 
 kills: setup java ## Processes of sinks, tables and their broker killed (KILLS=12 for each form)
 	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_table_kills.py --sink-kills=$(or $(KILLS),12)
+
+READERS := build/readers
+
+$(READERS)/.installed: tests/spark/readers/requirements.txt
+	$(PYTHON) -m venv --clear $(READERS)
+	$(READERS)/bin/pip install --quiet -r $<
+	@touch $@
+
+readers: setup maven $(READERS)/.installed ## Iceberg's Spark and DuckDB read archived tables, without lakelog
+	$(BIN)/pytest -q tests/spark/test_readers.py --readers=$(READERS)/bin/python
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \

@@ -62,6 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--endurance-rounds", type=int, default=3, help="kills of one broker")
     parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
     parser.addoption("--sink-kills", type=int, default=0, help="kills in each long form of a sink")
+    parser.addoption("--readers", default="", help="the python of the environment of readers")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
     parser.addoption(
         "--moving-leaders",
@@ -85,6 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out(config, items, lambda item: bool(item.get_closest_marker("long")))
     if not config.getoption("--sink-kills"):
         _leave_out(config, items, lambda item: bool(item.get_closest_marker("kills")))
+    if not config.getoption("--readers"):
+        _leave_out(config, items, lambda item: bool(item.get_closest_marker("readers")))
     if config.getoption("--moving-leaders"):
         _leave_out(config, items, lambda item: "bootstrap" not in getattr(item, "fixturenames", ()))
     items.sort(key=lambda item: item.path.name not in _LONGEST)
