@@ -122,7 +122,7 @@ def test_the_pages_hold_the_families_and_no_other(traffic: Traffic, endpoint: En
         assert len(samples) > len(known)
         for sample in samples:
             base = sample.name
-            for suffix in ("_bucket", "_sum", "_count"):
+            for suffix in ("_total", "_bucket", "_sum", "_count"):
                 base = base if base in labels else base.removesuffix(suffix)
             assert set(sample.labels) - {"le"} == labels[base], sample
 

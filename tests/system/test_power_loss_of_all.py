@@ -21,7 +21,10 @@ class Cluster:
         self.brokers = {
             number: BrokerProcess(
                 folder / f"broker{number}",
-                arguments=("--node-id", str(number), "--metadata", f"sqlite:{folder / 'm.db'}"),
+                arguments=(
+                    *("--node-id", str(number), "--metadata", f"sqlite:{folder / 'm.db'}"),
+                    *("--set", "auto.leader.rebalance.enable=false"),
+                ),
             )
             for number in (1, 2, 3)
         }
