@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
+from lakelog.client.retry import pauses
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.letter_file import LETTER_SCHEMA
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
@@ -47,7 +49,7 @@ _SCHEMA = Schema(
     NestedField(5, "reason", StringType(), required=True),
     NestedField(6, "raw", BinaryType(), required=True),
 )
-_ATTEMPTS_MAX = 8
+_ATTEMPTS_MAX = 16
 
 
 class DeadLettersError(Exception):
@@ -101,10 +103,10 @@ def commit_letters(
     """Append the letters of a batch, without the letters that the table has already.
 
     extents: the offsets of the batch, of which the files have all letters. Raises
-    `DeadLettersError`, `TableReplacedError`, and after 8 attempts the last error of the catalog.
+    `DeadLettersError`, `TableReplacedError`, and after 16 attempts the last error of the catalog.
     """
     address, is_unknown = letters.address, False
-    for attempt in range(_ATTEMPTS_MAX):
+    for pause in islice(pauses(), _ATTEMPTS_MAX):
         # Load the table again for each attempt: its progress shows whether the last one succeeded.
         table = load_for_commit(address)
         before = letters_progress(table, topic_id)
@@ -125,7 +127,7 @@ def commit_letters(
                 remove_unreferenced(address.load(), set(paths) - set(letters.paths))
             is_unknown |= not isinstance(error, CommitFailedException)
             last = error
-            time.sleep(0.05 * 2**attempt)
+            time.sleep(pause)
             continue
         if not is_unknown and paths != list(letters.paths):
             remove_unreferenced(address.load(), letters.paths)
