@@ -8,6 +8,7 @@ broker answers without a promise.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
 
@@ -54,17 +55,17 @@ class LaterLeaders:
         self._peer = peer
 
     async def ask(self) -> Agreement:
-        """Ask all other brokers that may lead."""
-        image, found = self._image(), Agreement.FULL
+        """Ask all other brokers that may lead, at the same time."""
+        image = self._image()
         others = set(image.brokers).difference(image.fenced) | self._eligible(image)
-        for node_id in sorted(others - {self._node_id}):
-            peer = self._peer(node_id)
-            answer = Agreement.OPEN if peer is None else await self._answer(peer)
-            if answer is Agreement.DENIED:
+        peers = [self._peer(node_id) for node_id in sorted(others - {self._node_id})]
+        found = {*await asyncio.gather(*(self._answer(peer) for peer in peers if peer is not None))}
+        if None in peers:
+            found.add(Agreement.OPEN)
+        for answer in (Agreement.DENIED, Agreement.OPEN):
+            if answer in found:
                 return answer
-            if answer is Agreement.OPEN:
-                found = answer
-        return found
+        return Agreement.FULL
 
     def _eligible(self, image: MetadataImage) -> set[int]:
         """Return the brokers that may be elected in place of this one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class OtherBroker:
     async def request(self, message: Any, *, timeout_s: float) -> MetadataResponse:
         self.requests.append(message)
         if not self.answers:
+            await asyncio.sleep(timeout_s)
             raise PeerTimedOutError("silent")
         partitions = [
             MetadataResponsePartition(partition_index=index, leader_epoch=epoch)
@@ -57,6 +59,17 @@ def ask(
     isr: tuple[int, ...] = (1, 2, 3),
     elr: tuple[int, ...] = (),
 ) -> Agreement:
+    return timed(peers, fenced=fenced, isr=isr, elr=elr)[0]
+
+
+def timed(
+    peers: dict[int, OtherBroker],
+    *,
+    fenced: tuple[int, ...] = (),
+    isr: tuple[int, ...] = (1, 2, 3),
+    elr: tuple[int, ...] = (),
+) -> tuple[Agreement, float]:
+    """Return the answer and the seconds until it came."""
     records: list[Record] = [
         *(BrokerRecord(n, bytes([n]) * 16, 1, (), None) for n in (OWN, SECOND, THIRD)),
         TopicRecord(GROUP_TOPIC, b"g" * 16),
@@ -67,8 +80,10 @@ def ask(
     found: Any = peers
     leaders = LaterLeaders(OWN, lambda: image, lambda: SECOND, found.get)
 
-    async def main(_: object) -> Agreement:
-        return await leaders.ask()
+    async def main(_: object) -> tuple[Agreement, float]:
+        loop = asyncio.get_running_loop()
+        before_s = loop.time()
+        return await leaders.ask(), loop.time() - before_s
 
     return run_in_virtual_time(main)
 
@@ -114,3 +129,12 @@ def test_a_later_leader_in_its_place_differs_from_silence() -> None:
     assert ask({SECOND: silent, THIRD: later}) is Agreement.DENIED
     assert ask({SECOND: silent, THIRD: OtherBroker(EPOCH)}) is Agreement.OPEN
     assert ask({SECOND: OtherBroker(EPOCH), THIRD: OtherBroker(EPOCH, 0)}) is Agreement.OPEN
+
+
+def test_several_silent_brokers_take_no_longer_than_one() -> None:
+    silent = OtherBroker(EPOCH, answers=False)
+    answer, one_s = timed({SECOND: silent, THIRD: OtherBroker(EPOCH)})
+    assert answer is Agreement.OPEN
+    answer, both_s = timed({SECOND: silent, THIRD: silent})
+    assert answer is Agreement.OPEN
+    assert both_s == one_s > 0
