@@ -47,6 +47,9 @@ class AioConsumer:
         )
         await self._consumer.start()
 
+    def member_id(self) -> str:
+        return getattr(self._consumer._coordinator, "member_id", "")
+
     def poll(self, timeout_s: float) -> list[Received]:
         polled = LOOP.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
         return [

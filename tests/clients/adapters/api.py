@@ -34,6 +34,10 @@ class Received(NamedTuple):
 
 
 class Consumer(Protocol):
+    def member_id(self) -> str:
+        """The id that the group's coordinator knows the consumer by; empty outside a group."""
+        ...
+
     def poll(self, timeout_s: float) -> list[Received]: ...
 
     def assign(self, topic: str, partitions: Sequence[int]) -> None: ...

@@ -41,6 +41,9 @@ class ConfluentConsumer:
         if topic:
             self._consumer.subscribe([topic])
 
+    def member_id(self) -> str:
+        return self._consumer.memberid() or ""
+
     def poll(self, timeout_s: float) -> list[Received]:
         return [_received(message) for message in self._consumer.consume(500, timeout_s)]
 

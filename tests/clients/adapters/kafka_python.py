@@ -31,6 +31,10 @@ class KafkaPythonConsumer:
             heartbeat_interval_ms=300,
         )
 
+    def member_id(self) -> str:
+        coordinator = self._consumer._coordinator
+        return coordinator._generation.member_id if coordinator else ""
+
     def poll(self, timeout_s: float) -> list[Received]:
         polled = self._consumer.poll(max(int(timeout_s * 1000), self._least_ms))
         return [

@@ -26,6 +26,10 @@ class OwnConsumer:
         if topic is not None:
             self._consumer.subscribe([topic])
 
+    def member_id(self) -> str:
+        session = self._consumer._session
+        return session.membership.member_id if session else ""
+
     def poll(self, timeout_s: float) -> list[Received]:
         return [
             Received(

@@ -18,7 +18,9 @@ from typing import TypeVar
 
 import aiokafka.errors
 import confluent_kafka
+import kafka
 import kafka.errors
+from kafka.admin import MemberToRemove
 
 from broker_process import EVENT_TIMEOUT_S, eventually
 from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Received
@@ -84,22 +86,44 @@ def patiently(call: Callable[[], T], *, reads: bool = True) -> T:
 class PatientConsumer:
     """A consumer. A failed poll has returned no records and moved no position."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, group: str | None, bootstrap: str) -> None:
         self._consumer = consumer
+        self._group = group
+        self._bootstrap = bootstrap
+        self.member_id = consumer.member_id
         self.assign, self.seek = consumer.assign, consumer.seek
         self.assignment, self.commit = consumer.assignment, consumer.commit
 
     def close(self) -> None:
-        # aiokafka cancels its own `stop` if its coordinator goes meanwhile. The member then leaves
-        # the group when its session ends.
-        with suppress(CancelledError):
+        """Close the consumer, and remove its member if it is still in the group.
+
+        No library repeats a LeaveGroup that its coordinator does not answer. A coordinator that
+        takes over begins each member's session again, as Apache Kafka's does: where coordinators
+        move more often than a session ends, such a member would block each rebalance for ever.
+        """
+        member_id = self._consumer.member_id()
+        with suppress(CancelledError):  # aiokafka cancels its own `stop` if its coordinator goes
             self._consumer.close()
+        if self._group and member_id:
+            patiently(lambda: _remove_member(self._bootstrap, str(self._group), member_id))
 
     def poll(self, timeout_s: float) -> list[Received]:
         return patiently(lambda: self._consumer.poll(timeout_s))
 
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         return patiently(lambda: self._consumer.offsets_for_time(topic, partitions, at_ms))
+
+
+def _remove_member(bootstrap: str, group: str, member_id: str) -> None:
+    """Do as an operator does. Apache Kafka's admin client has this as well."""
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        results = admin.remove_group_members(group, [MemberToRemove(member_id=member_id)])
+    finally:
+        admin.close()
+    (result,) = results.values()
+    if result not in (kafka.errors.NoError, kafka.errors.UnknownMemberIdError):
+        raise result
 
 
 class PatientAdmin:
@@ -207,7 +231,7 @@ class Patient:
         self.sends_null_headers = client.sends_null_headers
 
     def consumer(self, group: str | None = None, topic: str | None = None) -> PatientConsumer:
-        return PatientConsumer(self._client.consumer(group, topic))
+        return PatientConsumer(self._client.consumer(group, topic), group, self._bootstrap)
 
     def admin(self) -> PatientAdmin:
         return PatientAdmin(patiently(self._client.admin), self._bootstrap)
