@@ -238,8 +238,8 @@ _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.tables.archive.dead_letters": _wrap_after(("commit_letters", "letters-committed")),
     "lakelog.tables.upkeep.compaction": _wrap_after(
         ("_write", "compaction-written"),
-        ("_note_replaced", "compaction-noted"),
-        ("_exchange", "compaction-exchanged"),
+        ("note_replaced", "compaction-noted"),
+        ("exchange", "compaction-exchanged"),
     ),
     "lakelog.tables.iceberg.expiry": _wrap_after(("expirable", "expiry-planned")),
     "pyiceberg.catalog.sql": _wrap_catalog,

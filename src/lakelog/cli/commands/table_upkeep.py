@@ -422,13 +422,13 @@ def _archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicA
 def _named_errors() -> Iterator[None]:
     """Raise errors of tables as `CliError`."""
     from lakelog.tables.archive.history import ProgressMismatchError
+    from lakelog.tables.iceberg.exchange import UnknownOutcomeError
     from lakelog.tables.topic.errors import (
         ArchiveUnreadableError,
         BadRecordError,
         DataLossError,
         TopicMissingError,
     )
-    from lakelog.tables.upkeep.compaction import UnknownOutcomeError
     from lakelog.tables.upkeep.failures import UNCHANGED
 
     try:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.history import ProgressMismatchError
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.expiry import Policy
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 from lakelog.tables.joined.archives import TopicArchive, open_archives
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep.cleanup import clean_all
-from lakelog.tables.upkeep.compaction import UnknownOutcomeError, compact
+from lakelog.tables.upkeep.compaction import compact
 from lakelog.tables.upkeep.failures import UNCHANGED
 
 EVERY_S = 600.0

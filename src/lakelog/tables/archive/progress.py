@@ -9,7 +9,9 @@ empty partitions. A partition that it lacks was added to the topic later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
 "batch": n}`. If records were refused (`refusals.py`), it has `"refused": {"0": [dead letters,
-skipped]}` too. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
+skipped]}` too, and `"rewinds": n` if archived offsets left the table again (`reconcile.py`): what
+was derived from the table before is then wrong. Version 1 had `"ends": {"0": end}` instead; its
+starts and epochs are unknown (-1).
 """
 
 from __future__ import annotations
@@ -61,13 +63,15 @@ class Extent(NamedTuple):
 class Progress:
     """The extent of each partition in the table, and the batch that was committed last.
 
-    refused: how many offsets within the extents are not rows, by partition.
+    refused: how many offsets within the extents are not rows, by partition. rewinds: how often
+    archived offsets have left the table.
     """
 
     extents: Mapping[int, Extent] = field(default_factory=dict)
     query_id: str = ""
     batch: int = -1
     refused: Mapping[int, RefusedCount] = field(default_factory=dict)
+    rewinds: int = 0
 
     @property
     def ends(self) -> dict[int, int]:
@@ -92,6 +96,8 @@ class Progress:
         value: dict[str, Any] = {"version": _VERSION, "partitions": partitions}
         if self.refused:
             value["refused"] = {str(p): count for p, count in sorted(self.refused.items())}
+        if self.rewinds:
+            value["rewinds"] = self.rewinds
         return json.dumps({**value, "query_id": self.query_id, "batch": self.batch})
 
     @classmethod
@@ -106,7 +112,8 @@ class Progress:
                     f"{_VERSION}: upgrade lakelog"
                 )
             query_id, batch = str(value["query_id"]), int(value["batch"])
-            return cls(_extents(value), query_id, batch, _refused(value))
+            rewinds = int(value.get("rewinds", 0))
+            return cls(_extents(value), query_id, batch, _refused(value), rewinds)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ProgressFormatError(
                 f"the table's progress cannot be read ({type(error).__name__}: {error}): {text!r}. "
@@ -210,4 +217,4 @@ def advance(
     for partition, count in (refused or {}).items():
         assert partition in batch, "a batch refuses offsets of its own only"
         counts[partition] = counts.get(partition, RefusedCount()).plus(count)
-    return Progress(extents, query_id, number, counts)
+    return Progress(extents, query_id, number, counts, progress.rewinds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
@@ -110,7 +110,8 @@ class Reconciler:
         except ProgressMismatchError:
             if self.adopt is None:
                 raise
-        progress: Progress | None = read_progress(table.properties, job.topic_id)
+        claimed = read_progress(table.properties, job.topic_id)
+        progress: Progress | None = claimed
         if self.adopt is ProgressSource.SNAPSHOT:
             progress = recorded_progress(table, job.topic_id).progress
         if progress is None:
@@ -119,6 +120,7 @@ class Reconciler:
                 "make a newer snapshot the current one, pass --adopt property, "
                 "or archive into a table of another name"
             )
+        progress = replace(progress, rewinds=1 + max(progress.rewinds, claimed.rewinds))
         # This commit makes property and snapshot agree, and fences jobs that read the old progress.
         with table.transaction() as transaction:
             record(transaction, job.topic_id, progress)
@@ -174,6 +176,7 @@ class Reconciler:
             _NO_QUERY,
             _NO_BATCH,
             refused_before(self.job, progress, back),
+            progress.rewinds + 1,
         )
         # PyIceberg does not return how many rows a delete has removed.
         before = _rows(table)

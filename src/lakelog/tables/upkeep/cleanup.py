@@ -20,10 +20,10 @@ from pyiceberg.table import Table
 
 from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.exchange import REPLACED
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.listing import StoredFile, stored_files
 from lakelog.tables.iceberg.references import place_of, referenced_files
-from lakelog.tables.upkeep.compaction import REPLACED
 
 GRACE_S = 86_400.0
 ORPHAN_AGE_S = 3 * 86_400.0

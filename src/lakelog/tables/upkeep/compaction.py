@@ -3,33 +3,27 @@
 The archive commits often, so its files are small. Compaction reads the oldest small files, writes
 their rows into files of the target size, and exchanges the files in one commit. The commit leaves
 the progress as it is and repeats it in its summary. It requires the snapshot that it was planned
-on, so it fails if another commit came first; it is repeated while all replaced files are there.
-
-Older snapshots still reference the replaced files. `cleanup.py` removes them after a grace period,
-by the list that each compaction writes before its commit.
+on, so it fails if another commit came first; it is repeated while all replaced files are there
+(`iceberg/exchange.py`).
 """
 
 from __future__ import annotations
 
-import json
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import FileScanTask, Table
 
-from lakelog.client.retry import pauses
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, RAW_TIMESTAMP, with_null_timestamps
 from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.joined.files import ArchivedFile, archived_file
@@ -40,10 +34,8 @@ from lakelog.tables.typed.columns import typed_fields
 TARGET_BYTES = 256 << 20
 FILES_MIN = 8
 """Fewer small files are not compacted: each row would be rewritten too often."""
-REPLACED = "lakelog-replaced-"
 _ROUND_BYTES = 1 << 30
 _ROW_GROUP_BYTES = 32 << 20
-_ATTEMPTS_MAX = 16
 _ALL_OFFSETS = (0, 1 << 62)
 
 
@@ -145,8 +137,13 @@ def _round(
             if rows != expected:
                 raise CompactionError(f"read {rows} rows of {expected}: the files were not changed")
         old = [task.file for task in tasks]
-        _note_replaced(table, address.catalog, [file.file_path for file in old])
-        is_done = _exchange(address, topic.topic_id, files, made)
+        note_replaced(table, address.catalog, [file.file_path for file in old])
+        is_done = exchange(
+            address,
+            tasks,
+            lambda table: parquet_files_to_data_files(table.io, table.metadata, iter(made)),
+            lambda table: _progress_entry(table, topic.topic_id),
+        )
     except BaseException as error:
         if not isinstance(error, UnknownOutcomeError):
             remove_unreferenced(address.load(), made)
@@ -162,47 +159,9 @@ def _round(
     return Compacted(len(old), len(made), sum(sizes[f.file_path] for f in old), after, rows)
 
 
-class UnknownOutcomeError(Exception):
-    """No answer to a commit: it may still succeed, so the new files stay."""
-
-
-def _exchange(
-    address: TableAddress, topic_id: str, old: Sequence[ArchivedFile], made: Sequence[str]
-) -> bool:
-    """Commit the exchange; return false if a replaced file is gone, or has lost rows since."""
-    is_unknown = False
-    for pause in islice(pauses(), _ATTEMPTS_MAX):
-        table = load_for_commit(address)
-        live = {task.file.file_path: task for task in table.scan().plan_files()}
-        # Without new files, because other programs deleted all rows, this says nothing.
-        if made and live.keys() >= set(made):
-            return True
-        # A delete file that was added since would be lost, and its rows would return.
-        if any(each.path not in live or archived_file(live[each.path]) != each for each in old):
-            return False
-        progress = agreed_progress(table, topic_id)
-        entry = {property_name(topic_id): progress.to_text()}
-        try:
-            with table.transaction() as transaction:
-                update = transaction.update_snapshot(snapshot_properties=entry)
-                with update.overwrite() as overwrite:
-                    for file in old:
-                        overwrite.delete_data_file(live[file.path].file)
-                    for found in parquet_files_to_data_files(table.io, table.metadata, iter(made)):
-                        overwrite.append_data_file(found)
-                transaction.set_properties(entry)
-        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
-            is_unknown |= not isinstance(error, CommitFailedException)
-            last = error
-            time.sleep(pause)
-            continue
-        return True
-    if is_unknown:
-        raise UnknownOutcomeError(
-            f"whether the catalog has committed the compaction is unknown ({type(last).__name__}: "
-            f"{last}); no row is lost or twice, so compact again when the catalog answers"
-        ) from last
-    raise last
+def _progress_entry(table: Table, topic_id: str) -> Mapping[str, str]:
+    """Return the progress, which stays. Raises `ProgressMismatchError`."""
+    return {property_name(topic_id): agreed_progress(table, topic_id).to_text()}
 
 
 def _write(
@@ -284,11 +243,3 @@ def _schema(table: Table) -> pa.Schema:
     has_raw = RAW_TIMESTAMP in fields
     schema = with_null_timestamps(fields[RAW_TIMESTAMP]) if has_raw else ARROW_SCHEMA
     return pa.schema([*schema, *typed])
-
-
-def _note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]) -> None:
-    """Write the list of files that the next commit replaces, for their removal."""
-    path = f"{table.location()}/metadata/{REPLACED}{uuid.uuid4().hex}.json"
-    text = json.dumps({"replaced_ms": int(time.time() * 1000), "paths": list(paths)})
-    with data_file(path, catalog).writing() as file:
-        file.write(text.encode())

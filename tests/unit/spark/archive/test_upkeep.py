@@ -9,9 +9,9 @@ from lakelog.spark.archive import upkeep as module
 from lakelog.spark.archive.upkeep import Upkeep
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.errors import ArchiveUnreadableError
-from lakelog.tables.upkeep.compaction import UnknownOutcomeError
 from unit.tables.archive_table import offsets, write_batch
 from unit.tables.joined.kit import archive_of
 

@@ -126,3 +126,10 @@ def test_refused_offsets_are_counted_in_the_progress() -> None:
     again = advance(once, {0: Extent(15, 16, 4)}, query_id="q", number=5, refused=refused)
     assert again.refused == {0: RefusedCount(4, 2)}
     assert Progress.from_text(again.to_text()) == again
+
+
+def test_rewinds_are_kept_and_are_absent_from_texts_without_any() -> None:
+    progress = Progress({0: Extent(0, 5, 1)}, "q", 3, rewinds=2)
+    assert Progress.from_text(progress.to_text()) == progress
+    assert advance(progress, {0: Extent(5, 6, 1)}, query_id="q", number=4).rewinds == 2
+    assert "rewinds" not in Progress({0: Extent(0, 5, 1)}, "q", 3).to_text()

@@ -13,7 +13,7 @@ from lakelog.client.epochs import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.progress import Extent, Progress, property_name
+from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.skipped import Skipped, skipped_between
 from lakelog.tables.iceberg.address import TableAddress
@@ -184,6 +184,7 @@ def test_rows_of_lost_records_move_to_a_tagged_snapshot(archive: Archive) -> Non
     assert archive.progress == {0: Extent(0, 6, EPOCH), 1: Extent(0, 0, EPOCH)}
     (tag,) = (name for name in table.metadata.refs if name.startswith("lakelog-lost-"))
     assert offsets(table, table.metadata.refs[tag].snapshot_id) == list(range(10))
+    assert read_progress(table.properties, TOPIC_ID).rewinds == 1
     (line,) = archive.notices
     assert "4 rows of lakelog.orders (partition 0 offsets [6, 10))" in line
     assert tag in line
@@ -244,6 +245,7 @@ def test_a_rollback_is_settled_by_choice(archive: Archive, source: str, end: int
 
     assert archive.progress == {0: Extent(0, end, EPOCH)}
     assert source in archive.notices[0]
+    assert read_progress(archive.table.properties, TOPIC_ID).rewinds == 1
     archive.append(end, 12)
     assert offsets(archive.table) == [*range(5), *range(end, 12)]
     archive.reconcile(Log({0: 12}), adopt=ProgressSource(source))

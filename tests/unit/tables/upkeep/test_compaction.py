@@ -13,7 +13,9 @@ from pyiceberg.types import StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
+from lakelog.tables.iceberg import exchange
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
@@ -21,7 +23,6 @@ from lakelog.tables.upkeep import compaction
 from lakelog.tables.upkeep.compaction import (
     Compacted,
     CompactionError,
-    UnknownOutcomeError,
     compact,
 )
 from unit.tables.archive_table import (
@@ -110,7 +111,7 @@ def test_after_failed_commits_no_new_file_remains(
     def fail(self: Transaction) -> None:
         raise CommitFailedException("another commit came first")
 
-    monkeypatch.setattr(compaction, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(exchange, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(CommitFailedException):
         compacted(address)
@@ -140,7 +141,7 @@ def test_a_catalog_that_never_answers_leaves_the_outcome_open(
     def silent(self: Transaction) -> None:
         raise ConnectionError("no answer")
 
-    monkeypatch.setattr(compaction, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(exchange, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", silent)
     with pytest.raises(UnknownOutcomeError, match=r"unknown \(ConnectionError: no answer"):
         compacted(address)
@@ -210,12 +211,12 @@ def test_rows_that_are_deleted_meanwhile_do_not_return(
 ) -> None:
     deleted = Deleted(monkeypatch, [0])
     commit_each(address, 0, 8)
-    before, real = live(address), compaction._note_replaced
+    before, real = live(address), compaction.note_replaced
 
     def delete(*arguments: Any) -> None:
         real(*arguments)
         deleted.is_added = True
 
-    monkeypatch.setattr(compaction, "_note_replaced", delete)
+    monkeypatch.setattr(compaction, "note_replaced", delete)
     assert compacted(address) == Compacted()
     assert sorted(live(address)) == sorted(before)

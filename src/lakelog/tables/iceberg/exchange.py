@@ -1,0 +1,105 @@
+"""Exchanges data files of a table for others in one commit.
+
+The commit requires that all replaced files are still in the table, with the same delete files, so
+no concurrent change is lost. Each attempt loads the table first, also after a failure: a commit
+that raised an error may have succeeded. The summary of the commit's snapshot has an id by which a
+later attempt finds it.
+
+Older snapshots still reference the replaced files. `upkeep/cleanup.py` removes them after a grace
+period, by the list that `note_replaced` writes before the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+
+from lakelog.client.retry import pauses
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.iceberg.table import load_for_commit
+
+REPLACED = "lakelog-replaced-"
+"""The name of a list of replaced files begins so."""
+_ID = "lakelog.exchange"
+_ATTEMPTS_MAX = 16
+
+
+class UnknownOutcomeError(Exception):
+    """No answer to a commit: it may still succeed, so the new files stay."""
+
+
+def exchange(
+    address: TableAddress,
+    old: Sequence[FileScanTask],
+    make: Callable[[Table], Iterable[DataFile]],
+    entry: Callable[[Table], Mapping[str, str] | None],
+) -> bool:
+    """Replace the files of `old`; return false if the table has changed so that it must not.
+
+    make: returns the new files, which are durable. entry: returns the properties that the commit
+    sets in the table and in the summary, or `None` if the table has changed. Raises
+    `UnknownOutcomeError`, `TableReplacedError`, the errors of `entry`, and after 16 attempts the
+    last error of the catalog.
+    """
+    mark, is_unknown = {_ID: uuid.uuid4().hex}, False
+    for pause in islice(pauses(), _ATTEMPTS_MAX):
+        table = load_for_commit(address)
+        if is_unknown and _has_committed(table, mark):
+            return True
+        live = {task.file.file_path: task for task in table.scan().plan_files()}
+        # A delete file that was added since would be lost, and its rows would return.
+        if any(_deletes(live.get(each.file.file_path)) != _deletes(each) for each in old):
+            return False
+        properties = entry(table)
+        if properties is None:
+            return False
+        try:
+            with table.transaction() as transaction:
+                update = transaction.update_snapshot(snapshot_properties={**properties, **mark})
+                with update.overwrite() as overwrite:
+                    for each in old:
+                        overwrite.delete_data_file(live[each.file.file_path].file)
+                    for found in make(table):
+                        overwrite.append_data_file(found)
+                transaction.set_properties(properties)
+        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+            is_unknown |= not isinstance(error, CommitFailedException)
+            last = error
+            time.sleep(pause)
+            continue
+        return True
+    if is_unknown:
+        raise UnknownOutcomeError(
+            f"whether the catalog has committed new files is unknown ({type(last).__name__}: "
+            f"{last}); no row is lost or twice, so try again when the catalog answers"
+        ) from last
+    raise last
+
+
+def note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]) -> None:
+    """Write the list of files that the next commit replaces, for their removal."""
+    path = f"{table.location()}/metadata/{REPLACED}{uuid.uuid4().hex}.json"
+    text = json.dumps({"replaced_ms": int(time.time() * 1000), "paths": list(paths)})
+    with data_file(path, catalog).writing() as file:
+        file.write(text.encode())
+
+
+def _deletes(task: FileScanTask | None) -> list[str] | None:
+    """Return the delete files of a data file; `None` if the file is not in the table."""
+    return None if task is None else sorted(each.file_path for each in task.delete_files)
+
+
+def _has_committed(table: Table, mark: Mapping[str, str]) -> bool:
+    return any(
+        snapshot.summary is not None
+        and snapshot.summary.additional_properties.items() >= mark.items()
+        for snapshot in table.metadata.snapshots
+    )
