@@ -9,8 +9,8 @@ empty partitions. A partition that it lacks was added to the topic later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
 "batch": n}`. If records were refused (`refusals.py`), it has `"refused": {"0": [dead letters,
-skipped]}` too, and `"rewinds": n` if archived offsets left the table again (`reconcile.py`): what
-was derived from the table before is then wrong. Version 1 had `"ends": {"0": end}` instead; its
+skipped]}` too, and `"rewinds": n` if archived offsets left the table again (`reconcile.py`): tables
+that were derived from it before are then wrong. Version 1 had `"ends": {"0": end}` instead; its
 starts and epochs are unknown (-1).
 """
 

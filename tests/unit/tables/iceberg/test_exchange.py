@@ -27,7 +27,7 @@ def new(address: TableAddress) -> tuple[str, ...]:
 
 
 def made(paths: Iterable[str], table: Table) -> Iterable[DataFile]:
-    return parquet_files_to_data_files(table.io, table.metadata, iter(paths))
+    yield from parquet_files_to_data_files(table.io, table.metadata, iter(paths))
 
 
 def run(address: TableAddress, new: tuple[str, ...], entry: dict[str, str] | None = ENTRY) -> bool:

@@ -211,7 +211,7 @@ def test_rows_that_are_deleted_meanwhile_do_not_return(
 ) -> None:
     deleted = Deleted(monkeypatch, [0])
     commit_each(address, 0, 8)
-    before, real = live(address), compaction.note_replaced
+    before, real = live(address), exchange.note_replaced
 
     def delete(*arguments: Any) -> None:
         real(*arguments)
