@@ -48,6 +48,8 @@ class Mover:
         self._thread.join(_END_TIMEOUT_S)
         assert not self._thread.is_alive(), "a broker still starts"
         if self._error is not None:
+            logs = [broker.log for broker in self.cluster.brokers.values()]
+            print(*logs, sep="\n", file=sys.stderr)
             raise self._error
 
     def _run(self) -> None:
@@ -60,8 +62,6 @@ class Mover:
                 self.restarts += 1
         except BrokerError as error:
             self._error = error
-            logs = [broker.log for broker in self.cluster.brokers.values()]
-            print(*logs, sep="\n", file=sys.stderr)
 
 
 @contextmanager

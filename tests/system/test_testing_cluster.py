@@ -22,6 +22,9 @@ def test_records_outlive_the_leader_of_their_partition() -> None:
         producer.produce("orders", b"after")
         assert producer.flush(60) == 0
         assert brokers.leader_id("orders") not in (leader, -1)
+        missing = rf"not in sync after 2 s:\nbroker {leader}\n(.*\n)*orders-0 with leader"
+        with pytest.raises(BrokerError, match=missing):
+            brokers.await_in_sync(timeout_s=2.0)
 
         group = {"group.id": "g", "auto.offset.reset": "earliest"}
         consumer = Consumer(address | group)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _REPLICATION_FACTOR_MAX = 3
 _POLL_S = 0.05
 _TIMEOUT_S = 30.0
+_SHOWN = 20
+"""The most lines of an error about replicas."""
 
 
 class Cluster:
@@ -82,31 +84,39 @@ class Cluster:
             )
 
     def await_in_sync(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return when all brokers serve and all replicas are in sync. Raises `BrokerError`.
+        """Return when all brokers serve and all replicas are in sync.
 
-        timeout_s: seconds.
+        timeout_s: seconds. Raises `BrokerError`, which names the brokers and replicas that are not.
         """
         from lakelog.base.errors import KafkaError
 
         deadline = time.monotonic() + timeout_s
+        missing: Sequence[object] = ()
         while time.monotonic() < deadline:
             # A broker that starts, or a change of the controller, is an error of the request.
-            with suppress(KafkaError):
-                if self._is_in_sync():
-                    return
+            try:
+                missing = self._out_of_sync()
+            except KafkaError as error:
+                missing = [error]
+            if not missing:
+                return
             time.sleep(_POLL_S)
-        raise BrokerError(f"the brokers are not in sync after {timeout_s:g} s")
+        text = "\n".join(str(what) for what in missing[:_SHOWN])
+        raise BrokerError(f"not in sync after {timeout_s:g} s:\n{text}")
 
-    def _is_in_sync(self) -> bool:
+    def _out_of_sync(self) -> list[str]:
+        """Name the brokers that do not serve, and the partitions whose replicas are not in sync."""
         with self._admin() as admin:
             described = admin.brokers.describe().brokers
             online = {broker.node_id for broker in described if not broker.is_fenced}
             topics = admin.topics.list(internal=True)
-        return online >= set(self.brokers) and all(
-            len(row.isr) == len(row.replicas) and row.leader >= 0
+        partitions = [
+            f"{topic.name}-{row.partition} with leader {row.leader} and ISR {row.isr}"
             for topic in topics
             for row in topic.partitions
-        )
+            if len(row.isr) != len(row.replicas) or row.leader < 0
+        ]
+        return [f"broker {node}" for node in sorted(set(self.brokers) - online)] + partitions
 
     def _admin(self) -> Admin:
         from lakelog.client.admin import Admin
