@@ -164,7 +164,7 @@ class Server:
             self._replicas.logs.waits,
             self._config,
             self._control.link,
-            in_cluster=self._options.is_clustered,
+            self._control.peers.contacts if self._options.is_clustered else None,
         )
 
     def _make_coordinators(

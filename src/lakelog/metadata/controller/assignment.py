@@ -1,8 +1,12 @@
-"""Replicas of new partitions: assigned by the client and checked, or chosen."""
+"""Replicas of new partitions: assigned by the client and checked, or chosen.
+
+Fenced brokers count as down, and so do `unreached` ones: the controller has not heard of their
+processes since its own start, so they may have died before it, without notice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.placement import Place, place_replicas
@@ -13,22 +17,27 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 
 def choose_replicas(
-    image: MetadataImage, partitions: int, replication_factor: int, start: int
+    image: MetadataImage,
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    unreached: frozenset[int] = frozenset(),
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, chosen by `placement.py`.
 
-    Fenced brokers get replicas only if there are too few others: a topic that is created while a
-    broker restarts has a replica on it, too. They are no preferred leaders. Raises
+    Brokers that are down get replicas only if there are too few others: a topic that is created
+    while a broker restarts has a replica on it, too. They are no preferred leaders. Raises
     INVALID_REPLICATION_FACTOR when fewer brokers than replicas are registered.
     """
-    online, offline = _places(image, fenced=False), _places(image, fenced=True)
+    down = image.fenced | unreached
+    online, offline = _places(image, set(image.brokers) - down), _places(image, down)
     if replication_factor > len(online) + len(offline) or not online:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} exceeds the number of brokers, "
             f"{len(online) + len(offline)}; choose a lower factor, or start more brokers"
             if online
-            else "all brokers are fenced; try again when one is online",
+            else "all brokers are fenced or not reached yet; try again when one is online",
         )
     rest = replication_factor - len(online)
     if rest <= 0:
@@ -38,16 +47,19 @@ def choose_replicas(
     return [(*before, *after) for before, after in zip(first, last, strict=True)]
 
 
-def _places(image: MetadataImage, *, fenced: bool) -> list[Place]:
+def _places(image: MetadataImage, among: Container[int]) -> list[Place]:
     return [
         (broker_id, broker.rack)
         for broker_id, broker in sorted(image.brokers.items())
-        if broker.is_fenced == fenced
+        if broker_id in among
     ]
 
 
 def check_manual(
-    image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
+    image: MetadataImage,
+    assignments: Mapping[int, Sequence[int]],
+    first: int = 0,
+    unreached: frozenset[int] = frozenset(),
 ) -> list[tuple[int, ...]]:
     """Return the assigned replicas in the order of partitions, of which the first must be `first`.
 
@@ -66,8 +78,8 @@ def check_manual(
         unknown = sorted(set(brokers) - set(image.brokers))
         if unknown:
             raise _invalid(f"broker {unknown[0]} is not registered")
-        if image.fenced.issuperset(brokers):
-            raise _invalid(f"all replicas of partition {partition} are fenced")
+        if (image.fenced | unreached).issuperset(brokers):
+            raise _invalid(f"all replicas of partition {partition} are fenced or not reached yet")
     return replicas
 
 
@@ -86,14 +98,15 @@ def new_partitions(
     topic_id: bytes,
     replicas: Sequence[tuple[int, ...]],
     first: int = 0,
+    unreached: frozenset[int] = frozenset(),
 ) -> list[PartitionRecord]:
-    """Return records of partitions whose replicas are in sync unless they are fenced.
+    """Return records of partitions whose replicas are in sync unless they are down.
 
     The first one in sync leads.
     """
-    fenced, records = image.fenced, []
+    down, records = image.fenced | unreached, []
     for partition, brokers in enumerate(replicas, first):
-        isr = tuple(node_id for node_id in brokers if node_id not in fenced)
+        isr = tuple(node_id for node_id in brokers if node_id not in down)
         records.append(PartitionRecord(topic_id, partition, brokers, isr, isr[0], 0, 0))
     return records
 

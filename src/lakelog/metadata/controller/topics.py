@@ -85,12 +85,13 @@ def plan_create_topics(
     *,
     broker: BrokerConfig,
     random: Random,
+    unreached: frozenset[int] = frozenset(),
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
     """Return one result per topic, in the order of the request.
 
-    `broker` supplies the default counts and the settings that a topic inherits. Raises nothing for
-    a rejected topic: its result has the error.
+    `broker` supplies the default counts and the settings that a topic inherits. `unreached` brokers
+    count as down, see `assignment`. Raises nothing for a rejected topic: its result has the error.
     """
     records: list[Record] = []
     results = []
@@ -101,7 +102,7 @@ def plan_create_topics(
         try:
             if topic.name in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name} twice")
-            own = _create(image, topic, checked, broker, random)
+            own = _create(image, topic, checked, broker, random, unreached)
             made += len(own.replicas)
             check_room(made)
         except KafkaError as error:
@@ -133,6 +134,7 @@ def _create(
     checked: Callable[[Configs], dict[str, str]],
     broker: BrokerConfig,
     random: Random,
+    unreached: frozenset[int],
 ) -> _Creation:
     """`checked` is `_checked_configs`, cached for topics with equal settings."""
     check_topic_name(topic.name)
@@ -142,10 +144,10 @@ def _create(
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} already exists")
     check_collision(topic.name, image.metric_names)
     configs = checked(tuple(topic.configs))
-    replicas = _initial_replicas(image, topic, broker, random)
+    replicas = _initial_replicas(image, topic, broker, random, unreached)
     topic_id = random_uuid(random)
     records: list[Record] = [TopicRecord(topic.name, topic_id)]
-    records += new_partitions(image, topic_id, replicas)
+    records += new_partitions(image, topic_id, replicas, unreached=unreached)
     records += [
         ConfigRecord(ResourceType.TOPIC, topic.name, key, value)
         for key, value in sorted(configs.items())
@@ -174,7 +176,11 @@ def _checked_configs(configs: Configs, broker: BrokerConfig) -> dict[str, str]:
 
 
 def _initial_replicas(
-    image: MetadataImage, topic: NewTopic, broker: BrokerConfig, random: Random
+    image: MetadataImage,
+    topic: NewTopic,
+    broker: BrokerConfig,
+    random: Random,
+    unreached: frozenset[int],
 ) -> list[tuple[int, ...]]:
     if topic.assignments:
         if topic.partitions != -1 or topic.replication_factor != -1:
@@ -189,7 +195,7 @@ def _initial_replicas(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "the request assigns replicas to a partition twice",
             )
-        return check_manual(image, assignments)
+        return check_manual(image, assignments, unreached=unreached)
     partitions, factor = topic.partitions, topic.replication_factor
     if factor < -1 or factor == 0:
         raise KafkaError(
@@ -207,7 +213,7 @@ def _initial_replicas(
         factor = broker.get_int("default.replication.factor")
     check_room(partitions)
     start = random.below(max(len(image.brokers), 1))
-    return choose_replicas(image, partitions, factor, start)
+    return choose_replicas(image, partitions, factor, start, unreached)
 
 
 def plan_delete_topics(
@@ -260,13 +266,15 @@ def plan_create_partitions(
     topics: Sequence[MorePartitions],
     *,
     random: Random,
+    unreached: frozenset[int] = frozenset(),
     fixed: Container[str] = (),
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
     """Return one result per topic, in the order of the request, with the new total of partitions.
 
-    The number of partitions of `fixed` topics cannot change: their contents are located by a hash
-    modulo this number. Raises nothing for a rejected topic: its result has the error (KIP-195).
+    `unreached` brokers count as down, see `assignment`. The number of partitions of `fixed` topics
+    cannot change: their contents are located by a hash modulo this number. Raises nothing for a
+    rejected topic: its result has the error (KIP-195).
     """
     records: list[Record] = []
     results = []
@@ -285,17 +293,21 @@ def plan_create_partitions(
                 )
             made += max(topic.count - len(found), 0)
             check_room(made)
-            replicas = _additional_replicas(image, found, topic, random)
+            replicas = _additional_replicas(image, found, topic, random, unreached)
         except KafkaError as error:
             results.append(TopicResult(topic.name, error=error.code, message=error.message))
             continue
-        records += new_partitions(image, found.topic_id, replicas, len(found))
+        records += new_partitions(image, found.topic_id, replicas, len(found), unreached)
         results.append(TopicResult(topic.name, found.topic_id, partitions=topic.count))
     return Plan(() if validate_only else tuple(records), results)
 
 
 def _additional_replicas(
-    image: MetadataImage, found: TopicImage, wanted: MorePartitions, random: Random
+    image: MetadataImage,
+    found: TopicImage,
+    wanted: MorePartitions,
+    random: Random,
+    unreached: frozenset[int],
 ) -> list[tuple[int, ...]]:
     """Return the replicas of the added partitions, as many as partition 0 has."""
     current, added = len(found), wanted.count - len(found)
@@ -306,7 +318,8 @@ def _additional_replicas(
         )
     factor = len(found.partitions[0].replicas)
     if wanted.assignments is None:
-        return choose_replicas(image, added, factor, random.below(max(len(image.brokers), 1)))
+        start = random.below(max(len(image.brokers), 1))
+        return choose_replicas(image, added, factor, start, unreached)
     if len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -314,7 +327,7 @@ def _additional_replicas(
             f"{len(wanted.assignments)}",
         )
     numbered = dict(enumerate(wanted.assignments, current))
-    replicas = check_manual(image, numbered, current)
+    replicas = check_manual(image, numbered, current, unreached)
     if len(replicas[0]) != factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

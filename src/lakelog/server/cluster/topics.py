@@ -38,6 +38,7 @@ from lakelog.protocol.create_topics import (
 )
 from lakelog.runtime.api import Random
 from lakelog.server.controller.link import PATIENCE_S, ControllerLink
+from lakelog.server.peers.contacts import Contacts
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
 
@@ -84,7 +85,7 @@ class Topics:
         waits: whether a partition of the topic with this id waits for space.
         config: returns the broker's configuration in force.
         link: creates the topics that this broker needs, at the controller.
-        in_cluster: whether other brokers share the metadata.
+        contacts: the other brokers that share the metadata; None if there can be none.
     """
 
     def __init__(
@@ -95,11 +96,10 @@ class Topics:
         waits: Callable[[bytes], bool],
         config: Callable[[], BrokerConfig],
         link: ControllerLink,
-        *,
-        in_cluster: bool = False,
+        contacts: Contacts | None,
     ) -> None:
         self._metadata = metadata
-        self._in_cluster = in_cluster
+        self._contacts = contacts
         self._random = random
         self._check_room = check_room
         self._waits = waits
@@ -198,7 +198,7 @@ class Topics:
             return _or_default(topic.replication_factor, self._config(), key)
         # A broker that restarts counts: the number of replicas stays for ever.
         factor = max(min(len(self._metadata.image.brokers), _FACTOR), 1)
-        if self._in_cluster and factor < _FACTOR:
+        if self._contacts is not None and factor < _FACTOR:
             logger.warning(
                 "Topic %s gets %d replicas instead of %d: no more brokers are registered at "
                 "its creation",
@@ -261,6 +261,7 @@ class Topics:
         """
         if not topics:
             return []
+        await self._settle_contacts()
 
         def plan(image: MetadataImage) -> Plan[list[TopicResult]]:
             planned = plan_create_topics(
@@ -268,6 +269,7 @@ class Topics:
                 topics,
                 broker=self._config(),
                 random=self._random,
+                unreached=self._unreached(image),
                 validate_only=validate_only,
             )
             return self._if_limits_allow(planned)
@@ -278,18 +280,27 @@ class Topics:
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Increase each topic's number of partitions, or reject that. Raises as `create`."""
+        await self._settle_contacts()
 
         def plan(image: MetadataImage) -> Plan[list[TopicResult]]:
             planned = plan_create_partitions(
                 image,
                 topics,
                 random=self._random,
+                unreached=self._unreached(image),
                 fixed=INTERNAL_TOPICS,
                 validate_only=validate_only,
             )
             return self._if_limits_allow(planned)
 
         return [self._result_if_made(result) for result in await self._metadata.submit(plan)]
+
+    async def _settle_contacts(self) -> None:
+        if self._contacts is not None:
+            await self._contacts.settle(lambda: self._metadata.image)
+
+    def _unreached(self, image: MetadataImage) -> frozenset[int]:
+        return frozenset() if self._contacts is None else self._contacts.lacking(image)
 
     def _if_limits_allow(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
         """Return the plan, or reject the topics that it would create."""

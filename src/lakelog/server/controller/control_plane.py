@@ -66,6 +66,7 @@ class ControlPlane:
             tasks,
             options.config,
             DeclaredLevels(node_id, self.peer),
+            self.peers.contacts,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
 

@@ -61,8 +61,10 @@ from lakelog.protocol.broker_registration import (
     BrokerRegistrationResponse,
 )
 from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.promises import Promises
+from lakelog.server.peers.contacts import Contacts
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +80,7 @@ class Controller:
         config: of this broker. Its settings about elections become the cluster's, unless the
             cluster has such settings.
         declared: the feature levels of other brokers.
+        contacts: learns which brokers have sent heartbeats.
     """
 
     def __init__(
@@ -88,7 +91,9 @@ class Controller:
         tasks: Tasks,
         config: BrokerConfig,
         declared: DeclaredLevels,
+        contacts: Contacts,
     ) -> None:
+        self._contacts = contacts
         self._declared = declared
         self._clock = clock
         self.elections = Durations()
@@ -203,7 +208,8 @@ class Controller:
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
         image = self._metadata.image
-        check_broker_epoch(image, broker_id, epoch)
+        known = check_broker_epoch(image, broker_id, epoch)
+        self._contacts.note(Process(broker_id, known.incarnation_id))
         if request.want_shut_down:
             # Fenced before it closes: its partitions have new leaders while it still answers their
             # clients with these.

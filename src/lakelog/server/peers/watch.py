@@ -24,6 +24,7 @@ from lakelog.runtime.api import pause, settle
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
+from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
 from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, PeerSeams
@@ -71,6 +72,7 @@ class PeerWatch:
         self._on_death = on_death
         self._log = PeerLog(seams.clock)
         self.losses = Losses(seams.tasks)
+        self.contacts = Contacts(own.node_id, seams.tasks)
         self._reach: dict[Peer, Reach] = {}
         self._calls: dict[Peer, Any] = {}
         """The task that calls each peer."""
@@ -132,10 +134,10 @@ class PeerWatch:
             except PeerError as failure:
                 error = failure
             self._note(peer, error)
+            self._note_contact(peer, is_alive=error is None)
             if was_connected and peer.is_absent:
                 was_connected = False
-                assert peer.ends is not None, "registered processes prove their registration"
-                self._on_death(peer.ends.callee)
+                self._on_death(_callee(peer))
             if error is None:
                 was_connected = True
                 self.losses.settled(peer.node_id)
@@ -148,6 +150,10 @@ class PeerWatch:
         over = self._seams.tasks.future()
         peer.on_lost = partial(self._on_lost, peer, over)
         await pause(self._seams.tasks, PERIOD_S, over)
+
+    def _note_contact(self, peer: Peer, *, is_alive: bool) -> None:
+        note = self.contacts.note if is_alive else self.contacts.note_called
+        note(_callee(peer))
 
     def _on_lost(self, peer: Peer, over: Any) -> None:
         self.losses.add(peer.node_id)
@@ -165,6 +171,11 @@ class PeerWatch:
             self._log.refused(node_id, endpoint, error.message)
         else:
             self._log.unreachable(node_id, endpoint, error.message)
+
+
+def _callee(peer: Peer) -> Process:
+    assert peer.ends is not None, "registered processes prove their registration"
+    return peer.ends.callee
 
 
 def _reach(error: PeerError | None) -> Reach:

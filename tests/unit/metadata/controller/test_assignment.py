@@ -88,3 +88,15 @@ def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
     with pytest.raises(KafkaError, match="all brokers are fenced") as caught:
         choose_replicas(fenced(1, 2, 3), 1, 1, 0)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_an_unreached_broker_counts_as_fenced() -> None:
+    """A partition with such replicas alone would have no leader if their hosts lost power."""
+    image, unreached = fenced(), frozenset({2, 3})
+    assert choose_replicas(image, 2, 2, 0, unreached) == [(1, 2), (1, 3)]
+    (partition,) = new_partitions(image, TOPIC, [(2, 1, 3)], unreached=unreached)
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 1, 3), (1,), 1)
+    with pytest.raises(KafkaError, match=r"all replicas of partition 1 are .* not reached yet"):
+        check_manual(image, {0: [1, 2], 1: [2, 3]}, unreached=unreached)
+    with pytest.raises(KafkaError, match="not reached yet; try again when one is online"):
+        choose_replicas(image, 1, 1, 0, frozenset({1, 2, 3}))

@@ -20,8 +20,10 @@ from lakelog.metadata.records import Record, ResourceType, TopicRecord
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
 from lakelog.server.controller.link import ControllerLink
+from lakelog.server.peers.contacts import Contacts
 from lakelog.testing.randomness import SeededRandom
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -36,6 +38,7 @@ class TopicsOfLog:
         self.waiting: set[bytes] = set()
         self.room = 1 << 30
         self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
+        self.contacts = Contacts(1, tasks)
         self.topics = Topics(
             log,
             SeededRandom(1),
@@ -43,7 +46,7 @@ class TopicsOfLog:
             self.waiting.__contains__,
             lambda: config,
             ControllerLink(1, log, lambda node_id: None, SystemClock(), tasks),
-            in_cluster=True,
+            self.contacts,
         )
         log.subscribe(self)
 
@@ -231,3 +234,28 @@ def test_internal_topics_of_a_cluster_have_three_replicas_if_there_are_brokers(
         assert cluster.topics.with_defaults(NewTopic(OFFSETS, -1, -1)).replication_factor == 3
 
     run(tmp_path, scenario)
+
+
+def test_a_broker_without_contact_neither_leads_nor_is_in_sync(tmp_path: Path) -> None:
+    """Its process may have ended with the power of all hosts, and the store does not know yet."""
+    other = Process(2, b"j" * 16)
+
+    async def scenario(cluster: TopicsOfLog) -> None:
+        await cluster.log.submit(lambda image: plan_register_broker(image, *other, endpoints=()))
+        cluster.contacts.note_called(other)
+        created = await cluster.topics.create([NewTopic("t", 2, 2)])
+        assert [each.error for each in created] == [ErrorCode.NONE]
+        grown = await cluster.topics.add_partitions([MorePartitions("t", 3)])
+        assert [each.error for each in grown] == [ErrorCode.NONE]
+        assert isrs(cluster, "t") == [(1,), (1,), (1,)]
+        cluster.contacts.note(other)
+        await cluster.topics.create([NewTopic("u", 2, 2)])
+        assert sorted(isrs(cluster, "u")) == [(1, 2), (2, 1)]
+
+    run(tmp_path, scenario)
+
+
+def isrs(cluster: TopicsOfLog, name: str) -> list[tuple[int, ...]]:
+    topic = cluster.log.image.topic(name)
+    assert topic is not None
+    return [each.isr for each in topic.partitions.values()]

@@ -254,3 +254,14 @@ def test_a_broker_with_an_offline_folder_is_fenced_and_not_eligible(cluster: Clu
         assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (OTHER,))
     request.broker_epoch -= 1
     assert world.run(cluster.controller.heartbeat(request)).error_code
+
+
+def test_a_broker_that_sends_heartbeats_can_be_in_sync_at_once(cluster: Cluster) -> None:
+    contacts = cluster.world._server._control.peers.contacts
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    assert not cluster.is_fenced
+    assert contacts.lacking(cluster.world.broker.image) == frozenset()
+    again = cluster.register(b"b" * 16).broker_epoch
+    assert not cluster.beat(again).is_fenced
+    assert contacts.lacking(cluster.world.broker.image) == frozenset()

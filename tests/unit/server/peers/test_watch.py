@@ -18,6 +18,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord, ClusterRecord
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.server.peers.contacts import PATIENCE_S
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.watch import PeerWatch, Reach
 from lakelog.testing.simulation.engine.clock import SimulatedClock
@@ -111,6 +112,22 @@ def test_a_process_that_closes_its_connection_and_refuses_others_has_ended(run: 
         watched.broker.stop_listening()
         await asyncio.sleep(10.0)
         assert watched.ended == [CALLED, CALLED], "it was connected again"
+
+    run(scenario)
+
+
+def test_a_process_is_a_contact_once_it_has_answered(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        contacts = watched.watch.contacts
+        watched.broker.stop_listening()
+        watched.watch.start(KNOWN)
+        began = asyncio.get_running_loop().time()
+        await contacts.settle(lambda: KNOWN)
+        assert asyncio.get_running_loop().time() - began < PATIENCE_S, "it was called once"
+        assert contacts.lacking(KNOWN) == {OTHER}
+        watched.broker.listen()
+        await asyncio.sleep(10.0)
+        assert not contacts.lacking(KNOWN)
 
     run(scenario)
 
