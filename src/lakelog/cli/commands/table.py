@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakelog.cli.commands import table_upkeep
+from lakelog.cli.commands import table_latest, table_upkeep
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
@@ -21,6 +21,7 @@ for _command in (
     table_upkeep.create,
     table_upkeep.list_,
     table_upkeep.describe,
+    table_latest.refresh,
     table_upkeep.audit,
     table_upkeep.compact,
     table_upkeep.expire,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from lakelog.cli.asking import confirm
+from lakelog.cli.commands.table_latest import (
+    audited_latest,
+    latest_facts,
+    latest_findings,
+    latest_to_drop,
+    own_latest,
+)
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
@@ -23,15 +28,15 @@ from lakelog.cli.options import (
     Session,
 )
 from lakelog.cli.render import Document, Listing, counted, show, sized
+from lakelog.cli.table_archives import named_errors, opened_archive
 from lakelog.cli.table_places import chosen_places, require_libraries
 
 if TYPE_CHECKING:
     from lakelog.tables.joined.archives import TopicArchive
-    from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep.audit import PartitionAudit
     from lakelog.tables.upkeep.overview import Overview
 
-_LISTED = ("topic", "table", "warehouse", "archived", "lag")
+_LISTED = ("topic", "table", "latest", "warehouse", "archived", "lag")
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
 _AUDITED = (
     "partition",
@@ -54,6 +59,7 @@ def create(
     catalog: str | None = None,
     name: str | None = None,
     partition_by: str | None = None,
+    latest: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -78,6 +84,8 @@ def create(
     partition_by
         Partitions of a new table, such as `day(timestamp)` or `partition,hour(timestamp)` (default:
         the topic's key `table.partition_by`).
+    latest
+        Keep a second table with the newest record of each key (the topic's key `table.latest`).
     """
     require_libraries()
     where, folder = chosen_places(session, warehouse, catalog)
@@ -86,13 +94,15 @@ def create(
     from lakelog.tables.upkeep import ownership
 
     with (
-        _named_errors(),
+        named_errors(),
         open_admin(session) as admin,
         TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
     ):
         admin.topics.describe(topic)
         place = open_warehouse(where, folder)
-        address = ownership.create(admin, client, topic, place, name or topic, partition_by)
+        address = ownership.create(
+            admin, client, topic, place, name or topic, partition_by, latest=bool(latest)
+        )
     table = ".".join(address.identifier)
     data = {"topic": topic, "table": table, "uuid": address.uuid, "warehouse": where}
     show(Document(data, data), output.format)
@@ -101,6 +111,7 @@ def create(
 def list_(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
     """List the topics that have a table."""
     from lakelog.tables.archive.place import find_places
+    from lakelog.tables.latest.place import find_latest
     from lakelog.tables.topic.client import TopicClient
 
     with TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client:
@@ -111,11 +122,13 @@ def list_(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
             keys = [(topic, partition) for partition in topics[topic].partitions]
             starts, ends = client.earliest(keys), client.latest(keys)
             ends_of = place.published
+            latest = find_latest(client, topic, place.address)
             lags = [max(0, ends[key] - max(ends_of.get(key[1], 0), starts[key])) for key in keys]
             rows.append(
                 {
                     "topic": topic,
                     "table": f"lakelog.{place.name}",
+                    "latest": ".".join(latest.address.identifier) if latest else None,
                     "warehouse": place.warehouse,
                     "catalog": place.catalog or place.warehouse,
                     "archived": sum(ends_of.values()),
@@ -130,15 +143,18 @@ def describe(
 ) -> None:
     """Show a topic's table: its size, and how far each partition is archived.
 
+    Of a table of newest records: its size, and the archived offsets that it does not have.
+
     Parameters
     ----------
     topic
         Topic whose table to show.
     """
-    with _archive(session, topic) as (client, archive):
+    with opened_archive(session, topic) as (client, archive):
         from lakelog.tables.upkeep.overview import overview
 
-        show(described(archive, overview(client, archive)), output.format)
+        found = overview(client, archive)
+        show(described(archive, found, latest_facts(client, archive)), output.format)
 
 
 def audit(
@@ -152,15 +168,19 @@ def audit(
     aborted records or compacted ones. Records that cannot be rows must be dead letters, or counted
     as skipped.
 
+    The newest record of each key is computed again from the archive, and compared with the table of
+    newest records, if there is one.
+
     Parameters
     ----------
     topic
         Topic whose table to check.
     """
-    with _archive(session, topic) as (client, archive):
+    with opened_archive(session, topic) as (client, archive):
         from lakelog.tables.upkeep.audit import audit as audited
 
         found = audited(client, archive)
+        latest = audited_latest(client, archive)
     rows = [_audit_row(each) for each in found.partitions]
     facts = {
         "topic": topic,
@@ -168,12 +188,15 @@ def audit(
         "rows": found.rows,
         "total_records": found.total_records,
         "sound": found.is_sound,
+        **(latest_findings(latest) if latest else {}),
     }
     show(Document({**facts, "partitions": rows}, facts, [Listing(rows, _AUDITED)]), output.format)
     if not found.is_sound:
         wrong = "; ".join(_offences(topic, each) for each in found.partitions if not each.is_sound)
         counts = f"{found.rows} rows are not the {found.total_records} of the snapshot's summary"
         raise CliError("LL0806", wrong or counts)
+    if latest and not latest.is_sound:
+        raise CliError("LL0806", f"of the newest records: {'; '.join(latest.first)}")
 
 
 def compact(
@@ -188,7 +211,8 @@ def compact(
     """Replace small files of a topic's table by large ones.
 
     Rows are ordered by partition and offset, and the progress stays. Replaced files stay for older
-    snapshots; `lakelog table expire` removes them after a grace period.
+    snapshots; `lakelog table expire` removes them after a grace period. A table of newest records
+    needs no compaction: each refresh leaves one file for each bucket.
 
     Parameters
     ----------
@@ -201,7 +225,7 @@ def compact(
     """
     if target < 1 or min_files < 2:
         raise CliError("LL0902", "--target must be at least 1, and --min-files at least 2")
-    with _archive(session, topic) as (_, archive):
+    with opened_archive(session, topic) as (_, archive):
         from lakelog.tables.upkeep.compaction import compact as compacted
 
         done = compacted(
@@ -236,7 +260,8 @@ def expire(
     """Expire old snapshots of a topic's table, and remove unused files.
 
     Snapshots with a tag or a branch stay. The table's properties `history.expire.*` take precedence
-    over --keep and --older-than.
+    over --keep and --older-than. Of a table of newest records at most the newest 3 snapshots, and
+    all of the last hour, stay, and replaced files stay for an hour.
 
     Parameters
     ----------
@@ -255,13 +280,18 @@ def expire(
     grace_s, orphan_s = parse_duration_s(grace), parse_duration_s(orphan_age)
     if keep < 1 or orphan_s < 3600:
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
-    with _archive(session, topic) as (_, archive):
+    with opened_archive(session, topic) as (client, archive):
         from lakelog.tables.iceberg.expiry import Policy
         from lakelog.tables.upkeep.cleanup import clean_all
 
         policy = Policy(keep, None if age_s is None else int(age_s * 1000))
         done = clean_all(
-            archive.address, policy, time.time(), grace_s=grace_s, orphan_age_s=orphan_s
+            archive.address,
+            policy,
+            time.time(),
+            grace_s=grace_s,
+            orphan_age_s=orphan_s,
+            latest=own_latest(client, archive),
         )
     data = {
         "topic": topic,
@@ -283,6 +313,7 @@ def drop(
 ) -> None:
     """Drop a topic's table and disable its archive.
 
+    The tables of dead letters and of newest records are dropped, too.
     Records that retention removed from the log are only in the table. Its files stay unless --purge
     is given; a later table of this name gets another folder.
 
@@ -299,7 +330,7 @@ def drop(
 
     require_libraries()
     with (
-        _named_errors(),
+        named_errors(),
         open_admin(session) as admin,
         TopicClient(session.brokers, client_id="lakelog") as client,
     ):
@@ -314,13 +345,14 @@ def drop(
         kept = "" if purge else ", keeping its files"
         lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
         confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
-        files = ownership.drop(admin, topic, place.address, purge=purge)
+        latest = latest_to_drop(client, place)
+        files = ownership.drop(admin, topic, place.address, purge=purge, latest=latest)
     data = {"topic": topic, "table": f"lakelog.{place.name}", "files_deleted": files}
     show(Document(data, data), output.format)
 
 
-def described(archive: TopicArchive, found: Overview) -> Document:
-    """Return a table as data; tables show sizes with units."""
+def described(archive: TopicArchive, found: Overview, latest: dict[str, Any]) -> Document:
+    """Return a table as data; tables show sizes with units. latest: as `latest_facts`."""
     rows = [
         {
             "partition": each.partition,
@@ -347,6 +379,7 @@ def described(archive: TopicArchive, found: Overview) -> Document:
         "dead_letters": archive.dead_letters,
         "skipped_records": archive.skipped_records,
         "offsets_only_in_table": sum(each.only_in_table for each in found.partitions),
+        **latest,
     }
     shown = {**facts, "bytes": sized(found.size), "partition_by": found.partition_by or None}
     return Document({**facts, "partitions": rows}, shown, [Listing(rows, _OFFSETS)])
@@ -392,57 +425,3 @@ def _offences(topic: str, each: PartitionAudit) -> str:
     if each.lost_letters:
         parts.append(f"{counted(each.lost_letters, 'dead letter')} missing in their table")
     return f"{topic}-{each.partition}: {', '.join(parts)}"
-
-
-@contextmanager
-def _archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicArchive]]:
-    """Open the table of a topic. Raises `CliError`: LL0102, LL0804, LL0805."""
-    require_libraries()
-    from lakelog.tables.joined.archives import open_archives
-    from lakelog.tables.topic.client import TopicClient
-
-    with (
-        _named_errors(),
-        TopicClient(
-            session.brokers, client_id="lakelog", timeout_s=session.timeout_s, keep_damaged=True
-        ) as client,
-    ):
-        client.describe([topic])
-        archive = open_archives(client, [topic]).get(topic)
-        if archive is None:
-            raise CliError(
-                "LL0804",
-                f"topic {topic!r} has no table, or nothing is archived in it yet",
-                f"lakelog table create {topic}, then lakelog table sync {topic}",
-            )
-        yield client, archive
-
-
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """Raise errors of tables as `CliError`."""
-    from lakelog.tables.archive.history import ProgressMismatchError
-    from lakelog.tables.iceberg.exchange import UnknownOutcomeError
-    from lakelog.tables.topic.errors import (
-        ArchiveUnreadableError,
-        BadRecordError,
-        DataLossError,
-        TopicMissingError,
-    )
-    from lakelog.tables.upkeep.failures import UNCHANGED
-
-    try:
-        yield
-    except TopicMissingError as error:
-        raise CliError("LL0102", str(error)) from error
-    except ArchiveUnreadableError as error:
-        # The option is for queries; see `joined/archives.py`.
-        text = str(error).removesuffix(". Set the option archive=none to read the log only")
-        raise CliError("LL0805", text) from error
-    except (DataLossError, BadRecordError, ProgressMismatchError) as error:
-        raise CliError("LL0803", str(error)) from error
-    except (*UNCHANGED, UnknownOutcomeError) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CliError("LL0805", text) from error
-    except ValueError as error:
-        raise CliError("LL0902", str(error)) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import (
@@ -79,22 +80,36 @@ def ensure_table(
     catalog = open_catalog(address.catalog)
     with contextlib.suppress(NoSuchTableError):
         return _fitting(catalog.load_table(address.identifier), schema, partition_by)
-    with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
-        catalog.create_namespace_if_not_exists(address.identifier[0])
     try:
-        names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
-        properties = {**_RETRIES, **_HOUSEKEEPING, **names}
-        spec = spec_of(partition_by, schema)
-        return catalog.create_table(
-            address.identifier,
-            schema,
-            location=_free_location(address),
-            partition_spec=spec,
-            properties=properties,
-        )
+        return create_table(address, schema, spec_of(partition_by, schema))
     # Another job has created it since.
     except TableAlreadyExistsError:
         return _fitting(catalog.load_table(address.identifier), schema, partition_by)
+
+
+def create_table(
+    address: TableAddress,
+    schema: Schema,
+    spec: PartitionSpec,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Create a table, and its namespace if it is missing.
+
+    properties: in addition to the defaults of lakelog. Raises `TableAlreadyExistsError`,
+    `ValueError` for an impossible name, and `OSError` if the warehouse cannot be written to.
+    """
+    check_table_name(address.identifier[1])
+    catalog = open_catalog(address.catalog)
+    with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
+        catalog.create_namespace_if_not_exists(address.identifier[0])
+    names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
+    return catalog.create_table(
+        address.identifier,
+        schema,
+        location=_free_location(address),
+        partition_spec=spec,
+        properties={**_RETRIES, **_HOUSEKEEPING, **names, **(properties or {})},
+    )
 
 
 def _free_location(address: TableAddress) -> str:

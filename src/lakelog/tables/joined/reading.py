@@ -7,7 +7,7 @@ is planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -59,38 +59,11 @@ class JoinedReading:
             yield from self._from_log(wanted)
 
     def _from_table(
-        self,
-        left: OffsetRange,
-        address: TableAddress,
-        files: tuple[ArchivedFile, ...] | list[ArchivedFile],
+        self, left: OffsetRange, address: TableAddress, files: Sequence[ArchivedFile]
     ) -> Iterator[pa.RecordBatch]:
         # A table that was found after the plan has a catalog of its own.
         archived = replace(self.archived, catalog=address.catalog)
-        for _ in range(_ATTEMPTS_MAX):
-            try:
-                for batch in archived.read(left, files):
-                    # The first column has the offsets, in order; see `ArchivedRows.read`.
-                    position = batch.column(0)[-1].as_py() + 1
-                    yield batch.select(range(1, batch.num_columns))
-                    left = replace(left, start=position)
-                return
-            except FileNotFoundError as error:
-                missing = error
-            # Compaction replaced the file, and it was removed after its grace period.
-            files = files_of(self._newest(left, address), [left])
-        raise ArchiveUnreadableError(
-            f"{left}: a file of the table {'.'.join(address.identifier)} is missing, also in its "
-            f"newest snapshot: {missing}"
-        )
-
-    def _newest(self, left: OffsetRange, address: TableAddress) -> TopicArchive:
-        archive = reload(left.topic, left.topic_id, address)
-        if not covered(archive, (left.topic, left.partition), left.start, left.end):
-            raise ArchiveUnreadableError(
-                f"{left}: the table {'.'.join(address.identifier)} was replaced or rolled back "
-                "while the query read it"
-            )
-        return archive
+        yield from read_archived(archived, left, address, files)
 
     def _from_log(self, wanted: PlannedRange) -> Iterator[pa.RecordBatch]:
         with self.open_client() as client:
@@ -138,3 +111,42 @@ class JoinedReading:
             found = open_archives(client, [lost.topic]).get(lost.topic)
         is_same = found is not None and lost.topic_id in ("", found.topic_id)
         return found if is_same else None
+
+
+def read_archived(
+    archived: ArchivedRows,
+    left: OffsetRange,
+    address: TableAddress,
+    files: Sequence[ArchivedFile],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an archived range in the order of their offsets.
+
+    files: as planned. If one was removed since, the rest is read from the newest snapshot.
+    Raises `ArchiveUnreadableError` and `BadRecordError`.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            for batch in archived.read(left, files):
+                # The first column has the offsets, in order; see `ArchivedRows.read`.
+                position = batch.column(0)[-1].as_py() + 1
+                yield batch.select(range(1, batch.num_columns))
+                left = replace(left, start=position)
+            return
+        except FileNotFoundError as error:
+            missing = error
+        # Compaction replaced the file, and it was removed after its grace period.
+        files = files_of(_newest(left, address), [left])
+    raise ArchiveUnreadableError(
+        f"{left}: a file of the table {'.'.join(address.identifier)} is missing, also in its "
+        f"newest snapshot: {missing}"
+    )
+
+
+def _newest(left: OffsetRange, address: TableAddress) -> TopicArchive:
+    archive = reload(left.topic, left.topic_id, address)
+    if not covered(archive, (left.topic, left.partition), left.start, left.end):
+        raise ArchiveUnreadableError(
+            f"{left}: the table {'.'.join(address.identifier)} was replaced or rolled back "
+            "while the query read it"
+        )
+    return archive

@@ -16,7 +16,13 @@ from pyiceberg.table import Table
 
 from lakelog.tables.iceberg import table as tables
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.columns import DATA, RESCUED
+from lakelog.tables.iceberg.columns import (
+    ARROW_SCHEMA,
+    DATA,
+    RAW_TIMESTAMP,
+    RESCUED,
+    with_null_timestamps,
+)
 from lakelog.tables.typed.shapes import Shape, extended
 
 _ATTEMPTS_MAX = 8
@@ -40,6 +46,22 @@ def typed_fields(table: Table) -> list[pa.Field]:
     return found
 
 
+def own_schema(table: Table) -> pa.Schema:
+    """Return the columns of an archive that the table has, with the ids that data files need.
+
+    Raises `ValueError` as `typed_fields`.
+    """
+    raw = table.schema().find_field(RAW_TIMESTAMP) if _has(table, RAW_TIMESTAMP) else None
+    schema = ARROW_SCHEMA if raw is None else with_null_timestamps(raw.field_id)
+    return pa.schema([*schema, *typed_fields(table)])
+
+
+def foreign_columns(table: Table) -> set[str]:
+    """Return the names of the columns that no archive has."""
+    ours = {*ARROW_SCHEMA.names, RAW_TIMESTAMP, DATA, RESCUED}
+    return {each.name for each in table.schema().fields} - ours
+
+
 def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
     """Add the fields of the shapes to the table; return its typed columns.
 
@@ -61,6 +83,10 @@ def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
         with contextlib.suppress(CommitFailedException), table.update_schema() as update:
             update.union_by_name(pa.schema(columns))
     raise CommitFailedException("another program keeps changing the table")
+
+
+def _has(table: Table, name: str) -> bool:
+    return name in (each.name for each in table.schema().fields)
 
 
 def _bare(type_: pa.DataType) -> pa.DataType:

@@ -24,6 +24,8 @@ from lakelog.tables.iceberg.exchange import REPLACED
 from lakelog.tables.iceberg.expiry import Policy, expire_by
 from lakelog.tables.iceberg.listing import StoredFile, stored_files
 from lakelog.tables.iceberg.references import place_of, referenced_files
+from lakelog.tables.latest.refresh import GRACE_S as LATEST_GRACE_S
+from lakelog.tables.latest.refresh import KEPT
 
 GRACE_S = 86_400.0
 ORPHAN_AGE_S = 3 * 86_400.0
@@ -38,6 +40,11 @@ class Cleaned:
     snapshots: int
     files: int
     bytes: int
+
+    def __add__(self, other: Cleaned) -> Cleaned:
+        return Cleaned(
+            self.snapshots + other.snapshots, self.files + other.files, self.bytes + other.bytes
+        )
 
 
 def clean(
@@ -85,16 +92,23 @@ def clean_all(
     *,
     grace_s: float = GRACE_S,
     orphan_age_s: float = ORPHAN_AGE_S,
+    latest: TableAddress | None = None,
 ) -> Cleaned:
-    """Clean an archive's table and its dead letters; return the sums. Arguments as of `clean`."""
+    """Clean an archive's table and those beside it; return the sums. Arguments as of `clean`.
+
+    latest: the table of newest records. Each refresh rewrites files of it, so at most `KEPT`
+    snapshots and the files of `GRACE_S` of `latest/refresh.py` stay there.
+    """
     done = clean(address, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
-    if find_letters(address) is None:
-        return done
-    letters = letters_address(address)
-    also = clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
-    return Cleaned(
-        done.snapshots + also.snapshots, done.files + also.files, done.bytes + also.bytes
-    )
+    if find_letters(address) is not None:
+        letters = letters_address(address)
+        done += clean(letters, policy, now_s, grace_s=grace_s, orphan_age_s=orphan_age_s)
+    if latest is not None:
+        ages = [each for each in (policy.max_age_ms, KEPT.max_age_ms) if each is not None]
+        few = Policy(min(policy.kept, KEPT.kept), min(ages))
+        grace = min(grace_s, LATEST_GRACE_S)
+        done += clean(latest, few, now_s, grace_s=grace, orphan_age_s=orphan_age_s)
+    return done
 
 
 def _may_be_orphan(each: StoredFile) -> bool:

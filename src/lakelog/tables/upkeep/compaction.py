@@ -21,7 +21,6 @@ from pyiceberg.table import FileScanTask, Table
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import property_name
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.columns import ARROW_SCHEMA, RAW_TIMESTAMP, with_null_timestamps
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.references import remove_unreferenced
@@ -29,7 +28,7 @@ from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.joined.files import ArchivedFile, archived_file
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.ranges import OffsetRange
-from lakelog.tables.typed.columns import typed_fields
+from lakelog.tables.typed.columns import foreign_columns, own_schema
 
 TARGET_BYTES = 256 << 20
 FILES_MIN = 8
@@ -228,18 +227,13 @@ def _ordered(
 
 def _schema(table: Table) -> pa.Schema:
     """Return the schema of new files. Raises `CompactionError` for columns of other programs."""
-    fields = {field.name: field.field_id for field in table.schema().fields}
-    try:
-        typed = typed_fields(table)
-    except ValueError:
-        typed = []
-    ours = {*ARROW_SCHEMA.names, RAW_TIMESTAMP, *(each.name for each in typed)}
-    others = fields.keys() - ours
-    if others:
-        raise CompactionError(
-            f"the table {'.'.join(table.name())} has the column {min(others)!r} of another "
-            "program, which would be lost: compact it with that program"
-        )
-    has_raw = RAW_TIMESTAMP in fields
-    schema = with_null_timestamps(fields[RAW_TIMESTAMP]) if has_raw else ARROW_SCHEMA
-    return pa.schema([*schema, *typed])
+    others = foreign_columns(table)
+    if not others:
+        try:
+            return own_schema(table)
+        except ValueError as error:
+            raise CompactionError(str(error)) from error
+    raise CompactionError(
+        f"the table {'.'.join(table.name())} has the column {min(others)!r} of another program, "
+        "which would be lost: compact it with that program"
+    )

@@ -20,6 +20,8 @@ from lakelog.tables.iceberg.listing import stored_files
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
+from lakelog.tables.latest.place import ENABLED
+from lakelog.tables.latest.place import KEYS as LATEST_KEYS
 from lakelog.tables.topic.client import TopicClient
 
 
@@ -30,10 +32,13 @@ def create(
     place: Warehouse,
     name: str,
     partition_by: str | None = None,
+    *,
+    latest: bool = False,
 ) -> TableAddress:
     """Create the table, unless it exists, and make it the topic's.
 
-    partition_by: the value of `table.partition_by`; by default the topic's. From then on retention
+    partition_by: the value of `table.partition_by`; by default the topic's. latest: set the key
+    `table.latest`. From then on retention
     keeps the topic's records until they are archived. Raises as `ensure_table`, `ValueError` for
     the table of another topic and for an unknown term, `TopicMissingError`, `KafkaError`.
     """
@@ -49,6 +54,8 @@ def create(
     if archived_topic_ids(table.properties) - {topic_id}:
         raise _taken(name, f"has rows of another topic, perhaps of an earlier {topic!r}")
     keys = {"table.enable": "true", **keys_of(topic, name, place)}
+    if latest:
+        keys[ENABLED] = "true"
     if terms:
         keys[PARTITION_BY] = ",".join(map(str, terms))
     admin.configs.alter(ResourceType.TOPIC, topic, keys)
@@ -59,17 +66,27 @@ def _taken(name: str, why: str) -> ValueError:
     return ValueError(f"the table {NAMESPACE}.{name} {why}: choose another name with --name")
 
 
-def drop(admin: Admin, topic: str, address: TableAddress, *, purge: bool) -> int:
+def drop(
+    admin: Admin,
+    topic: str,
+    address: TableAddress,
+    *,
+    purge: bool,
+    latest: TableAddress | None = None,
+) -> int:
     """Take the table from the topic and drop it with its dead letters; return the deleted files.
 
-    purge: delete its files, too. The topic's keys are reset first: after a failure the topic has no
-    table, and the drop can be repeated. Raises `OSError` and the errors of the catalog.
+    purge: delete its files, too. latest: the table of newest records, which is dropped as well. The
+    topic's keys are reset first: after a failure the topic has no table, and the drop can be
+    repeated. Raises `OSError` and the errors of the catalog.
     """
-    admin.configs.alter(ResourceType.TOPIC, topic, dict.fromkeys(KEYS))
+    admin.configs.alter(ResourceType.TOPIC, topic, dict.fromkeys((*KEYS, *LATEST_KEYS)))
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
     dropped = [address] if find_letters(address) is None else [letters_address(address), address]
+    if latest is not None:
+        dropped.insert(0, latest)
     return sum(_drop(each, purge=purge) for each in dropped)
 
 

@@ -36,7 +36,7 @@ def test_a_wrong_option_fails_before_connecting(
 def test_a_table_is_shown_with_its_lag(address: TableAddress) -> None:
     commit_batch(address, write_batch(address, 0, 3))
     found = Overview(3, 1, 2048, 1, 1, "day(timestamp)", (PartitionOverview(0, 0, 3, 1, 5),))
-    shown = described(archive_of(address), found)
+    shown = described(archive_of(address), found, {})
     assert (shown.data["bytes"], shown.facts["bytes"]) == (2048, "2.0 kB")
     assert shown.data["partition_by"] == "day(timestamp)"
     assert (shown.data["lag"], shown.data["offsets_only_in_table"]) == (2, 1)

@@ -7,9 +7,10 @@ from pathlib import Path
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.expiry import Policy
-from lakelog.tables.upkeep.cleanup import Cleaned, clean
+from lakelog.tables.upkeep.cleanup import Cleaned, clean, clean_all
 from lakelog.tables.upkeep.compaction import compact
 from unit.tables.archive_table import TOPIC_ID, files, folder, offsets, write_batch
+from unit.tables.latest.kit import Put, Tables
 
 DAY_S = 86_400.0
 ALL_BUT_ONE = Policy(1)
@@ -25,6 +26,21 @@ def orphan(address: TableAddress, name: str, age_s: float) -> Path:
     path.write_bytes(b"rows of a killed task")
     os.utime(path, (time.time() - age_s,) * 2)
     return path
+
+
+def test_of_newest_records_less_is_kept(address: TableAddress) -> None:
+    tables = Tables(address)
+    for number in range(6):
+        tables.append(Put(b"a", b"%d" % number))
+        tables.refresh()
+    now = time.time()
+    latest = tables.place.address
+    assert clean_all(address, Policy(50), now, latest=latest).files == 0, "of the last hour"
+    done = clean_all(address, Policy(50), now + 3601, latest=latest)
+    assert len(latest.load().metadata.snapshots) == 3
+    assert done.files == 3
+    assert tables.values() == {b"a": b"5"}
+    assert tables.commits == len(address.load().metadata.snapshots)
 
 
 def test_replaced_files_are_removed_after_the_grace_period(address: TableAddress) -> None:

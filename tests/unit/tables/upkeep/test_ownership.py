@@ -9,7 +9,9 @@ import pytest
 
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.partition_spec import spec_text
+from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.upkeep.ownership import create, drop
@@ -67,6 +69,18 @@ def test_a_topic_gets_a_table_and_loses_it(tmp_path: Path) -> None:
     assert not address.exists()
     assert not list(tmp_path.rglob("*.parquet"))
     assert drop(admin, "orders", address, purge=True) == 0, "it may be repeated"
+
+
+def test_the_table_of_newest_records_is_dropped_too(tmp_path: Path) -> None:
+    cluster = Cluster()
+    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    address = create(admin, client(), "orders", place, "orders", latest=True)
+    assert cluster.values["table.latest"] == "true"
+    latest = TableAddress(address.catalog, ("lakelog", "orders_latest"))
+    ensure_table(latest)
+    drop(admin, "orders", address, purge=True, latest=latest)
+    assert not latest.exists()
+    assert set(cluster.values.values()) == {None}
 
 
 def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:

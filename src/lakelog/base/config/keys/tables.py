@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from lakelog.base.config.key import ConfigKey, ConfigType, ConfigValue, Validator, one_of
+from lakelog.base.config.key import (
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Validator,
+    at_least,
+    between,
+    one_of,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{0,249}", re.ASCII)
 _TERM = re.compile(r"partition|timestampType|topic|(year|month|day|hour)\(timestamp\)")
@@ -67,6 +75,38 @@ TABLE_KEYS = (
         "error, dead-letter (write it to the table NAME_dead_letters), or skip (count it). The job "
         "reads it at its start.",
         one_of("stop", "dead-letter", "skip"),
+    ),
+    ConfigKey(
+        "table.latest",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a second table has the newest record of each key: `lakelog table sync` and "
+        "`lakelog table refresh` derive it from the archive. A record with a null value removes "
+        "the row of its key.",
+    ),
+    ConfigKey(
+        "table.latest.name",
+        ConfigType.STRING,
+        "",
+        "Name of the table of newest records; empty: the name of the topic's table with the "
+        "suffix `_latest`.",
+        Validator(_is_name, "up to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"),
+    ),
+    ConfigKey(
+        "table.latest.buckets",
+        ConfigType.INT,
+        "16",
+        "Number of files of a new table of newest records, by the hash of the key. A refresh "
+        "replaces the files in which keys have changed.",
+        between(1, 256),
+    ),
+    ConfigKey(
+        "table.latest.interval.ms",
+        ConfigType.LONG,
+        "300000",
+        "Least time, in milliseconds, between refreshes of the table of newest records by a job "
+        "that continues with new records.",
+        at_least(1000),
     ),
     ConfigKey(
         "table.warehouse",

@@ -1,0 +1,129 @@
+"""`lakelog table refresh`, and the parts of other commands about the table of newest records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session
+from lakelog.cli.render import Document, Listing, note, show
+from lakelog.cli.stopping import stopping
+from lakelog.cli.table_archives import opened_archive
+
+if TYPE_CHECKING:
+    from lakelog.tables.archive.place import TablePlace
+    from lakelog.tables.iceberg.address import TableAddress
+    from lakelog.tables.joined.archives import TopicArchive
+    from lakelog.tables.latest.audit import LatestAudit
+    from lakelog.tables.topic.client import TopicClient
+
+
+def refresh(
+    topic: str,
+    /,
+    *,
+    rebuild: Flag = False,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Bring a topic's table of newest records to the end of its archive.
+
+    The topic's key `table.latest` must be set. `lakelog table sync` does this after its commits,
+    too.
+
+    Parameters
+    ----------
+    topic
+        Topic whose newest records to refresh.
+    rebuild
+        Compute all rows again: after the table was rolled back or changed by another program, or
+        after rows were deleted from the archive.
+    """
+    with opened_archive(session, topic) as (client, archive):
+        from lakelog.tables.latest.place import find_latest
+        from lakelog.tables.latest.refresh import Refresh
+
+        place = find_latest(client, topic, archive.address)
+        if place is None:
+            raise CliError(
+                "LL0804",
+                f"topic {topic!r} has no table of newest records",
+                f"set the topic's key table.latest=true: lakelog topic alter {topic}",
+            )
+        with stopping() as stop:
+            say = Refresh(place, lambda line: note(line, quiet=session.quiet), stop)
+            done = say.run(archive, rebuild=bool(rebuild))
+    facts = {
+        "topic": topic,
+        "table": ".".join(place.address.identifier),
+        "records_read": done.rows,
+        "buckets_rewritten": done.buckets,
+        "commits": done.commits,
+    }
+    ends = [{"partition": p, "refreshed_to": end} for p, end in sorted(done.ends.items())]
+    listing = Listing(ends, ("partition", "refreshed_to"))
+    show(Document({**facts, "partitions": ends}, facts, [listing]), output.format)
+    if stop.is_set():
+        raise CliError("LL0604", "interrupted: some archived records are not in the table yet")
+
+
+def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
+    """Return the numbers of the table of newest records; none if the topic has no such table."""
+    from lakelog.tables.latest.overview import latest_overview
+
+    address = own_latest(client, archive)
+    if address is None:
+        return {}
+    found = latest_overview(archive, address.load())
+    return {
+        "latest_table": ".".join(address.identifier),
+        "latest_rows": found.rows,
+        "latest_files": found.files,
+        "latest_bytes": found.size,
+        "latest_buckets": found.buckets,
+        "latest_lag": found.lag,
+        "latest_null_keys": found.null_keys,
+    }
+
+
+def audited_latest(client: TopicClient, archive: TopicArchive) -> LatestAudit | None:
+    """Compare the table of newest records with the archive; return `None` without such a table."""
+    from lakelog.tables.latest.audit import audit_latest
+
+    address = own_latest(client, archive)
+    return None if address is None else audit_latest(archive, address.load())
+
+
+def latest_findings(found: LatestAudit) -> dict[str, Any]:
+    """Return the findings of an audit as data."""
+    return {
+        "latest_rows": found.rows,
+        "latest_keys": found.keys,
+        "latest_shared_keys": found.shared_keys,
+        "latest_null_keys": found.null_keys,
+        "latest_wrong": found.wrong,
+        "latest_sound": found.is_sound,
+    }
+
+
+def own_latest(client: TopicClient, archive: TopicArchive) -> TableAddress | None:
+    """Return the topic's table of newest records; `None` if it has none, or no refresh yet."""
+    from lakelog.tables.latest.place import find_latest
+    from lakelog.tables.latest.table import find_table, is_latest_of
+
+    place = find_latest(client, archive.topic, archive.address)
+    table = None if place is None else find_table(place.address)
+    if place is None or table is None or not is_latest_of(table, archive.topic_id):
+        return None
+    return place.address
+
+
+def latest_to_drop(client: TopicClient, place: TablePlace) -> TableAddress | None:
+    """Return the table of newest records that a drop of the topic's table drops, too."""
+    from lakelog.tables.latest.place import find_latest
+    from lakelog.tables.latest.table import find_table, is_latest_of
+
+    topic_id = client.describe([place.topic])[place.topic].topic_id
+    latest = find_latest(client, place.topic, place.address, also_disabled=True)
+    table = None if latest is None else find_table(latest.address)
+    return latest.address if latest and table and is_latest_of(table, topic_id) else None

@@ -1,0 +1,70 @@
+"""The archive's table of a topic, opened for a command, and errors of tables as `CliError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.options import Session
+from lakelog.cli.table_places import require_libraries
+
+if TYPE_CHECKING:
+    from lakelog.tables.joined.archives import TopicArchive
+    from lakelog.tables.topic.client import TopicClient
+
+
+@contextmanager
+def opened_archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicArchive]]:
+    """Open the table of a topic. Raises `CliError`: LL0102, LL0804, LL0805."""
+    require_libraries()
+    from lakelog.tables.joined.archives import open_archives
+    from lakelog.tables.topic.client import TopicClient
+
+    with (
+        named_errors(),
+        TopicClient(
+            session.brokers, client_id="lakelog", timeout_s=session.timeout_s, keep_damaged=True
+        ) as client,
+    ):
+        client.describe([topic])
+        archive = open_archives(client, [topic]).get(topic)
+        if archive is None:
+            raise CliError(
+                "LL0804",
+                f"topic {topic!r} has no table, or nothing is archived in it yet",
+                f"lakelog table create {topic}, then lakelog table sync {topic}",
+            )
+        yield client, archive
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Raise errors of tables as `CliError`."""
+    from lakelog.tables.archive.history import ProgressMismatchError
+    from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+    from lakelog.tables.latest.progress import LatestTableError
+    from lakelog.tables.topic.errors import (
+        ArchiveUnreadableError,
+        BadRecordError,
+        DataLossError,
+        TopicMissingError,
+    )
+    from lakelog.tables.upkeep.failures import UNCHANGED
+
+    try:
+        yield
+    except TopicMissingError as error:
+        raise CliError("LL0102", str(error)) from error
+    except ArchiveUnreadableError as error:
+        # The option is for queries; see `joined/archives.py`.
+        text = str(error).removesuffix(". Set the option archive=none to read the log only")
+        raise CliError("LL0805", text) from error
+    except (DataLossError, BadRecordError, ProgressMismatchError, LatestTableError) as error:
+        raise CliError("LL0803", str(error)) from error
+    except (*UNCHANGED, UnknownOutcomeError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CliError("LL0805", text) from error
+    except ValueError as error:
+        raise CliError("LL0902", str(error)) from error

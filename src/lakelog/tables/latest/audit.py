@@ -1,0 +1,171 @@
+"""Computes the newest rows again from the archive, and compares the table with them.
+
+Archive and table are divided by the hash of the key into parts that fit into memory. A key of one
+partition must have its newest row, or none if that is a tombstone. Of a key that occurs in several
+partitions the table may have the newest row of any of them: the first refresh that read one of them
+could not compare it with rows that were archived later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from lakelog.tables.iceberg.buckets import bucket_numbers, buckets_of
+from lakelog.tables.joined.archives import TopicArchive
+from lakelog.tables.latest.backlog import backlog, take
+from lakelog.tables.latest.merge import BucketMerge, fitted
+from lakelog.tables.latest.newest import last_of_partitions
+from lakelog.tables.latest.progress import LatestProgress, LatestTableError
+from lakelog.tables.latest.spill import Spill
+from lakelog.tables.latest.table import agreed
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.typed.columns import own_schema
+
+_PARTS_MAX = 256
+_PART_BYTES = 64 << 20
+_NAMED_MAX = 8
+_COMPARED = ("key", "partition", "offset", "timestamp", "value")
+_PLACE = ["partition", "offset"]
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(slots=True)
+class LatestAudit:
+    """The findings. rows: of the table. shared_keys: keys that occur in several partitions.
+
+    wrong: the number of wrong rows and keys. first: the first of them, as text.
+    """
+
+    rows: int = 0
+    keys: int = 0
+    shared_keys: int = 0
+    null_keys: int = 0
+    wrong: int = 0
+    first: list[str] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the table has the newest row of each key, and nothing else."""
+        return not self.wrong
+
+    def add(self, what: str, rows: pa.Table) -> None:
+        """Count wrong rows, and name the first."""
+        self.wrong += rows.num_rows
+        named = rows.slice(0, max(0, _NAMED_MAX - len(self.first))).select(["key", *_PLACE])
+        for each in named.to_pylist():
+            at = f"partition {each['partition']} offset {each['offset']}"
+            self.first.append(f"{each['key']!r} ({at}) {what}")
+
+
+def audit_latest(archive: TopicArchive, table: Table) -> LatestAudit:
+    """Compare one version of the table with the archive, up to the table's progress.
+
+    Raises `LatestTableError` if the table was rolled back or is of an earlier archive,
+    `ArchiveUnreadableError` and `OSError`.
+    """
+    progress = agreed(table, archive.topic_id)
+    buckets = buckets_of(table)
+    is_of_archive = progress.archive == str(archive.table.metadata.table_uuid)
+    if buckets is None or not is_of_archive or progress.rewinds != archive.progress.rewinds:
+        raise LatestTableError(
+            f"the table {'.'.join(table.name())} was computed from an earlier state of the "
+            f"archive: lakelog table refresh {archive.topic} --rebuild"
+        )
+    parts = _parts(archive, buckets)
+    schema = own_schema(archive.table)
+    compared = pa.schema([schema.field(name) for name in _COMPARED])
+    found = LatestAudit()
+    with Spill(parts, schema) as rows, Spill(parts, compared) as present:
+        taken = take(archive, _ranges(archive, progress), rows, _NO_LIMIT)
+        found.null_keys = sum(taken.null_keys.values())
+        if taken.null_keys != dict(progress.null_keys):
+            found.wrong += 1
+            found.first.append(f"{found.null_keys} records without a key are not those counted")
+        _read_table(archive, table, compared, present, buckets, found)
+        for part in sorted(rows.sizes | present.sizes):
+            _compare(last_of_partitions(rows.read(part)), present.read(part), found)
+    snapshot = table.current_snapshot()
+    total = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
+    if int(total or 0) != found.rows:
+        found.wrong += 1
+        found.first.append(f"{found.rows} rows are not the {total} of the snapshot's summary")
+    return found
+
+
+def _parts(archive: TopicArchive, buckets: int) -> int:
+    """Return a multiple of the number of buckets, so that each part is of one bucket."""
+    tasks = archive.table.scan().plan_files()
+    size = sum(int(task.file.file_size_in_bytes) for task in tasks)
+    # Compressed files are several times smaller than their rows in memory.
+    wanted = 4 * size // _PART_BYTES // buckets + 1
+    return buckets * max(1, min(wanted, _PARTS_MAX // buckets))
+
+
+def _ranges(archive: TopicArchive, progress: LatestProgress) -> list[OffsetRange]:
+    """Return the archived offsets below the progress."""
+    everything = backlog(archive, LatestProgress(progress.archive))
+    ends = progress.ends
+    return [
+        replace(each, end=min(each.end, ends[each.partition]))
+        for each in everything
+        if each.start < ends.get(each.partition, 0)
+    ]
+
+
+def _read_table(
+    archive: TopicArchive,
+    table: Table,
+    compared: pa.Schema,
+    present: Spill,
+    buckets: int,
+    found: LatestAudit,
+) -> None:
+    """Spill the rows of the table; find rows in another bucket than that of their key."""
+    for task in table.scan().plan_files():
+        if task.delete_files:
+            raise LatestTableError(
+                f"another program has deleted rows of the table {'.'.join(table.name())}: lakelog "
+                f"table refresh {archive.topic} --rebuild"
+            )
+        bucket = task.file.partition[0]
+        merge = BucketMerge([task.file.file_path], own_schema(table), archive.address.catalog)
+        for read in merge.rows(list(_COMPARED)):
+            rows = fitted(read, compared)
+            found.rows += rows.num_rows
+            numbers = bucket_numbers(rows.column("key").combine_chunks(), buckets)
+            found.add(
+                "is in the file of another bucket", rows.filter(pc.not_equal(numbers, bucket))
+            )
+            present.add(rows)
+
+
+def _compare(rows: pa.Table, present: pa.Table, found: LatestAudit) -> None:
+    """Compare the last rows of the partitions with the rows of the table, in one part."""
+    keys = rows.select(["key"]).group_by("key").aggregate([([], "count_all")])
+    found.keys += keys.num_rows
+    shared = keys.filter(pc.greater(keys.column("count_all"), 1)).column("key")
+    found.shared_keys += len(shared)
+    doubled = present.group_by("key").aggregate([([], "count_all")])
+    twice = doubled.filter(pc.greater(doubled.column("count_all"), 1)).column("key")
+    found.add("is there more than once", present.filter(_is_in(present, "key", twice)))
+    live = rows.select(list(_COMPARED)).filter(pc.is_valid(rows.column("value")))
+    same = present.join(live, keys=[*_PLACE], join_type="inner", right_suffix=".archived")
+    equal = pc.and_(
+        pc.equal(same.column("value"), same.column("value.archived")),
+        pc.equal(same.column("key"), same.column("key.archived")),
+    )
+    right = same.filter(equal).select(_PLACE)
+    wrong = present.join(right, keys=_PLACE, join_type="left anti")
+    found.add("is not the newest of its key in the archive", wrong)
+    gone = rows.filter(pc.is_null(rows.column("value"))).column("key")
+    missing = live.filter(pc.invert(_is_in(live, "key", present.column("key"))))
+    # The tombstone in another partition may have been the newer one.
+    found.add("is missing", missing.filter(pc.invert(_is_in(missing, "key", gone))))
+
+
+def _is_in(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.is_in(rows.column(name), value_set=values.combine_chunks())

@@ -1,0 +1,118 @@
+"""Merges new rows of a bucket with its present file, in the order of the keys.
+
+The present rows pass through memory one row group at a time; the new rows are in memory together.
+A new row with a null value is a tombstone: the key has no row afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakelog.tables.archive.row_files import RowFiles
+from lakelog.tables.iceberg.data_file import open_input
+from lakelog.tables.latest.newest import ORDERED_BY, by_key, newest
+
+_BATCH_BYTES = 32 << 20
+_IS_NEW = "lakelog.is_new"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketMerge:
+    """The merge of one bucket.
+
+    present: the paths of its files. schema: of the table's files. catalog: PyIceberg's properties,
+    for remote files.
+    """
+
+    present: Sequence[str]
+    schema: pa.Schema
+    catalog: Mapping[str, str]
+
+    def winners(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that change the bucket: newest of their keys, also in the table.
+
+        A tombstone of a key without a row changes nothing. Raises `FileNotFoundError` and
+        `OSError`.
+        """
+        new = newest(rows)
+        keys = new.column("key").combine_chunks()
+        known = [
+            part.filter(pc.is_in(part.column("key"), value_set=keys))
+            for part in self.rows(list(ORDERED_BY))
+        ]
+        columns = new.select(list(ORDERED_BY))
+        found = pa.concat_tables([columns.slice(0, 0).cast(_narrow(self.schema)), *known])
+        both = pa.concat_tables(
+            [
+                columns.cast(found.schema).append_column(_IS_NEW, _repeated(True, new.num_rows)),
+                found.append_column(_IS_NEW, _repeated(False, found.num_rows)),
+            ]
+        )
+        best = newest(both)
+        won = best.filter(best.column(_IS_NEW)).column("key").combine_chunks()
+        new = new.filter(pc.is_in(new.column("key"), value_set=won))
+        has_row = pc.is_in(new.column("key"), value_set=found.column("key").combine_chunks())
+        return new.filter(pc.or_(pc.is_valid(new.column("value")), has_row))
+
+    def write(self, winners: pa.Table, path: str) -> tuple[str, ...]:
+        """Write the bucket's rows; return the path, or nothing if no row is left.
+
+        winners: as `winners` returns them. Raises `OSError`; no file remains then.
+        """
+        files = RowFiles(path, self.schema, self.catalog)
+        try:
+            for rows in self._merged(winners):
+                step = max(1, rows.num_rows * _BATCH_BYTES // max(1, rows.nbytes))
+                for batch in rows.combine_chunks().to_batches(step):
+                    files.add(batch)
+            return files.close()
+        except BaseException:
+            files.remove()
+            raise
+
+    def _merged(self, winners: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows in the order of their keys, if the present file has this order."""
+        replaced = winners.column("key").combine_chunks()
+        live = fitted(winners.filter(pc.is_valid(winners.column("value"))), self.schema)
+        for part in self.rows(self.schema.names):
+            last = part.column("key")[-1]
+            count = pc.sum(pc.less_equal(live.column("key"), last)).as_py() or 0
+            kept = part.filter(pc.invert(pc.is_in(part.column("key"), value_set=replaced)))
+            yield by_key(pa.concat_tables([kept, live.slice(0, count)]))
+            live = live.slice(count)
+        yield live
+
+    def rows(self, names: list[str]) -> Iterator[pa.Table]:
+        """Yield the row groups of the present files."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        for path in self.present:
+            with open_input(path, self.catalog) as source, pq.ParquetFile(source) as file:
+                has = [name for name in names if name in file.schema_arrow.names]
+                for number in range(file.num_row_groups):
+                    rows = file.read_row_group(number, columns=has)
+                    if rows.num_rows:
+                        yield fitted(rows, schema)
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of a schema; nulls for columns that they lack."""
+    arrays = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _narrow(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in ORDERED_BY])
+
+
+def _repeated(value: bool, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), count)

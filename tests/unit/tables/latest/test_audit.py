@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.latest import audit as audits
+from lakelog.tables.latest.audit import LatestAudit, audit_latest
+from lakelog.tables.latest.progress import LatestTableError
+from unit.tables.latest.kit import Put, Tables
+
+
+@pytest.fixture
+def tables(address: TableAddress) -> Tables:
+    """Twenty keys, one of them deleted, and records that no refresh has read."""
+    made = Tables(address)
+    made.append(*(Put(b"k%d" % (n % 20), b"v%d" % n) for n in range(60)), Put(None, b"x"))
+    made.append(Put(b"k3", None))
+    made.refresh()
+    made.append(Put(b"k4", b"newer"))
+    return made
+
+
+def audited(tables: Tables) -> LatestAudit:
+    return audit_latest(tables.version(), tables.place.address.load())
+
+
+def test_a_right_table_is_sound(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = audited(tables)
+    assert found.is_sound, found.first
+    assert (found.rows, found.keys, found.shared_keys, found.null_keys) == (19, 20, 0, 1)
+    monkeypatch.setattr(audits, "_PART_BYTES", 100)
+    assert audited(tables) == found, "in more parts"
+
+
+def test_keys_in_several_partitions_have_a_row_of_one_of_them(tables: Tables) -> None:
+    tables.append(Put(b"k5", b"in 1", 1, at=-1), Put(b"k3", b"in 1", 1, at=-1))
+    tables.refresh()
+    tables.append(Put(b"k6", None, 1, at=9))
+    tables.refresh()
+    found = audited(tables)
+    assert found.is_sound, found.first
+    assert found.shared_keys == 3
+
+
+def rewritten(tables: Tables, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change the content of one file, behind the table's back."""
+    path = Path(tables.files()[2].removeprefix("file://"))
+    rows = change(pq.read_table(path))
+    pq.write_table(rows, path)
+
+
+def with_first(name: str, value: object) -> Callable[[pa.Table], pa.Table]:
+    def change(rows: pa.Table) -> pa.Table:
+        records = rows.to_pylist()
+        records[0][name] = value
+        return pa.Table.from_pylist(records, rows.schema)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (with_first("value", b"other"), "is not the newest"),
+        (with_first("offset", 1), "is not the newest"),
+        (with_first("key", b"k3"), "is not the newest"),
+        (lambda rows: rows.slice(1), "is missing"),
+        (lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), "more than once"),
+        (with_first("key", b"k2"), "another bucket"),
+    ],
+)
+def test_each_wrong_row_is_found(
+    tables: Tables, change: Callable[[pa.Table], pa.Table], expected: str
+) -> None:
+    rewritten(tables, change)
+    found = audited(tables)
+    assert not found.is_sound
+    assert expected in "; ".join(found.first)
+
+
+def test_the_counts_are_compared(tables: Tables) -> None:
+    rewritten(tables, lambda rows: rows.slice(1))
+    assert any("of the snapshot's summary" in text for text in audited(tables).first)
+
+
+def test_a_table_of_an_earlier_archive_is_no_candidate(tables: Tables) -> None:
+    version = tables.version()
+    other = version.table.metadata.model_copy(update={"table_uuid": tables_uuid(tables)})
+    version.table.metadata = other
+    with pytest.raises(LatestTableError, match="--rebuild"):
+        audit_latest(version, tables.place.address.load())
+
+
+def tables_uuid(tables: Tables) -> object:
+    return tables.place.address.load().metadata.table_uuid

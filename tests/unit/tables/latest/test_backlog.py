@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA
+from lakelog.tables.latest import backlog as module
+from lakelog.tables.latest.backlog import backlog, take
+from lakelog.tables.latest.progress import LatestProgress
+from lakelog.tables.latest.spill import Spill
+from unit.tables.latest.kit import Put, Tables
+
+
+@pytest.fixture
+def tables(address: TableAddress) -> Tables:
+    made = Tables(address)
+    made.append(*(Put(b"k%d" % (n % 3), b"v%d" % n, n % 2) for n in range(20)), Put(None, b"x", 1))
+    return made
+
+
+def test_the_backlog_follows_the_progress(tables: Tables) -> None:
+    ranges = backlog(tables.version(), LatestProgress("uuid", ends={0: 4}))
+    assert [(each.partition, each.start, each.end) for each in ranges] == [(0, 4, 10), (1, 0, 11)]
+    assert not backlog(tables.version(), LatestProgress("uuid", ends={0: 10, 1: 11}))
+
+
+def test_the_last_rows_of_the_keys_are_taken(tables: Tables) -> None:
+    version = tables.version()
+    with Spill(1, ARROW_SCHEMA) as spill:
+        taken = take(version, backlog(version, LatestProgress("uuid")), spill, 1 << 20)
+        rows = spill.read(0).select(["key", "value", "partition"]).to_pylist()
+    assert (taken.rows, taken.ends, taken.null_keys) == (21, {0: 10, 1: 11}, {1: 1})
+    found = {(row["key"], row["partition"]): row["value"] for row in rows}
+    assert len(found) == len(rows) == 6
+    assert found[b"k0", 0] == b"v18"
+    assert found[b"k0", 1] == b"v15"
+
+
+def test_a_full_bucket_ends_the_round(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 1)
+    tables.append(Put(b"k", b"v", 0))
+    version = tables.version()
+    with Spill(1, ARROW_SCHEMA) as spill:
+        taken = take(version, backlog(version, LatestProgress("uuid")), spill, 1)
+    assert taken.ends == {0: 10}, "the chunk of the first file"
+    left = backlog(version, LatestProgress("uuid", ends=taken.ends))
+    assert [(each.partition, each.start) for each in left] == [(0, 10), (1, 0)]
