@@ -45,6 +45,7 @@ _FRAMES = "Columns are Arrow's: pandas and polars are imported by name, on deman
 _CODECS = "Codecs and checksums are used by records only"
 _NUMBA = "Numba and NumPy are used by compiled columns only"
 _ARROW = "PyArrow is used by columns, the client, the table engine and Spark jobs only"
+_FASTAVRO = "fastavro is used by schemas of a registry only"
 _PYSPARK = "PySpark is used by Spark jobs and by the module that Spark loads only"
 _ICEBERG = "PyIceberg and SQLAlchemy are used by the table engine and by the demo only"
 _TERMINAL = "Libraries for the terminal are used by commands and by the demo only"
@@ -74,6 +75,7 @@ _PLANTED = [
     Planted(_NUMBA, "lakelog.records.planted_loop", "numba"),
     Planted(_NUMBA, "lakelog.spark.planted_array", "numpy"),
     Planted(_ARROW, "lakelog.storage.planted_arrow", "pyarrow"),
+    Planted(_FASTAVRO, "lakelog.tables.typed.planted_avro", "fastavro"),
     Planted(_PYSPARK, "lakelog.cli.planted_spark", "pyspark.sql"),
     Planted(_PYSPARK, "lakelog.tables.planted_spark", "pyspark.sql"),
     Planted(_ICEBERG, "lakelog.spark.planted_iceberg", "pyiceberg.table"),

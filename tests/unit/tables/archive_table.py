@@ -63,13 +63,26 @@ def write_batch(
 
 def append_json(address: TableAddress, fields: list[pa.Field], offset: int, value: bytes) -> None:
     """Append a file with one row and its typed columns, as the archive writes it."""
+    plain = pa.RecordBatch.from_pylist([_row(offset, value)], ARROW_SCHEMA)
     schema = pa.schema([*ARROW_SCHEMA, *fields])
+    _append(address, TypedRows(schema).complete(plain))
+
+
+def append_typed(address: TableAddress, fields: list[pa.Field], offset: int, data: object) -> None:
+    """Append a file with one row, with this value in the column `data`."""
+    schema = pa.schema([*ARROW_SCHEMA, *fields])
+    _append(address, pa.RecordBatch.from_pylist([_row(offset, b"") | {"data": data}], schema))
+
+
+def _row(offset: int, value: bytes) -> dict[str, object]:
     row = {"topic": "orders", "partition": 0, "offset": offset, "timestamp": offset}
-    row |= {"timestampType": 0, "value": value}
-    plain = pa.RecordBatch.from_pylist([row], ARROW_SCHEMA)
+    return row | {"timestampType": 0, "value": value}
+
+
+def _append(address: TableAddress, rows: pa.RecordBatch) -> None:
     path = folder(address) / "data" / f"{uuid.uuid4()}.parquet"
     path.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_batches([TypedRows(schema).complete(plain)]), path)
+    pq.write_table(pa.Table.from_batches([rows]), path)
     address.load().add_files([path.as_uri()])
 
 

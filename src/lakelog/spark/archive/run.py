@@ -41,7 +41,7 @@ _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _TOO_MANY = "TooManyPartitionsError: "
-_CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
+_CONNECTION = ("UnreachableError: ", "ConnectionLostError: ", "RegistryUnavailableError: ")
 
 
 @dataclass

@@ -166,7 +166,7 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
     paths: tuple[str, ...]
     rows: int
     skipped: list[OffsetRange]
-    unknown: Shape
+    unknown: list[Shape]
     refusals: Refusals
     letters: str | None
 
@@ -199,6 +199,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             letters_path=f"{self._job.letters_location}/data/{name}",
             terms=parse_terms(self._job.partition_by),
             files_max=limits[0] if limits else 1,
+            registry=self._job.registry,
         )
         return Archived(
             query_id,
@@ -224,7 +225,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
             batch = batch_of(self._job, done, batchId, extents)
             commit_batch(self._job.address, batch)
-            add_unknown(self._job, [message.unknown for message in done])
+            add_unknown(self._job, [shape for message in done for shape in message.unknown])
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Remove the files of a batch for which no commit was tried.

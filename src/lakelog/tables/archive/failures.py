@@ -12,6 +12,7 @@ from lakelog.tables.archive.progress import ProgressConflictError, ProgressForma
 from lakelog.tables.iceberg.address import TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.data_file import FolderUnwritableError
+from lakelog.tables.registry.errors import RegistryAccessError, RegistryUnavailableError
 from lakelog.tables.topic.errors import (
     BadRecordError,
     DataLossError,
@@ -30,6 +31,7 @@ FINAL = (
     DeadLettersError,
     CatalogUnwritableError,
     FolderUnwritableError,
+    RegistryAccessError,
 )
 """Errors that end the job.
 
@@ -43,6 +45,7 @@ PASSING = (
     CommitFailedException,
     SQLAlchemyError,
     OSError,
+    RegistryUnavailableError,
 )
 """Errors after which a new attempt may succeed."""
 

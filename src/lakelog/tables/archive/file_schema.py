@@ -1,4 +1,4 @@
-"""The schema of the data files of a batch: that of the job, and typed columns of JSON values."""
+"""The schema of the data files of a batch: that of the job, and typed columns of the values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from lakelog.base.events import event
 from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.values import registered_shapes
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.sampling import BatchSource, sampled_shape
 from lakelog.tables.typed.shapes import Shape
@@ -19,18 +21,24 @@ _log = logging.getLogger("lakelog.tables")
 def file_schema(
     job: ArchiveJob, source: BatchSource, tasks: Iterable[Sequence[OffsetRange]]
 ) -> pa.Schema:
-    """Return the schema for the files of a batch; add new fields of JSON values to the table.
+    """Return the schema for the files of a batch; add new fields of values to the table.
 
-    Fields are inferred from samples of the ranges. Raises `ValueError` if the table has foreign
-    columns of the same names, `TableReplacedError`, `KafkaError` and the errors of the catalog.
+    Fields are inferred from samples of the ranges, or from the schemas that the samples name.
+    Raises `ValueError` if the table has foreign columns of the same names,
+    `TableReplacedError`, `RegistryUnavailableError`, `RegistryAccessError`, `KafkaError` and the
+    errors of the catalog.
     """
-    if not job.is_json:
+    ranges = [each for ranges in tasks for each in ranges]
+    if job.registry is not None:
+        shapes = registered_shapes(schemas_of(job.registry), source, ranges)
+    elif job.is_json:
+        shapes = [sampled_shape(source, ranges)]
+    else:
         return job.schema
     from lakelog.tables.typed.columns import widen
 
-    shape = sampled_shape(source, [each for ranges in tasks for each in ranges])
     schema = job.schema
-    for each in widen(job.address, [shape]):
+    for each in widen(job.address, shapes):
         schema = schema.append(each)
     return schema
 
@@ -42,7 +50,7 @@ def add_unknown(job: ArchiveJob, shapes: Iterable[Shape]) -> None:
     again.
     """
     seen = [each for each in shapes if each.fields]
-    if not job.is_json or not seen:
+    if not (job.is_json or job.registry) or not seen:
         return
     from lakelog.tables.typed.columns import widen
 

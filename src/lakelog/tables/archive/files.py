@@ -14,16 +14,24 @@ import pyarrow as pa
 
 from lakelog.tables.archive.letter_file import LetterFile
 from lakelog.tables.archive.partitions import lost_before
-from lakelog.tables.archive.refusals import OnBadRecord, Refusals, Refused, stop
+from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, Refused, stop
 from lakelog.tables.archive.row_files import PARTITIONS_MAX, RowFiles
 from lakelog.tables.archive.sieve import Sieve
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
+from lakelog.tables.registry.client import RegistryAddress
+from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.values import RegistryFitter
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
-from lakelog.tables.typed.rows import TypedRows, untyped
+from lakelog.tables.typed.rows import TypedRows, data_type, untyped
 from lakelog.tables.typed.shapes import Shape
+
+_WAY_ON = (
+    f"Set the topic's key {KEY} to dead-letter or skip, or repeat with --errors: the record is "
+    "then a row without fields, and its column rescued has the reason"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +39,14 @@ class Written:
     """The result of a task.
 
     paths: the URIs of the files; none if the ranges had no rows. skipped: offsets that were lost.
-    unknown: the shape of JSON values that did not fit the typed columns. refusals: records that
+    unknown: the shapes of values that did not fit the typed columns. refusals: records that
     cannot be rows. letters: the URI of their file; `None` without any.
     """
 
     paths: tuple[str, ...]
     rows: int
     skipped: list[OffsetRange]
-    unknown: Shape = field(default_factory=lambda: Shape("struct"))
+    unknown: list[Shape] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
     letters: str | None = None
 
@@ -55,16 +63,19 @@ def write_ranges(
     letters_path: str = "",
     terms: Sequence[PartitionTerm] = (),
     files_max: int = PARTITIONS_MAX,
+    registry: RegistryAddress | None = None,
 ) -> Written:
     """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
 
     catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
     be rows. letters_path: the URI of the file for dead letters. terms, files_max: of a
-    partitioned table, the terms of its spec and the limit of files.
+    partitioned table, the terms of its spec and the limit of files. registry: has the schemas of
+    the values; without one they are JSON.
 
     Raises `DataLossError` if the log no longer holds a whole range, unless `skip_lost` is set and
     retention removed the records; `BadRecordError` for a record that cannot be a row, if `errors`
-    is STOP; `TooManyPartitionsError`; and `KafkaError`. The files are removed after any error.
+    is STOP; `TooManyPartitionsError`; `RegistryUnavailableError` and `RegistryAccessError`; and
+    `KafkaError`. The files are removed after any error.
     """
     files = RowFiles(path, schema, catalog, terms, files_max)
     letters = LetterFile(letters_path, catalog)
@@ -72,7 +83,7 @@ def write_ranges(
     refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, letters)
     rows = 0
     skipped: list[OffsetRange] = []
-    typed = TypedRows(schema)
+    typed = TypedRows(schema, _fitter(registry, schema, errors))
     sieve = Sieve(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
@@ -86,6 +97,17 @@ def write_ranges(
         letters.remove()
         raise
     return Written(paths, rows, skipped, typed.unknown, refusals, letters_written)
+
+
+def _fitter(
+    registry: RegistryAddress | None, schema: pa.Schema, errors: OnBadRecord
+) -> RegistryFitter | None:
+    if registry is None:
+        return None
+    is_strict = errors is OnBadRecord.STOP
+    return RegistryFitter(
+        schemas_of(registry), data_type(schema), is_strict=is_strict, way_on=_WAY_ON
+    )
 
 
 def _note(refusals: Refusals, errors: OnBadRecord, letters: LetterFile, refused: Refused) -> None:

@@ -6,7 +6,7 @@ Every process of the job gets it as JSON. Importing this module does not import 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from lakelog.tables.archive.progress import Extent
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+from lakelog.tables.registry.client import RegistryAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,10 @@ class ArchiveJob:
     uuid: the table's. extents: the extents of all partitions that the table holds when the query
     starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
     log one file gets, so a small batch has fewer tasks. is_json: the table gets typed columns for
-    the fields of JSON values. errors: a value of `OnBadRecord`. letters_location, letters_uuid: of
-    the table of dead letters; empty without one. partition_by: the terms of the table's spec.
+    the fields of JSON values. registry_url, registry_user_info: of the schema registry whose
+    schemas describe the typed columns; empty without one. errors: a value of
+    `OnBadRecord`. letters_location, letters_uuid: of the table of dead letters; empty without one.
+    partition_by: the terms of the table's spec.
     """
 
     bootstrap: str
@@ -43,6 +46,8 @@ class ArchiveJob:
     extents: dict[int, Extent]
     file_bytes: int = 128 << 20
     is_json: bool = False
+    registry_url: str = ""
+    registry_user_info: str = field(default="", repr=False)
     errors: str = OnBadRecord.STOP.value
     letters_location: str = ""
     letters_uuid: str = ""
@@ -52,6 +57,13 @@ class ArchiveJob:
     def address(self) -> TableAddress:
         """The address of the table."""
         return TableAddress(self.catalog, self.identifier, self.uuid)
+
+    @property
+    def registry(self) -> RegistryAddress | None:
+        """The schema registry that describes the values."""
+        if not self.registry_url:
+            return None
+        return RegistryAddress(self.registry_url, self.registry_user_info)
 
     @property
     def schema(self) -> pa.Schema:

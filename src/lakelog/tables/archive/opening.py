@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyiceberg.table import Table
 
 from lakelog.tables.archive.dead_letters import DeadLettersError, open_letters
@@ -14,14 +16,17 @@ from lakelog.tables.iceberg.partition_spec import terms_of
 from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
+from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.typed.columns import typed_fields
 
 _TASKS = 2
 _FORMAT = "table.value.format"
 PARTITION_BY = "table.partition_by"
 """The topic key with the terms of a new table's partition spec."""
-_KEYS = (_FORMAT, KEY, PARTITION_BY)
+_REGISTRY_URL = "table.schema.registry.url"
+_KEYS = (_FORMAT, _REGISTRY_URL, KEY, PARTITION_BY)
 
 
 def open_job(
@@ -42,12 +47,13 @@ def open_job(
 
     Raises `TopicMissingError`, `KafkaError` when the cluster does not answer, `SyncError` when a
     table holds another topic's records, and `ValueError` when the warehouse cannot be used, the
-    table does not fit, or the key has an unknown value.
+    table does not fit, or a key has an unusable value.
     """
     with TopicClient(bootstrap, client_id="lakelog-archive") as client:
         meta = client.describe([topic])[topic]
         keys = client.configs([topic], _KEYS).get(topic, {})
     is_json = keys.get(_FORMAT) == "json"
+    registry = _registry(topic, keys)
     errors = errors or OnBadRecord.named(keys.get(KEY) or OnBadRecord.STOP.value)
     terms = parse_terms(filter(None, (keys.get(PARTITION_BY) or "").split(",")))
     catalog = place.catalog
@@ -60,7 +66,7 @@ def open_job(
             f"{', '.join(sorted(others))}; {topic!r} is {meta.topic_id} now, perhaps because it "
             "was deleted and created again): archive into a table of another name"
         )
-    if is_json:
+    if is_json or registry:
         typed_fields(loaded)
     uuid = str(loaded.metadata.table_uuid)
     address = TableAddress(catalog, identifier, uuid)
@@ -80,11 +86,26 @@ def open_job(
         extents={},
         file_bytes=file_bytes,
         is_json=is_json,
+        registry_url=registry.url if registry else "",
+        registry_user_info=registry.user_info if registry else "",
         errors=errors.value,
         letters_location=letters_location,
         letters_uuid=letters_uuid,
         partition_by=tuple(map(str, terms_of(loaded))),
     )
+
+
+def _registry(topic: str, keys: Mapping[str, str | None]) -> RegistryAddress | None:
+    """Return the schema registry of a topic's values. Raises `OptionError` and `ValueError`."""
+    if keys.get(_FORMAT) != "registry":
+        return None
+    url = keys.get(_REGISTRY_URL)
+    if not url:
+        raise OptionError(
+            f"{_FORMAT} of the topic {topic!r} is registry, but {_REGISTRY_URL} is not set: run "
+            f"lakelog topic alter {topic} --config {_REGISTRY_URL}=http://HOST:PORT"
+        )
+    return RegistryAddress.from_environment(url)
 
 
 def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:

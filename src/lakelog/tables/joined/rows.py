@@ -210,9 +210,11 @@ def _paths_by_id(type_: pa.DataType, path: str = "") -> dict[int, str]:
         fields = list(type_)
     elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
         fields = [type_.value_field]
+    elif pa.types.is_map(type_):
+        fields = [type_.item_field]
     found = {}
     for each in fields:
-        # Parquet's name for the elements of a list differs between writers.
+        # Parquet's name for the elements of a list or map differs between writers.
         name = f"{path}.{each.name}" if pa.types.is_struct(type_) else f"{path}[]"
         if each.metadata and _FIELD_ID in each.metadata:
             found[int(each.metadata[_FIELD_ID])] = name.removeprefix(".")

@@ -95,4 +95,6 @@ def _bare(type_: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(each.name, _bare(each.type)) for each in type_])
     if pa.types.is_large_list(type_):
         return pa.large_list(pa.field("element", _bare(type_.value_type)))
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, pa.field("value", _bare(type_.item_type)))
     return type_

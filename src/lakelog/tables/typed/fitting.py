@@ -20,7 +20,10 @@ Rescued = dict[str, Any]
 Fit = Callable[[Any, str, Rescued], Any]
 """Returns a value for a column. The parts that do not fit go into `Rescued` by their paths."""
 
-_EXACT = range(-(1 << 53), (1 << 53) + 1)
+Reader = Callable[[bytes], tuple[Any, Rescued]]
+"""Converts the bytes of one value into a value for the column `data`, and what does not fit it."""
+
+EXACT = range(-(1 << 53), (1 << 53) + 1)
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _MAGIC, _PREFIX_BYTES = b"\0", 5
 NO_JSON = object()
@@ -36,6 +39,11 @@ def parsed(value: bytes | None) -> Any:
         return NO_JSON
     if value.startswith(_MAGIC):
         value = value[_PREFIX_BYTES:]
+    return parsed_json(value)
+
+
+def parsed_json(value: bytes) -> Any:
+    """Return the JSON value in the bytes, `NO_JSON` if they are none."""
     try:
         return json.loads(value, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -60,9 +68,27 @@ def _pair(value: Any, fit: Fit) -> tuple[Any, str | None]:
     rescued = Rescued()
     found = fit(value, "$", rescued)
     try:
-        return found, json.dumps(rescued, separators=(",", ":")) if rescued else None
+        return found, rescued_text(rescued)
     except RecursionError:
         return None, None
+
+
+def rescued_text(rescued: Rescued) -> str | None:
+    """Return the value of the column `rescued`; `None` if everything fits."""
+    return json.dumps(rescued, separators=(",", ":")) if rescued else None
+
+
+def json_reader(type_: pa.StructType) -> Reader:
+    """Return the function that converts a JSON value; it raises `ValueError` for other values."""
+    fit = _fit_struct(type_)
+
+    def read(data: bytes) -> tuple[Any, Rescued]:
+        value, rescued = parsed_json(data), Rescued()
+        if value is NO_JSON:
+            raise ValueError("it is not JSON")
+        return fit(value, "$", rescued), rescued
+
+    return read
 
 
 def _fit_of(type_: pa.DataType) -> Fit:
@@ -76,7 +102,7 @@ def _fit_of(type_: pa.DataType) -> Fit:
         return _fit_scalar(lambda value: _is_integer(value) and value in LONGS)
     if pa.types.is_float64(type_):
         return _fit_scalar(
-            lambda value: isinstance(value, float) or (_is_integer(value) and value in _EXACT)
+            lambda value: isinstance(value, float) or (_is_integer(value) and value in EXACT)
         )
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return _fit_scalar(lambda value: isinstance(value, str) and _is_unicode(value))
@@ -115,7 +141,7 @@ def _fit_struct(type_: pa.StructType) -> Fit:
             return None
         found = {}
         for name, each in value.items():
-            place = path + _step(name)
+            place = path + step(name)
             if name in fits:
                 found[name] = fits[name](each, place, rescued)
             else:
@@ -125,7 +151,7 @@ def _fit_struct(type_: pa.StructType) -> Fit:
     return fit
 
 
-def _step(name: str) -> str:
+def step(name: str) -> str:
     return f".{name}" if _PLAIN.fullmatch(name) else f"[{json.dumps(name)}]"
 
 

@@ -30,20 +30,24 @@ class BatchSource(Protocol):
 
 
 def sampled_shape(source: BatchSource, ranges: Sequence[OffsetRange]) -> Shape:
-    """Return the shape of about the first 64 KiB of each range, of the 16 largest ones.
+    """Return the shape of the values in a sample. Raises `KafkaError`."""
+    samples = sampled_rows(source, ranges, _VALUE)
+    return shape_of(parsed(value) for each in samples for value in each.column(0).to_pylist())
+
+
+def sampled_rows(
+    source: BatchSource, ranges: Sequence[OffsetRange], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield about the first 64 KiB of each range, of the 16 largest ones, in columns of a schema.
 
     A range that is lost or damaged has no sample: the task that reads it reports that. Raises
     `KafkaError`.
     """
     largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_RANGES_MAX]
-    return shape_of(parsed(value) for each in largest for value in _values(source, each))
-
-
-def _values(source: BatchSource, wanted: OffsetRange) -> Iterator[bytes | None]:
-    rows = ArrowRows(_VALUE, null_timestamps=True, way_on="")
-    with suppress(DataLossError, BadRecordError):
-        for found in rows.convert(wanted, _first(source.batches(wanted))):
-            yield from found.column(0).to_pylist()
+    for wanted in largest:
+        rows = ArrowRows(schema, null_timestamps=True, way_on="")
+        with suppress(DataLossError, BadRecordError):
+            yield from rows.convert(wanted, _first(source.batches(wanted)))
 
 
 def _first(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -1,7 +1,8 @@
-"""Infers the types of fields from JSON values. No I/O.
+"""The types of fields, inferred from JSON values or taken from a schema. No I/O.
 
-Integers are `long`, fractions `double`. The first type of a field wins: Iceberg allows few
-changes of types, and `long` to `double` is not among them.
+JSON integers are `long`, fractions `double`. The first type of a field wins: Iceberg allows few
+changes of types, and `long` to `double` is not among them. The changes that it allows are made:
+`int` to `long`, `float` to `double`, and more digits of a decimal with the same scale.
 """
 
 from __future__ import annotations
@@ -15,26 +16,36 @@ import pyarrow as pa
 
 FIELDS_MAX = 1000
 """Fields of one table, over all levels. Each costs space in every data file."""
-_DEPTH_MAX = 16
-_NAME = re.compile(r"[^\W\d]\w{0,126}")
+DEPTH_MAX = 16
+NAME = re.compile(r"[^\W\d]\w{0,126}")
 """Names that SQL accepts without quotes. Other fields are rescued."""
-_SCALARS = {"boolean": pa.bool_(), "long": pa.int64(), "double": pa.float64()}
-_SCALARS["string"] = pa.large_string()
+_SCALARS = {
+    **{"boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32()},
+    **{"double": pa.float64(), "string": pa.large_string(), "binary": pa.large_binary()},
+    **{
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+        "timestamptz": pa.timestamp("us", "UTC"),
+    },
+}
+_PARAMETERS = re.compile(r"(fixed|decimal)[\[(](\d+)(?:,(\d+))?[\])]")
 LONGS = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(slots=True)
 class Shape:
-    """The values that were seen at one path.
+    """The values at one path.
 
-    kind: a key of `_SCALARS`, `struct`, `list`, or empty before the first value other than null.
+    kind: a type of Iceberg, such as `decimal(9,2)`, `struct`, `list`, or `map` with strings as
+    keys; empty before the first value other than null, and for values that can be in no column.
+    element: of a list or map.
     """
 
     kind: str = ""
     fields: dict[str, Shape] = field(default_factory=dict)
     element: Shape | None = None
 
-    def see(self, value: Any, depth: int = _DEPTH_MAX) -> None:
+    def see(self, value: Any, depth: int = DEPTH_MAX) -> None:
         """Take a JSON value into account."""
         kind = _kind_of(value)
         if not kind or not depth:
@@ -46,7 +57,7 @@ class Shape:
             return
         if kind == "struct":
             for name in list(value)[:FIELDS_MAX]:
-                if _NAME.fullmatch(name):
+                if NAME.fullmatch(name):
                     self.fields.setdefault(name, Shape()).see(value[name], depth - 1)
         elif kind == "list":
             self.element = self.element or Shape()
@@ -96,7 +107,22 @@ def _extended(known: pa.DataType, shape: Shape, budget: list[int]) -> pa.DataTyp
     if pa.types.is_large_list(known) and shape.kind == "list" and shape.element is not None:
         element = known.value_field
         return pa.large_list(element.with_type(_extended(element.type, shape.element, budget)))
-    return known
+    if pa.types.is_map(known) and shape.kind == "map" and shape.element is not None:
+        item = known.item_field
+        wider = item.with_type(_extended(item.type, shape.element, budget))
+        return pa.map_(known.key_field, wider)
+    return _promoted(known, shape.kind)
+
+
+def _promoted(known: pa.DataType, kind: str) -> pa.DataType:
+    """Return the type that holds all values of both, if Iceberg can change the column to it."""
+    if kind in ("struct", "list", "map", ""):
+        return known
+    seen = scalar(kind)
+    if pa.types.is_decimal(known) and pa.types.is_decimal(seen) and known.scale == seen.scale:
+        return max(known, seen, key=lambda each: each.precision)
+    wider = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+    return seen if (known, seen) in wider else known
 
 
 def _new(shape: Shape, budget: list[int]) -> pa.DataType | None:
@@ -104,16 +130,32 @@ def _new(shape: Shape, budget: list[int]) -> pa.DataType | None:
     if budget[0] <= 0 or not shape.kind:
         return None
     budget[0] -= 1
-    if shape.kind == "list":
+    if shape.kind in ("list", "map"):
         element = None if shape.element is None else _new(shape.element, budget)
-        found = None if element is None else pa.large_list(pa.field("element", element))
+        found = None if element is None else _container(shape.kind, element)
     elif shape.kind == "struct":
         struct = _extended_struct(pa.struct([]), shape.fields, budget)
         found = struct if len(struct) else None
     else:
-        found = _SCALARS[shape.kind]
+        found = scalar(shape.kind)
     budget[0] += found is None
     return found
+
+
+def scalar(kind: str) -> pa.DataType:
+    """Return the Arrow type of a scalar kind."""
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    match = _PARAMETERS.fullmatch(kind)
+    assert match is not None, "a kind is declared here"
+    name, first, second = match.groups()
+    return pa.binary(int(first)) if name == "fixed" else pa.decimal128(int(first), int(second))
+
+
+def _container(kind: str, element: pa.DataType) -> pa.DataType:
+    if kind == "list":
+        return pa.large_list(pa.field("element", element))
+    return pa.map_(pa.large_string(), pa.field("value", element))
 
 
 def _kind_of(value: Any) -> str:
@@ -129,4 +171,6 @@ def _kind_of(value: Any) -> str:
 def _count(type_: pa.DataType) -> int:
     if pa.types.is_struct(type_):
         return sum(1 + _count(each.type) for each in type_)
+    if pa.types.is_map(type_):
+        return 1 + _count(type_.item_type)
     return 1 + _count(type_.value_type) if pa.types.is_large_list(type_) else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from lakelog.client.isolation import Batch
@@ -16,19 +17,24 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.columns import typed_fields
 from lakelog.tables.typed.shapes import shape_of
+from schema_registry import schema_registry
+from unit.tables.registry.avro_values import record
 
 TASKS = [[OffsetRange("orders", 0, 0, 1)]]
 
 
 class Records:
+    def __init__(self, value: bytes = b'{"a": 1}') -> None:
+        self._value = value
+
     def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
         builder = BatchBuilder()
-        builder.append(0, None, b'{"a": 1}')
+        builder.append(0, None, self._value)
         data = builder.build(base_offset=wanted.start)
         yield read_header(data), memoryview(data)
 
 
-def job(address: TableAddress, *, is_json: bool) -> ArchiveJob:
+def job(address: TableAddress, *, is_json: bool = False, registry_url: str = "") -> ArchiveJob:
     return ArchiveJob(
         bootstrap="b:1",
         topic="orders",
@@ -43,6 +49,7 @@ def job(address: TableAddress, *, is_json: bool) -> ArchiveJob:
         uuid=address.uuid,
         extents={},
         is_json=is_json,
+        registry_url=registry_url,
     )
 
 
@@ -55,6 +62,28 @@ def test_fields_of_a_batch_are_columns_of_its_files(address: TableAddress) -> No
     assert schema.names == [*plain.schema.names, "data", "rescued"]
     assert [each.name for each in schema.field("data").type] == ["a"]
     assert schema.field("data").type.field(0).metadata
+
+
+def test_fields_of_the_schemas_of_a_batch_are_columns_of_its_files(address: TableAddress) -> None:
+    with schema_registry() as registry:
+        asking = job(address, registry_url=registry.url)
+        registry.register("orders-value", record("int"))
+        schema = file_schema(asking, Records(b"\0\0\0\0\1"), TASKS)
+        registry.register("orders-value", record("long", ["null", "string"]))
+        wider = file_schema(asking, Records(b"\0\0\0\0\2"), TASKS)
+
+        assert [(each.name, each.type) for each in schema.field("data").type] == [
+            ("f0", pa.int32())
+        ]
+        assert [(each.name, each.type) for each in wider.field("data").type] == [
+            ("f0", pa.int64()),
+            ("f1", pa.large_string()),
+        ]
+        count = len(registry.requests)
+        assert file_schema(asking, Records(b"\0\0\0\0\1"), TASKS) == wider
+        assert len(registry.requests) == count, "a batch needs no request"
+        add_unknown(asking, [shape_of([{"rare": True}])])
+        assert "rare" in [each.name for each in typed_fields(address.load())[0].type]
 
 
 def test_fields_that_tasks_found_are_columns_of_later_files(address: TableAddress) -> None:

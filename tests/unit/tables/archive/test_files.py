@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,10 +16,15 @@ from lakelog.tables.archive import files, row_files
 from lakelog.tables.archive.files import Written, write_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, RefusedCount
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+from lakelog.tables.registry.client import RegistryAddress
+from lakelog.tables.registry.schemas import schemas_of
 from lakelog.tables.topic.errors import BadRecordError, DataLossError
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.typed.shapes import extended
+from schema_registry import schema_registry
 from unit.tables.archive_log import Log
+from unit.tables.registry.avro_values import record
 
 ENDS = {0: 9, 1: 6}
 IMPOSSIBLE_MS = 2**62
@@ -56,9 +62,12 @@ def write(
     skip_lost: bool = False,
     raw_timestamp_id: int = 0,
     errors: OnBadRecord = OnBadRecord.STOP,
+    typed: Sequence[pa.Field] = (),
+    registry: RegistryAddress | None = None,
 ) -> Written:
     """Write ranges of (partition, start, end)."""
     schema = with_null_timestamps(raw_timestamp_id) if raw_timestamp_id else ARROW_SCHEMA
+    schema = pa.schema([*schema, *typed])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "TopicClient", lambda *_, **__: log)
         wanted = [OffsetRange("t", *numbers, topic_id="id") for numbers in ranges]
@@ -71,6 +80,7 @@ def write(
             skip_lost=skip_lost,
             errors=errors,
             letters_path=path.with_name("letters").as_uri(),
+            registry=registry,
         )
 
 
@@ -164,3 +174,42 @@ def test_a_file_of_another_task_is_not_overwritten(path: Path) -> None:
     write(path, _Records(), (0, 0, 3))
     with pytest.raises(FileExistsError):
         write(path, _Records(), (0, 3, 6))
+
+
+class _Values(_Records):
+    """A log with these values at the first offsets of partition 0."""
+
+    def __init__(self, *values: bytes) -> None:
+        super().__init__()
+        self._values = values
+
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        builder = BatchBuilder()
+        for value in self._values:
+            builder.append(1000, None, value)
+        batch = builder.build(base_offset=0)
+        yield read_header(batch), memoryview(batch)
+
+
+def test_values_are_read_with_the_schemas_that_they_name(path: Path) -> None:
+    log = _Values(b"\0\0\0\0\1\x02", b"\0\0\0\0\2\x04\x06", b"damaged")
+    with schema_registry() as registry:
+        registry.register("t-value", record("long"))
+        registry.register("t-value", record("long", "long"))
+        address = RegistryAddress(registry.url)
+        data = extended(pa.struct([]), schemas_of(address).get(1).shape)
+        typed = [pa.field("data", data), pa.field("rescued", pa.large_string())]
+
+        with pytest.raises(BadRecordError, match=r"t-0@2: the value cannot be read: .*--errors"):
+            write(path, log, (0, 0, 3), typed=typed, registry=address)
+        assert not path.exists()
+
+        skipping = OnBadRecord.SKIP
+        written = write(path, log, (0, 0, 3), typed=typed, registry=address, errors=skipping)
+    assert (written.rows, written.refusals.counts) == (3, {}), "its bytes are in the row"
+    found = pq.ParquetFile(path).read(["value", "data", "rescued"]).to_pylist()
+    assert [row["data"] for row in found] == [{"f0": 1}, {"f0": 2}, None]
+    assert [row["rescued"] for row in found][:2] == [None, '{"$.f1":3}']
+    assert "begins with byte 100" in found[2]["rescued"]
+    assert found[2]["value"] == b"damaged"
+    assert [list(shape.fields) for shape in written.unknown] == [["f0", "f1"]]

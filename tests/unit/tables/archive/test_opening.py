@@ -17,6 +17,7 @@ from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
+from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.topic.errors import OptionError
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import write_batch
@@ -71,6 +72,27 @@ def test_the_key_of_the_topic_decides_about_typed_columns(tmp_path: Path, log: L
     with job.address.load().update_schema() as update:
         update.add_column("data", LongType())
     with pytest.raises(ValueError, match="has a column 'data' of type int64"):
+        opened(place)
+
+
+def test_the_key_of_the_topic_names_the_schema_registry(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = open_warehouse(str(tmp_path))
+    log.keys = {"table.schema.registry.url": "http://registry:8081"}
+    assert opened(place).registry is None, "unless the format is registry"
+    log.keys["table.value.format"] = "registry"
+    monkeypatch.setenv("LAKELOG_SCHEMA_REGISTRY_USER_INFO", "me:secret")
+    job = opened(place)
+    assert job.registry == RegistryAddress("http://registry:8081", "me:secret")
+    assert ArchiveJob.from_json(job.to_json()) == job
+    assert "secret" not in repr(job)
+
+    log.keys["table.schema.registry.url"] = "registry"
+    with pytest.raises(ValueError, match="'registry' is not the URL of a schema registry"):
+        opened(place)
+    del log.keys["table.schema.registry.url"]
+    with pytest.raises(OptionError, match=r"table\.schema\.registry\.url is not set: run lakelog"):
         opened(place)
 
 

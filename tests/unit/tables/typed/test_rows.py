@@ -33,7 +33,8 @@ def test_fields_that_did_not_fit_are_known_afterwards() -> None:
     rows = TypedRows(SCHEMA)
     rows.complete(batch(b'{"a": 1}', b'{"a": "x", "b": 2}'))
     rows.complete(batch(*[b'{"c": true}'] * 2000, b'{"late": 1}'))
-    known = extended(DATA.type, rows.unknown)
+    (unknown,) = rows.unknown
+    known = extended(DATA.type, unknown)
     assert [(each.name, each.type) for each in known] == [
         ("a", pa.int64()),
         ("b", pa.int64()),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakelog.tables.typed.shapes import FIELDS_MAX, extended, shape_of
+from lakelog.tables.typed.shapes import FIELDS_MAX, Shape, extended, shape_of
 
 NOTHING = pa.struct([])
 LONG, DOUBLE, TEXT, FLAG = pa.int64(), pa.float64(), pa.large_string(), pa.bool_()
@@ -15,6 +15,41 @@ LONG, DOUBLE, TEXT, FLAG = pa.int64(), pa.float64(), pa.large_string(), pa.bool_
 
 def inferred(*values: Any, known: pa.StructType = NOTHING) -> dict[str, pa.DataType]:
     return {each.name: each.type for each in extended(known, shape_of(values))}
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "wider"),
+    [
+        (pa.int32(), "long", LONG),
+        (LONG, "int", LONG),
+        (LONG, "double", LONG),
+        (pa.float32(), "double", DOUBLE),
+        (pa.decimal128(4, 2), "decimal(9,2)", pa.decimal128(9, 2)),
+        (pa.decimal128(9, 2), "decimal(4,2)", pa.decimal128(9, 2)),
+        (pa.decimal128(4, 2), "decimal(9,3)", pa.decimal128(4, 2)),
+        (pa.date32(), "timestamp", pa.date32()),
+        (pa.int32(), "struct", pa.int32()),
+        (pa.int32(), "", pa.int32()),
+        (pa.map_(TEXT, pa.int32()), "list", pa.map_(TEXT, pa.int32())),
+    ],
+)
+def test_a_column_widens_as_iceberg_allows(
+    known: pa.DataType, kind: str, wider: pa.DataType
+) -> None:
+    found = extended(pa.struct([("a", known)]), Shape("struct", {"a": Shape(kind)}))
+    assert found.field("a").type == wider
+
+
+def test_values_of_a_map_widen_too() -> None:
+    def a_map(**fields: str) -> Shape:
+        item = Shape("struct", {name: Shape(kind) for name, kind in fields.items()})
+        return Shape("struct", {"m": Shape("map", element=item)})
+
+    first = extended(NOTHING, a_map(a="int"))
+    found = extended(first, a_map(a="long", b="fixed[4]")).field("m").type
+    assert found == pa.map_(TEXT, pa.struct([("a", LONG), ("b", pa.binary(4))]))
+    many = a_map(**{f"f{number}": "int" for number in range(2 * FIELDS_MAX)})
+    assert extended(first, many).field("m").type.item_type.num_fields == FIELDS_MAX - 2
 
 
 @pytest.mark.parametrize(

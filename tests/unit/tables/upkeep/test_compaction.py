@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 from unittest.mock import Mock
 
@@ -17,6 +19,7 @@ from lakelog.tables.iceberg import exchange
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.joined.rows import ArchivedRows
+from lakelog.tables.registry.avro import AvroSchema
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from lakelog.tables.upkeep import compaction
@@ -28,11 +31,13 @@ from lakelog.tables.upkeep.compaction import (
 from unit.tables.archive_table import (
     TOPIC_ID,
     append_json,
+    append_typed,
     files,
     folder,
     offsets,
     write_batch,
 )
+from unit.tables.registry.avro_values import encoded, record
 
 
 def commit_each(address: TableAddress, start: int, end: int) -> None:
@@ -176,6 +181,48 @@ def test_typed_columns_of_all_files_are_kept(address: TableAddress) -> None:
         update.rename_column("data.a", "renamed")
     with pytest.raises(ValueError, match="renamed the field 'a' of the column 'data'"):
         compacted(address, files_min=2)
+
+
+def test_typed_columns_of_avro_values_are_kept_as_they_widen(address: TableAddress) -> None:
+    def decimal(precision: int) -> dict[str, Any]:
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
+
+    def towns(*more: str) -> dict[str, Any]:
+        return {"type": "map", "values": record("int", *more, name="Town")}
+
+    others = [
+        {"type": "fixed", "name": "F", "size": 2},
+        {"type": "int", "logicalType": "date"},
+        {"type": "long", "logicalType": "timestamp-millis"},
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+    ]
+    same = (b"ab", date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), 7)
+    versions = [
+        (record("int", "float", decimal(4), towns(), *others, name="Top"),
+         (1, 1.5, Decimal("1.25"), {"a": {"f0": 1}}, *same)),
+        (record("long", "double", decimal(9), towns("string"), *others, "boolean", name="Top"),
+         (2**40, 1e300, Decimal("1000000.25"), {"b": {"f0": 2, "f1": "x"}}, *same, True)),
+    ]  # fmt: skip
+    for offset, (schema, values) in enumerate(versions):
+        known = AvroSchema(json.dumps(schema))
+        fields = widen(address, [known.shape])
+        types = [each["type"] for each in schema["fields"]]
+        row = {f"f{number}": each for number, each in enumerate(values)}
+        data = encoded(record(*types[:7], "long", *types[8:], name="Top"), row)
+        append_typed(address, fields, offset, known.reader(fields[0].type)(data)[0])
+
+    before = address.load().scan().to_arrow().sort_by("offset")["data"].to_pylist()
+    assert before[0] | {"f8": None} == before[0], "an earlier file has no such column"
+    assert (before[1]["f0"], before[1]["f1"], before[1]["f8"]) == (2**40, 1e300, True)
+    assert [row["f2"] for row in before] == [Decimal("1.25"), Decimal("1000000.25")]
+    assert [row["f3"] for row in before] == [
+        [("a", {"f0": 1, "f1": None})],
+        [("b", {"f0": 2, "f1": "x"})],
+    ]
+    assert before[0]["f6"] == datetime(2026, 1, 2, tzinfo=UTC)
+
+    assert compacted(address, files_min=2).files_after == 1
+    assert address.load().scan().to_arrow().sort_by("offset")["data"].to_pylist() == before
 
 
 class Deleted:

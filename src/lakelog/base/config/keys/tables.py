@@ -20,12 +20,18 @@ _TERMS = (
     "a comma-separated list of partition, timestampType, topic, year(timestamp), "
     "month(timestamp), day(timestamp), hour(timestamp)"
 )
+# Clients can read configurations, so credentials have no place there.
+_REGISTRY = re.compile(r"https?://[^\s@?#/][^\s@?#]*", re.ASCII)
 _ARCHIVED = re.compile(r"[0-9]{1,10}:[0-9]{1,19}", re.ASCII)
 
 
 def _is_name(value: ConfigValue) -> bool:
     is_folder = value in (".", "..")
     return isinstance(value, str) and bool(_NAME.fullmatch(value)) and not is_folder
+
+
+def _is_registry(value: ConfigValue) -> bool:
+    return value == "" or (isinstance(value, str) and bool(_REGISTRY.fullmatch(value)))
 
 
 def _are_archived_offsets(value: ConfigValue) -> bool:
@@ -56,8 +62,17 @@ TABLE_KEYS = (
         ConfigType.STRING,
         "none",
         "With `json` the archive job adds the fields of JSON values to the table, in the struct "
-        "column `data`; what does not fit goes into the column `rescued`.",
-        one_of("none", "json"),
+        "column `data`; what does not fit goes into the column `rescued`. With `registry` it adds "
+        "the fields of the Avro schemas and JSON Schemas that the values name.",
+        one_of("none", "json", "registry"),
+    ),
+    ConfigKey(
+        "table.schema.registry.url",
+        ConfigType.STRING,
+        "",
+        "URL of the schema registry that `table.value.format=registry` needs. The archive job has "
+        "its credentials in the environment: LAKELOG_SCHEMA_REGISTRY_USER_INFO.",
+        Validator(_is_registry, "empty, or a URL http://… or https://… without credentials"),
     ),
     ConfigKey(
         "table.partition_by",

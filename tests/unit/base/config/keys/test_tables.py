@@ -13,6 +13,8 @@ from lakelog.base.config.log_config import LogConfig, validate_topic_configs
         ("table.archived.offsets", "0:1,1"),
         ("table.archived.offsets", "0:-1"),
         ("table.enable", "yes"),
+        ("table.schema.registry.url", "registry:8081"),
+        ("table.schema.registry.url", "http://user:secret@registry"),
     ],
 )
 def test_a_value_that_no_table_can_use_is_rejected(name: str, text: str) -> None:

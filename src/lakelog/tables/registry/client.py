@@ -1,0 +1,206 @@
+"""Asks a schema registry for schemas, over HTTP with Confluent's REST API.
+
+Each request has a connection of its own: schemas never change, so requests are rare.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, urlsplit
+
+from lakelog.client.retry import log_retry, pauses
+from lakelog.tables.registry.errors import (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaMissingError,
+)
+from lakelog.tables.registry.schema_id import SchemaId
+
+USER_INFO = "LAKELOG_SCHEMA_REGISTRY_USER_INFO"
+"""The environment variable with `user:password`."""
+BODY_BYTES_MAX = 4 << 20
+_REQUEST_S = 10.0
+_GIVE_UP_S = 30.0
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAddress:
+    """The URL of a registry, and the credentials for basic authentication (`user:password`)."""
+
+    url: str
+    user_info: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+
+    @classmethod
+    def from_environment(cls, url: str) -> RegistryAddress:
+        """Return the address with the credentials in the environment. Raises `ValueError`."""
+        return cls(url, os.environ.get(USER_INFO, ""))
+
+
+def check_url(url: str) -> SplitResult:
+    """Return the parts of a registry's URL. Raises `ValueError`."""
+    expected = "expected http://HOST:PORT or https://HOST:PORT, optionally with a path"
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number of a port
+        raise ValueError(f"{url!r} is not the URL of a schema registry: {expected}") from None
+    if "@" in parts.netloc:
+        raise ValueError(
+            "the URL of the schema registry has credentials, which would be visible in plans and "
+            f"logs: set {USER_INFO}=user:password in the environment instead"
+        )
+    if not is_usable or parts.query or parts.fragment:
+        raise ValueError(f"{url!r} is not the URL of a schema registry: {expected}")
+    return parts
+
+
+class Reference(NamedTuple):
+    """A schema that another one refers to by `name`."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Registered(NamedTuple):
+    """A schema as the registry returns it. kind: AVRO, JSON or PROTOBUF."""
+
+    text: str
+    kind: str
+    references: tuple[Reference, ...]
+
+
+class RegistryClient:
+    """A client of one registry.
+
+    Methods retry for up to 30 seconds while the registry does not answer or answers with an error
+    of its own. They raise `RegistryUnavailableError` after that, `RegistryAccessError` if the
+    registry refuses the client, and `SchemaMissingError`.
+    """
+
+    def __init__(self, address: RegistryAddress, *, give_up_s: float = _GIVE_UP_S) -> None:
+        self.url = address.url.rstrip("/")
+        self._parts = check_url(self.url)
+        self._headers = {"Accept": _ACCEPT}
+        self._give_up_s = give_up_s
+        if address.user_info:
+            token = b64encode(address.user_info.encode()).decode()
+            self._headers["Authorization"] = f"Basic {token}"
+
+    def schema(self, schema_id: SchemaId) -> Registered:
+        """Return the schema with this id or GUID."""
+        where = "ids" if isinstance(schema_id, int) else "guids"
+        return self._registered(f"/schemas/{where}/{schema_id}", f"the schema id {schema_id}")
+
+    def version(self, subject: str, version: int | str) -> Registered:
+        """Return the schema of a subject's version, a number or `latest`."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        return self._registered(path, f"version {version} of the subject {subject!r}")
+
+    def _registered(self, path: str, what: str) -> Registered:
+        found = self._get(path, what)
+        try:
+            references = tuple(
+                Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+                for each in found.get("references") or ()
+            )
+            kind = found.get("schemaType") or "AVRO"
+            return Registered(str(found["schema"]), str(kind), references)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._no_registry(path) from None
+
+    def _get(self, path: str, what: str) -> Any:
+        deadline = time.monotonic() + self._give_up_s
+        for pause in pauses():
+            try:
+                status, body = self._request(path)
+                if status < 500 and status != 429:
+                    return self._judged(status, body, path, what)
+                error: Exception = RegistryUnavailableError(
+                    f"the schema registry {self.url} answers with HTTP status {status}"
+                    f"{_message(body)}"
+                )
+            except ssl.SSLCertVerificationError as refused:
+                raise RegistryAccessError(
+                    f"the certificate of the schema registry {self.url} is not trusted: {refused}. "
+                    "Set SSL_CERT_FILE to the file of its authority"
+                ) from refused
+            except (OSError, HTTPException) as lost:
+                error = RegistryUnavailableError(
+                    f"the schema registry {self.url} does not answer: {lost or type(lost).__name__}"
+                )
+            if time.monotonic() + pause >= deadline:
+                raise error
+            log_retry(error, pause)
+            time.sleep(pause)
+        raise AssertionError("pauses are endless")
+
+    def _request(self, path: str) -> tuple[int, bytes]:
+        host, port = self._parts.hostname, self._parts.port
+        assert host is not None, "checked in check_url"
+        connection: HTTPConnection
+        if self._parts.scheme == "https":
+            trust = ssl.create_default_context()
+            connection = HTTPSConnection(host, port, timeout=_REQUEST_S, context=trust)
+        else:
+            connection = HTTPConnection(host, port, timeout=_REQUEST_S)
+        try:
+            connection.request("GET", self._parts.path + path, headers=self._headers)
+            response = connection.getresponse()
+            # The header may claim any length: `read` allocates no more than its argument.
+            body = response.read(BODY_BYTES_MAX + 1)
+        finally:
+            connection.close()
+        if len(body) > BODY_BYTES_MAX:
+            raise RegistryAccessError(
+                f"the response of {self.url}{path} has more than {BODY_BYTES_MAX} bytes"
+            )
+        return response.status, body
+
+    def _judged(self, status: int, body: bytes, path: str, what: str) -> Any:
+        """Return the body of a success; raise the error of any other status."""
+        if status in (401, 403):
+            reason = "refuses the" if "Authorization" in self._headers else "wants"
+            raise RegistryAccessError(
+                f"the schema registry {self.url} {reason} credentials (HTTP status {status}"
+                f"{_message(body)}): set {USER_INFO}=user:password in the environment"
+            )
+        found = _parsed(body)
+        if status == 404 and isinstance(found, Mapping) and "error_code" in found:
+            raise SchemaMissingError(
+                f"the schema registry {self.url} does not have {what}{_message(body)}"
+            )
+        if status != 200 or not isinstance(found, Mapping):
+            raise self._no_registry(path, f" (HTTP status {status}{_message(body)})")
+        return found
+
+    def _no_registry(self, path: str, detail: str = "") -> RegistryAccessError:
+        return RegistryAccessError(
+            f"{self.url}{path} does not answer as a schema registry does{detail}: check the URL"
+        )
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _message(body: bytes) -> str:
+    """Return the registry's own text, if there is one."""
+    found = _parsed(body)
+    text = found.get("message") if isinstance(found, Mapping) else None
+    return f": {text[:200]}" if isinstance(text, str) else ""

@@ -1,0 +1,130 @@
+"""The schemas that a process has asked the registry for.
+
+A schema never changes under its id, so each id is asked once in a process. An id that the registry
+does not know may be registered later: it is asked again after a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from lakelog.tables.registry.client import Reference, Registered, RegistryAddress, RegistryClient
+from lakelog.tables.registry.errors import SchemaMissingError, UnsupportedSchemaError
+from lakelog.tables.registry.json_schema import JsonSchema
+from lakelog.tables.registry.schema_id import SchemaId
+from lakelog.tables.typed.fitting import Reader
+from lakelog.tables.typed.shapes import Shape
+
+_SCHEMAS_MAX = 1000
+_MISSING_S = 10.0
+_REFERENCES_MAX = 100
+_NO_PROTOBUF = (
+    "the schema is of type PROTOBUF, which is not supported: decoding its messages needs a "
+    "compiler for .proto files. Archive such a topic with table.value.format=none"
+)
+NEED_FASTAVRO = "Avro values need fastavro: pip install 'lakelog[avro]'"
+
+
+class WriterSchema(Protocol):
+    """The schema that a value was written with."""
+
+    @property
+    def shape(self) -> Shape:
+        """The columns of its values."""
+        ...
+
+    def reader(self, type_: pa.StructType) -> Reader:
+        """Return the function for a column; it raises `UnreadableValueError`."""
+        ...
+
+
+class Schemas:
+    """The schemas of one registry, the least recently used of more than 1,000 forgotten."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._known: OrderedDict[SchemaId, WriterSchema | UnsupportedSchemaError] = OrderedDict()
+        self._missing: OrderedDict[SchemaId, tuple[float, SchemaMissingError]] = OrderedDict()
+
+    def get(self, schema_id: SchemaId) -> WriterSchema:
+        """Return the schema with this id.
+
+        Raises `UnsupportedSchemaError`, and as `RegistryClient`.
+        """
+        if schema_id not in self._known:
+            self._add(schema_id)
+        self._known.move_to_end(schema_id)
+        found = self._known[schema_id]
+        if isinstance(found, UnsupportedSchemaError):
+            raise UnsupportedSchemaError(str(found))
+        return found
+
+    def latest(self, subject: str) -> WriterSchema:
+        """Return the newest schema of a subject now. Raises as `get`."""
+        return self._parsed(self._client.version(subject, "latest"))
+
+    def _add(self, schema_id: SchemaId) -> None:
+        until, error = self._missing.get(schema_id, (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise SchemaMissingError(str(error))
+        found: WriterSchema | UnsupportedSchemaError
+        try:
+            found = self._parsed(self._client.schema(schema_id))
+        except SchemaMissingError as missing:
+            self._missing[schema_id] = time.monotonic() + _MISSING_S, missing
+            _forget(self._missing)
+            raise
+        except UnsupportedSchemaError as unsupported:
+            found = unsupported
+        self._missing.pop(schema_id, None)
+        self._known[schema_id] = found
+        _forget(self._known)
+
+    def _parsed(self, registered: Registered) -> WriterSchema:
+        if registered.kind == "PROTOBUF":
+            raise UnsupportedSchemaError(_NO_PROTOBUF)
+        if registered.kind not in ("AVRO", "JSON"):
+            raise UnsupportedSchemaError(f"the schema type {registered.kind!r} is not supported")
+        references = self._references(registered)
+        if registered.kind == "JSON":
+            return JsonSchema(registered.text, references)
+        try:
+            from lakelog.tables.registry.avro import AvroSchema
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NEED_FASTAVRO) from error
+        return AvroSchema(registered.text, tuple(references.values()))
+
+    def _references(self, registered: Registered) -> dict[str, str]:
+        """Return the schemas that a schema names, by name, each after its own references."""
+        found: dict[str, str] = {}
+        self._collect(registered.references, found, set())
+        return found
+
+    def _collect(
+        self, references: tuple[Reference, ...], found: dict[str, str], seen: set[Reference]
+    ) -> None:
+        for each in references:
+            if each in seen or each.name in found:
+                continue
+            seen.add(each)
+            if len(seen) > _REFERENCES_MAX:
+                raise UnsupportedSchemaError(f"it has more than {_REFERENCES_MAX} references")
+            registered = self._client.version(each.subject, each.version)
+            self._collect(registered.references, found, seen)
+            found[each.name] = registered.text
+
+
+def _forget(entries: OrderedDict[SchemaId, Any]) -> None:
+    while len(entries) > _SCHEMAS_MAX:
+        entries.popitem(last=False)
+
+
+@lru_cache(maxsize=8)
+def schemas_of(address: RegistryAddress) -> Schemas:
+    """Return the schemas of a registry that this process has in common."""
+    return Schemas(RegistryClient(address))

@@ -1,0 +1,123 @@
+"""The columns of Avro schemas."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelog.tables.registry.avro import AvroSchema
+from lakelog.tables.registry.errors import UnsupportedSchemaError
+from lakelog.tables.typed.shapes import DEPTH_MAX, FIELDS_MAX, Shape, extended
+from unit.tables.registry.avro_values import record
+
+FIXED = {"type": "fixed", "name": "Four", "size": 4}
+
+
+def logical(type_: str, name: str, **more: int) -> dict[str, Any]:
+    return {"type": type_, "logicalType": name, **more}
+
+
+def column_types(schema: Any) -> dict[str, pa.DataType]:
+    shape = AvroSchema(json.dumps(schema)).shape
+    return {each.name: each.type for each in extended(pa.struct([]), shape)}
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        ("boolean", pa.bool_()),
+        ("int", pa.int32()),
+        ("long", pa.int64()),
+        ("float", pa.float32()),
+        ("double", pa.float64()),
+        ("bytes", pa.large_binary()),
+        ("string", pa.large_string()),
+        (FIXED, pa.binary(4)),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.large_string()),
+        ({"type": "array", "items": "int"}, pa.large_list(pa.field("element", pa.int32()))),
+        ({"type": "map", "values": "int"}, pa.map_(pa.large_string(), pa.int32())),
+        (logical("int", "date"), pa.date32()),
+        (logical("int", "time-millis"), pa.int64()),
+        (logical("long", "time-micros"), pa.int64()),
+        (logical("long", "timestamp-millis"), pa.timestamp("us", "UTC")),
+        (logical("long", "timestamp-micros"), pa.timestamp("us", "UTC")),
+        (logical("long", "local-timestamp-millis"), pa.timestamp("us")),
+        (logical("long", "local-timestamp-micros"), pa.timestamp("us")),
+        (logical("string", "uuid"), pa.large_string()),
+        (logical("bytes", "decimal", precision=9, scale=2), pa.decimal128(9, 2)),
+        ({**FIXED, "logicalType": "decimal", "precision": 5}, pa.decimal128(5, 0)),
+        (["null", "int"], pa.int32()),
+        (["null", "int", "long"], pa.int64()),
+        (["float", "double"], pa.float64()),
+        (["int", "string"], pa.struct([("int", pa.int32()), ("string", pa.large_string())])),
+        (
+            ["null", logical("long", "timestamp-millis"), FIXED],
+            pa.struct([("timestamp_millis", pa.timestamp("us", "UTC")), ("Four", pa.binary(4))]),
+        ),
+        # Unknown and malformed logical types count as if they were absent.
+        (logical("long", "timestamp-nanos"), pa.int64()),
+        (logical("string", "date"), pa.large_string()),
+        (logical("bytes", "decimal"), pa.large_binary()),
+    ],
+)
+def test_each_type_has_a_column(type_: Any, expected: pa.DataType) -> None:
+    assert column_types(record(type_)) == {"f0": expected}
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "null",
+        logical("bytes", "decimal", precision=39, scale=2),
+        record(name="Nothing"),
+        {"type": "array", "items": record(name="Nothing") | {"fields": []}},
+    ],
+)
+def test_types_without_a_column(type_: Any) -> None:
+    if isinstance(type_, dict) and type_["type"] == "array":
+        with pytest.raises(UnsupportedSchemaError, match="arrays whose items take no bytes"):
+            column_types(record(type_))
+    else:
+        assert column_types(record(type_)) == {}
+
+
+def test_values_that_are_no_records_have_no_columns() -> None:
+    assert AvroSchema('"string"').shape == Shape("struct")
+
+
+def test_names_are_resolved_in_their_namespace() -> None:
+    inner = {**record("int", name="Inner"), "namespace": "a.b"}
+    outer = record(inner, "a.b.Inner", {"type": "array", "items": "a.b.Inner"}, name="a.b.Outer")
+    found = column_types(outer)
+    assert found["f0"] == found["f1"] == pa.struct([("f0", pa.int32())])
+    assert pa.types.is_struct(found["f2"].value_type)
+
+
+def test_a_record_that_contains_itself_is_refused() -> None:
+    # The decoder does not limit the depth: a hostile value would end the process.
+    with pytest.raises(UnsupportedSchemaError, match="the record 'Row' contains itself"):
+        AvroSchema(json.dumps(record(["null", "Row"])))
+
+
+def test_depth_and_number_of_columns_are_limited() -> None:
+    nested = record("int", name="R0")
+    for level in range(30):
+        nested = record(nested, name=f"R{level + 1}")
+    depth, type_ = 0, pa.struct(list(column_types(record("int", nested, name="Top")).items()))
+    while pa.types.is_struct(type_):
+        depth, type_ = depth + 1, type_.field(type_.num_fields - 1).type
+    assert depth <= DEPTH_MAX
+    # Each level doubles the columns of the last one.
+    wide = record("int", "int", name="W0")
+    for level in range(1, 16):
+        wide = record(wide, f"W{level - 1}", name=f"W{level}")
+    shape = AvroSchema(json.dumps(wide)).shape
+    assert _fields(shape) <= 2 * FIELDS_MAX
+    extended(pa.struct([]), shape)
+
+
+def _fields(shape: Shape) -> int:
+    return sum(1 + _fields(each) for each in shape.fields.values())

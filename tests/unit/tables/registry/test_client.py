@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from lakelog.tables.registry.client import (
+    BODY_BYTES_MAX,
+    USER_INFO,
+    Reference,
+    Registered,
+    RegistryAddress,
+    RegistryClient,
+    check_url,
+)
+from lakelog.tables.registry.errors import (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaMissingError,
+)
+from schema_registry import Registry
+
+
+def client(registry: Registry, user_info: str = "", give_up_s: float = 30) -> RegistryClient:
+    return RegistryClient(RegistryAddress(registry.url + "/", user_info), give_up_s=give_up_s)
+
+
+def test_schemas_are_found_by_id_guid_and_subject(registry: Registry) -> None:
+    first = registry.register("orders-value", '"long"')
+    references = [{"name": "a", "subject": "orders-value", "version": 1}]
+    second = registry.register("orders-value", '"string"', "JSON", references)
+    asked = client(registry)
+
+    assert asked.schema(first) == Registered('"long"', "AVRO", ())
+    newest = Registered('"string"', "JSON", (Reference("a", "orders-value", 1),))
+    assert asked.schema(registry.guid(second)) == newest
+    assert asked.version("orders-value", "latest") == newest
+    assert asked.version("orders-value", 1).text == '"long"'
+
+
+def test_a_subject_is_quoted(registry: Registry) -> None:
+    registry.register("a/b ü", '"long"')
+    assert client(registry).version("a/b ü", "latest").text == '"long"'
+
+
+def test_unknown_ids_and_subjects_are_named(registry: Registry) -> None:
+    registry.register("orders-value", '"long"')
+    asked = client(registry)
+    with pytest.raises(SchemaMissingError, match=r"does not have the schema id 7: Schema not"):
+        asked.schema(7)
+    with pytest.raises(SchemaMissingError, match="version latest of the subject 'x': Subject not"):
+        asked.version("x", "latest")
+    assert len(registry.requests) == 2, "another attempt would not help"
+
+
+def test_credentials_are_sent_and_their_refusal_says_where_to_set_them(registry: Registry) -> None:
+    registry.register("orders-value", '"long"')
+    registry.user_info = "reader:sécret"
+    assert client(registry, "reader:sécret").schema(1).text == '"long"'
+    with pytest.raises(
+        RegistryAccessError, match=f"wants credentials .*401: Unauthorized.*{USER_INFO}="
+    ):
+        client(registry).schema(1)
+    with pytest.raises(RegistryAccessError, match="refuses the credentials"):
+        client(registry, "reader:wrong").schema(1)
+
+
+def test_an_overloaded_registry_is_asked_again(registry: Registry) -> None:
+    registry.register("orders-value", '"long"')
+    registry.replies = [(503, b""), (429, b"{}"), (500, b"oops")]
+    assert client(registry).schema(1).text == '"long"'
+    assert len(registry.requests) == 4
+
+
+def test_a_registry_that_does_not_come_back_is_an_error(registry: Registry) -> None:
+    registry.replies = [(503, b'{"message": "maintenance"}')] * 100
+    with pytest.raises(RegistryUnavailableError, match="with HTTP status 503: maintenance"):
+        client(registry, give_up_s=0.2).schema(1)
+    assert len(registry.requests) > 1
+
+
+def test_a_registry_that_is_down_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = RegistryAddress(f"http://127.0.0.1:{free.getsockname()[1]}")
+    with pytest.raises(RegistryUnavailableError, match=r"127.0.0.1:\d+ does not answer: .*refused"):
+        RegistryClient(address, give_up_s=0.1).schema(1)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (404, b"<html>not here</html>"),
+        (302, b""),
+        (200, b"hello"),
+        (200, b"[]"),
+        (200, b"{}"),
+        (200, b'{"schema": "x", "references": [1]}'),
+        (200, b"[" * 100_000),
+    ],
+)
+def test_a_server_that_is_no_registry_is_named(
+    registry: Registry, reply: tuple[int, bytes]
+) -> None:
+    registry.replies = [reply]
+    with pytest.raises(RegistryAccessError, match="does not answer as a schema registry does"):
+        client(registry).schema(1)
+
+
+def test_a_large_response_is_not_read(registry: Registry) -> None:
+    registry.replies = [(200, json.dumps({"schema": "x" * BODY_BYTES_MAX}).encode())]
+    with pytest.raises(RegistryAccessError, match=f"more than {BODY_BYTES_MAX} bytes"):
+        client(registry).schema(1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "registry:8081", "ftp://host", "http://", "http://h:99999", "http://h/?x", "http://h#f"],
+)
+def test_an_unusable_url_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match="is not the URL of a schema registry: expected http"):
+        check_url(url)
+
+
+def test_credentials_are_in_the_environment_not_in_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=f"has credentials.*set {USER_INFO}=user:password"):
+        check_url("https://user:secret@host")
+    monkeypatch.setenv(USER_INFO, "user:secret")
+    address = RegistryAddress.from_environment("https://host/path")
+    assert address.user_info == "user:secret"
+    assert "secret" not in repr(address)
