@@ -113,6 +113,14 @@ def watermark_over_the_shrunk_isr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HighWatermark, "use_role", proposed_alone)
 
 
+@bug(
+    "a log that cannot begin within a batch", ("administration",), ("wipe",), first=3, seconds=20.0
+)
+def log_that_cannot_begin_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that begins at the leader's start, which DeleteRecords left within a batch."""
+    monkeypatch.setattr(Partition, "_begin_with", lambda self, base_offset: None)
+
+
 @bug("truncated to the high watermark", ("idempotent",), ("kill", "controller"))
 def truncated_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     assume = Partition.assume

@@ -191,6 +191,27 @@ def test_no_broker_leads_with_an_empty_log_until_an_eligible_one_is_back(
     assert sorted(stored(cluster, len(load.acknowledged))) == sorted(load.acknowledged)
 
 
+def test_a_replica_begins_within_a_batch_as_its_leader_does(cluster: Cluster) -> None:
+    """DeleteRecords leaves the start of a log within a batch, which is copied as a whole."""
+    cluster.create()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 500, **QUIET})
+    for number in range(3):
+        producer.produce(TOPIC, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
+    start = TopicPartition(TOPIC, 0, 2)
+    admin = cluster.admin()
+    assert admin.delete_records([start])[start].result(30).low_watermark == 2
+    leader, _ = cluster.states()[0]
+    other = 2 if leader == 1 else 1
+    cluster.kill(other)
+    shutil.rmtree(cluster.brokers[other].data)
+    cluster.brokers[other].restart()
+    eventually(cluster.is_full)
+    assert log_bytes(cluster.brokers[other], 0) == log_bytes(cluster.brokers[leader], 0)
+    cluster.kill(leader)
+    assert stored(cluster, 1) == [b"2"]
+
+
 def test_an_operator_may_accept_the_loss_of_records(cluster: Cluster) -> None:
     cluster.create()
     cluster.kill(2)

@@ -512,8 +512,19 @@ class Partition:
             if header is None:
                 return  # the response ends within a batch; the next fetch begins with it
             if header.last_offset >= log.log_end_offset:  # else a repeated call
+                self._begin_with(header.base_offset)
                 log.append_fetched(batch, now_ms=now_ms)
             records = records[header.size :]
+
+    def _begin_with(self, base_offset: int) -> None:
+        """Let an empty log begin where its first batch does.
+
+        DeleteRecords may have left the start of the leader's log, where this one began, within a
+        batch. A log holds whole batches; its start is then advanced as the leader's was.
+        """
+        if self.log.log_start_offset == self.log.log_end_offset > base_offset:
+            self.log.restart_at(base_offset)
+            self.watermark.cut()
 
     def truncate(self, diverging_epoch: int, end_offset: int, leader_epoch: int) -> None:
         """Cut the log to where it agrees with the leader's (KIP-101, KIP-279).

@@ -8,7 +8,7 @@ from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
-from lakelog.records.batch import iter_batches, read_header
+from lakelog.records.batch import CorruptRecord, iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
@@ -82,6 +82,32 @@ def test_a_leader_that_wrote_nothing_follows_a_leader_of_an_older_history(record
         follower.append_fetched(memoryview(batch), 7, 0, 0, NOW)
     assert follower.log.log_end_offset == 4
     assert follower.log.leader_epochs.entries == [(5, 0), (7, 3)]
+
+
+def test_a_follower_begins_within_a_batch_as_its_leader_does() -> None:
+    leader, follower = open_partition(), open_partition()
+    leader.append(make_batch(3), NOW)
+    leader.append(make_batch(2), NOW)
+    leader.delete_records(2)
+    follower.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    follower.restart_at(leader.log.log_start_offset, 6)
+    copied = memoryview(b"".join(read_batches(leader.log)))
+    for _ in range(2):  # the second response repeats the first one
+        follower.append_fetched(copied, 6, leader.watermark.offset, 2, NOW)
+        assert read_batches(follower.log) == read_batches(leader.log)
+        assert follower.log.log_start_offset == 2
+        assert follower.log.log_end_offset == follower.watermark.offset == 5
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_log_with_records_takes_no_batch_that_begins_below_its_end(records: int) -> None:
+    leader, follower = open_partition(), open_partition()
+    leader.append(make_batch(4), NOW)
+    follower.append(make_batch(records), NOW)
+    follower.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    with pytest.raises(CorruptRecord, match=f"where the log ends at {records}"):
+        follower.append_fetched(memoryview(read_batches(leader.log)[0]), 6, 0, 0, NOW)
+    assert follower.log.log_end_offset == records
 
 
 def test_followers_that_wait_learn_of_deleted_records() -> None:
