@@ -21,6 +21,18 @@ def empty(count: int, kind: Any) -> Any:
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(kind).itemsize), kind)
 
 
+def numbers(array: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """Return the first `rows` numbers of a NumPy array as a column without nulls.
+
+    `pa.array` would import pandas, if it is installed, which takes as long as decoding ten million
+    records.
+    """
+    import pyarrow as pa
+
+    assert kind.bit_width == 8 * array.itemsize, "the type states the size of the numbers"
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(array[:rows])], 0)
+
+
 def binary(data: Any, ends: Any, nulls: Any, rows: int) -> pa.Array:
     """Return a binary column of NumPy arrays. nulls: 1 for null; empty if no row is null."""
     import pyarrow as pa

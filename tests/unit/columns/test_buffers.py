@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakelog.columns.buffers import binary, empty
+from lakelog.columns.buffers import binary, empty, numbers
 
 
 def test_nulls_and_empty_items_differ() -> None:
@@ -23,3 +23,10 @@ def test_memory_is_arrows_and_returns_to_it() -> None:
     del array
     assert pa.total_allocated_bytes() == before
     assert len(empty(0, np.int32)) == 0
+
+
+def test_numbers_are_the_first_rows_without_a_copy() -> None:
+    array = np.array([5, 6, 7], np.int32)
+    column = numbers(array, pa.int32(), 2)
+    assert (column.to_pylist(), column.null_count) == ([5, 6], 0)
+    assert column.buffers()[1].address == array.ctypes.data

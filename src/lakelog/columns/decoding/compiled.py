@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakelog.columns.buffers import binary, empty
+from lakelog.columns.buffers import binary, empty, numbers
 from lakelog.columns.compiler import compiled, first_call
 from lakelog.columns.decoding.groups import Group, column_types, corrupt
 from lakelog.columns.decoding.header_pairs import header_column
@@ -140,11 +140,11 @@ class _Buffers:
 
     def to_columns(self, rows: int) -> RawColumns:
         """Return the first `rows` rows, without headers."""
-        raw = {"offset": pa.array(self._offsets[:rows])}
+        raw = {"offset": numbers(self._offsets, pa.int64(), rows)}
         if "timestamp" in self._columns:
-            raw["timestamp"] = pa.array(self._timestamps[:rows])
+            raw["timestamp"] = numbers(self._timestamps, pa.int64(), rows)
         if "timestampType" in self._columns:
-            raw["timestampType"] = pa.array(self._types[:rows])
+            raw["timestampType"] = numbers(self._types, pa.int32(), rows)
         for name, (ends, nulls, data) in (("key", self._keys), ("value", self._values)):
             if name in self._columns:
                 raw[name] = binary(data, ends, nulls, rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakelog.columns.decoding.groups import Group, column_types, corrupt, group_batches, header_rows
 from lakelog.columns.fallback import load_compiled
@@ -83,15 +83,24 @@ class _PlainRows:
     count = 0
 
 
+class _Loaded:
+    """The compiled decoders that this process has loaded, by `with_headers`."""
+
+    kinds: ClassVar[set[bool]] = set()
+
+
 def _decoder(compiled: bool | None, waiting: int, *, with_headers: bool) -> CompiledDecoder | None:
-    """Return the compiled decoder if it is requested, or worth loading for `waiting` offsets."""
+    """Return the compiled decoder if it is requested, loaded, or worth it for `waiting` offsets."""
     if compiled is None:
-        compiled = _PlainRows.count + waiting >= _COMPILED_FROM
+        is_worth_it = _PlainRows.count + waiting >= _COMPILED_FROM
+        compiled = is_worth_it or with_headers in _Loaded.kinds
     return _compiled_decoder(with_headers) if compiled else None
 
 
 @cache
 def _compiled_decoder(with_headers: bool) -> CompiledDecoder | None:
+    _Loaded.kinds.add(with_headers)
+
     def load() -> CompiledDecoder:
         from lakelog.columns.decoding.compiled import CompiledDecoder
 

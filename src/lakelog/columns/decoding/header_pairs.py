@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lakelog.columns.buffers import binary, empty
+from lakelog.columns.buffers import binary, empty, numbers
 from lakelog.columns.decoding.groups import column_types
 from lakelog.records.utf8 import decode_text
 
@@ -36,7 +36,8 @@ def header_column(
     total = count(batches, row_ends, starts, stops, counts)
     if not total:
         return pa.nulls(rows, kind)
-    is_null = pa.array(counts == 0)
+    bits = np.packbits(counts == 0, bitorder="little")
+    is_null = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
     np.cumsum(counts, out=counts)
     size = int((stops - starts)[starts >= 0].sum())
     key_ends, value_ends = np.zeros((2, total + 1), np.int32)
@@ -48,7 +49,9 @@ def header_column(
         binary(values, value_ends, nulls, total),
     ]
     inside = pa.StructArray.from_arrays(pairs, fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(pa.array(ends), inside, type=kind, mask=is_null)
+    return pa.ListArray.from_arrays(
+        numbers(ends, pa.int32(), rows + 1), inside, type=kind, mask=is_null
+    )
 
 
 def _texts(keys: pa.Array) -> pa.Array:

@@ -99,16 +99,24 @@ class _PlainRows:
     count = 0
 
 
+class _Loaded:
+    """Whether this process has loaded the compiled encoder."""
+
+    is_done = False
+
+
 def _encoder(compiled: bool | None, waiting: int) -> CompiledEncoder | None:
-    """Return the compiled encoder if it is requested, or worth loading for `waiting` rows."""
+    """Return the compiled encoder if it is requested, loaded, or worth it for `waiting` rows."""
     if compiled is None:
-        compiled = _PlainRows.count + waiting >= _COMPILED_FROM
+        compiled = _Loaded.is_done or _PlainRows.count + waiting >= _COMPILED_FROM
         _PlainRows.count += waiting * (not compiled)
     return _compiled_encoder() if compiled else None
 
 
 @cache
 def _compiled_encoder() -> CompiledEncoder | None:
+    _Loaded.is_done = True
+
     def load() -> CompiledEncoder:
         from lakelog.columns.encoding.compiled import CompiledEncoder
 

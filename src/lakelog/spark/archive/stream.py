@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lakelog.spark.garbage import exempt_modules
 from lakelog.tables.archive.file_schema import add_unknown, file_schema
 from lakelog.tables.archive.files import write_ranges
 from lakelog.tables.archive.job import ArchiveJob
@@ -179,6 +180,12 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Archived:
         """Write the records of one task's ranges. Raises as `write_ranges`."""
+        try:
+            return self._write(iterator)
+        finally:
+            exempt_modules()
+
+    def _write(self, iterator: Iterator[pa.RecordBatch]) -> Archived:
         rows = [row for batch in iterator for row in batch.to_pylist()]
         schemas = [pa.ipc.read_schema(pa.py_buffer(row.pop("schema"))) for row in rows]
         limits = [row.pop("files_max") for row in rows]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -56,11 +58,36 @@ class ArrowRows:
             raise BadRecordError(f"{where}: {error}") from None
 
     def _complete(self, wanted: OffsetRange, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        constants = {"topic": wanted.topic, "partition": wanted.partition}
-        arrays = [
-            pa.repeat(pa.scalar(constants[field.name], field.type), decoded.num_rows)
-            if field.name in constants
-            else decoded.column(field.name).cast(field.type)
-            for field in self._schema
-        ]
+        rows = decoded.num_rows
+        arrays = []
+        for field in self._schema:
+            if field.name == "topic":
+                column = _texts(wanted.topic, _power_of_2(rows)).slice(0, rows)
+            elif field.name == "partition":
+                column = _numbers(wanted.partition, _power_of_2(rows)).slice(0, rows)
+            else:
+                column = decoded.column(field.name)
+            arrays.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+# `pa.scalar` and `pa.repeat` would import pandas, if it is installed, into each of Spark's workers.
+# Batches of a similar size share a column, of which they have a slice.
+
+
+def _power_of_2(rows: int) -> int:
+    """Return a number of rows that serves batches of `rows` as well."""
+    return 1 << (rows - 1).bit_length()
+
+
+@lru_cache(maxsize=4)
+def _texts(text: str, rows: int) -> pa.Array:
+    data = text.encode()
+    ends = array("i", range(0, rows * len(data) + 1, len(data)))
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(data * rows))
+
+
+@lru_cache(maxsize=4)
+def _numbers(number: int, rows: int) -> pa.Array:
+    numbers = array("i", [number]) * rows
+    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(numbers)], 0)

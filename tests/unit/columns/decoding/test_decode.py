@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from collections.abc import Collection, Iterator
 
@@ -264,6 +265,7 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
     asked: list[bool] = []
     monkeypatch.setattr(decoding, "_compiled_decoder", asked.append)
     monkeypatch.setattr(decoding._PlainRows, "count", 0)
+    monkeypatch.setattr(decoding._Loaded, "kinds", set())
     batches = [pair(make([(0, None, b"v", [])] * 10))]
 
     def decode_all(end: int) -> int:
@@ -276,3 +278,36 @@ def test_a_process_that_reads_little_does_not_load_the_compiler(
     monkeypatch.setattr(decoding._PlainRows, "count", 10**6)
     assert decode_all(10) == 10
     assert asked == [False, False]
+
+
+def test_a_loaded_decoder_decodes_the_last_records_of_a_range_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoding._PlainRows, "count", 0)
+    monkeypatch.setattr(decoding._Loaded, "kinds", set())
+    decoding._compiled_decoder.cache_clear()
+    decode([pair(make([(0, None, b"v", [])]))], ["value"], compiled=True)
+
+    few = list(decode_columns([pair(make([(0, None, b"v", [])]))], ["value"], end=10))
+
+    assert [batch.num_rows for batch in few] == [1]
+    assert decoding._PlainRows.count == 0
+
+
+def test_the_compiled_decoder_imports_no_pandas() -> None:
+    """Importing pandas would take half of a second in each of Spark's workers."""
+    script = """
+import sys
+from lakelog.columns.decoding.decode import decode_columns
+from lakelog.columns.decoding.groups import column_types
+from lakelog.records.batch import read_header
+from lakelog.records.builder import BatchBuilder
+builder = BatchBuilder()
+builder.append(0, b"k", b"v", [("h", b"x")])
+batch = builder.build()
+columns = [name for name in column_types() if name != "rawTimestamp"]
+[found] = decode_columns([(read_header(batch), batch)], columns, compiled=True)
+assert found.num_rows == 1 and "numba" in sys.modules
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

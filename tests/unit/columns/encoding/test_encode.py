@@ -248,12 +248,17 @@ def test_a_process_that_writes_little_does_not_load_the_compiler(
     asked: list[bool] = []
     monkeypatch.setattr(encoding, "_compiled_encoder", lambda: asked.append(True))
     monkeypatch.setattr(encoding._PlainRows, "count", 0)
+    monkeypatch.setattr(encoding._Loaded, "is_done", False)
     table = pa.table({"value": [b"v"] * 10})
     encode(table)
     assert (asked, encoding._PlainRows.count) == ([], 10)
     monkeypatch.setattr(encoding._PlainRows, "count", 10**6)
     encode(table)
     assert asked == [True]
+    monkeypatch.setattr(encoding._PlainRows, "count", 0)
+    monkeypatch.setattr(encoding._Loaded, "is_done", True)
+    encode(table)
+    assert asked == [True, True], "loaded loops encode small tables too"
 
 
 EXOTIC = [

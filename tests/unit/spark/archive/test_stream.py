@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from lakelog.spark.archive.stream import ArchiveSource, RangeReader
+from lakelog.spark.archive import stream
+from lakelog.spark.archive.stream import ArchiveSource, ArchiveWriter, RangeReader
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import Extent
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
@@ -72,3 +74,13 @@ def test_a_small_batch_may_have_all_files_of_a_commit_in_one_task() -> None:
     start = source.initialOffset()
     (task,) = source.partitions(start, source.latestOffset(start, ReadAllAvailable()))
     assert task.files_max == 100
+
+
+def test_a_worker_exempts_its_modules_from_collection_after_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(stream, "exempt_modules", lambda: calls.append("exempted"))
+    monkeypatch.setattr(ArchiveWriter, "_write", lambda self, rows: calls.append("written"))
+    ArchiveWriter(reader(Log({0: 5}))._job).write(iter([]))
+    assert calls == ["written", "exempted"]

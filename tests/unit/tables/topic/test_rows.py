@@ -57,6 +57,8 @@ def test_columns_that_are_the_same_for_all_records_need_no_others() -> None:
     [found] = rows("topic", "partition").convert(WANTED, [batch(0, 5)])
 
     assert found.to_pylist() == [{"topic": "t", "partition": 3}] * 5
+    [other] = rows("topic", "partition").convert(OffsetRange("uß", 7, 0, 9), [batch(0, 3)])
+    assert other.to_pylist() == [{"topic": "uß", "partition": 7}] * 3
 
 
 def test_small_batches_are_put_together_and_large_ones_are_not() -> None:
