@@ -17,12 +17,13 @@ from pyiceberg.catalog import load_catalog
 
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.producer.api import Producer
+from lakelog.spark import from_registry
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from schema_registry import Registry, schema_registry
 from spark.topics import MakeTopic
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark]
 
@@ -109,3 +110,35 @@ def test_fields_of_schemas_are_columns_also_of_later_schemas(
     orders.send(V1, b"damaged")
     with pytest.raises(SyncError, match=rf"^{topic}-0@3: the value cannot be read: .*byte 100"):
         sync_topic(bootstrap, topic, folder, spark=spark)
+
+
+def test_values_are_typed_columns_of_a_dataframe(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, registry: Registry
+) -> None:
+    topic = make_topic(partitions=1)
+    orders = Orders(bootstrap, topic, registry)
+    orders.send(V1, {"id": 1})
+    orders.send(V2, {"id": 2**40, "price": Decimal("9.50")}, in_header=True)
+    reader = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
+    source = reader.option("subscribe", topic).option("includeHeaders", "true")
+
+    def typed(mode: str) -> DataFrame:
+        column = from_registry(
+            "value", registry.url, subject=f"{topic}-value", headers="headers", mode=mode
+        )
+        return source.load().select("offset", column.alias("order")).select("offset", "order.*")
+
+    found = typed("FAILFAST").select("offset", "data.*", "rescued").orderBy("offset")
+    assert found.schema.simpleString() == (
+        "struct<offset:bigint,id:bigint,price:decimal(9,2),rescued:string>"
+    )
+    assert [tuple(row) for row in found.collect()] == [
+        (0, 1, None, None),
+        (1, 2**40, Decimal("9.50"), None),
+    ]
+    orders.send(V1, b"damaged")
+    with pytest.raises(Exception, match=rf"{topic}-0@2: the value cannot be read: .*PERMISSIVE"):
+        typed("FAILFAST").collect()
+    (row,) = typed("PERMISSIVE").where("offset = 2").collect()
+    assert row.data is None
+    assert "$error" in row.rescued

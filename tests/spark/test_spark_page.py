@@ -13,6 +13,7 @@ import pytest
 from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
+from schema_registry import schema_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.spark]
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAYMENT = {"type": "record", "name": "P", "fields": [{"name": "amount", "type": "int"}]}
 FIRST, LAST = "## Read a topic", "### Clusters"
 
 
@@ -32,13 +34,15 @@ def examples() -> list[str]:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """With a topic `orders` of one partition and 20 records."""
+    """With a topic `orders` of one partition and 20 records, and an Avro value in `payments`."""
     with BrokerProcess(tmp_path / "broker") as process:
         with Admin(process.bootstrap) as admin:
             admin.topics.create("orders", partitions=1)
+            admin.topics.create("payments", partitions=1)
         with Producer(process.bootstrap) as producer:
             for number in range(20):
                 producer.send("orders", b"%d" % number)
+            producer.send("payments", b"\0\0\0\0\1\x0a")
         yield process
         process.stop()
 
@@ -54,9 +58,12 @@ def test_every_example_of_reading_runs(
     monkeypatch.setenv("PYSPARK_PYTHON", os.environ["PYSPARK_PYTHON"])
     names: dict[str, Any] = {}
     try:
-        for example in examples():
-            text = example.replace("localhost:9092", broker.bootstrap)
-            exec(compile(text.replace("/data/", f"{tmp_path}/"), str(PAGE), "exec"), names)
+        with schema_registry() as registry:
+            registry.register("payments-value", PAYMENT)
+            for example in examples():
+                text = example.replace("localhost:9092", broker.bootstrap)
+                text = text.replace("http://localhost:8081", registry.url)
+                exec(compile(text.replace("/data/", f"{tmp_path}/"), str(PAGE), "exec"), names)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -64,6 +71,7 @@ def test_every_example_of_reading_runs(
     shown = capsys.readouterr().out
     assert "\n10\n" in shown, "the first ten"
     assert "\n20\n" in shown, "records of the last hour"
+    assert "|offset|amount|" in shown, "fields of the schema"
     assert "|      15|" in shown, "records of partition 0 from offset 5"
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 20
     with Admin(broker.bootstrap) as admin:

@@ -5,6 +5,7 @@
 - `archive/`: the job behind `lakelog table sync`.
 - `session.py`: sessions whose workers find this Python.
 - `progress.py`: streaming queries as consumer groups.
+- `registry.py`: values that a schema registry describes as typed columns.
 - `views.py`: topics as temporary views.
 - `demo/`: all of it in one run.
 
@@ -20,12 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakelog.spark.progress import publish_progress
+    from lakelog.spark.registry import from_registry
     from lakelog.spark.sink.shared import write_to
     from lakelog.spark.views import attach
 
-__all__ = ["attach", "publish_progress", "write_to"]
+__all__ = ["attach", "from_registry", "publish_progress", "write_to"]
 
-_HOME_OF = {"attach": "views", "publish_progress": "progress", "write_to": "sink.shared"}
+_HOME_OF = {
+    "attach": "views",
+    "from_registry": "registry",
+    "publish_progress": "progress",
+    "write_to": "sink.shared",
+}
 
 
 def __getattr__(name: str) -> Any:

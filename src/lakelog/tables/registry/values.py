@@ -26,6 +26,7 @@ from lakelog.tables.typed.shapes import Shape
 ERROR = "$error"
 """The key in `rescued` with the reason why a value cannot be read."""
 UNREADABLE = (UnreadableValueError, SchemaMissingError)
+_PLACE = ("topic", "partition", "offset")
 _SHAPES_MAX = 100
 _SAMPLED = pa.schema([ARROW_SCHEMA.field(name) for name in ("value", "headers")])
 
@@ -63,8 +64,8 @@ class RegistryFitter:
     def fit(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         """Return the columns `data` and `rescued` for the column `value` of a batch.
 
-        batch: also has `topic`, `partition`, `offset`, and `headers` if ids may be there. Raises
-        `BadRecordError`, `RegistryUnavailableError` and `RegistryAccessError`.
+        batch: has `headers` if ids may be there; errors name `topic`, `partition` and `offset`.
+        Raises `BadRecordError`, `RegistryUnavailableError` and `RegistryAccessError`.
         """
         headers = batch.column("headers") if "headers" in batch.schema.names else None
         ids = _header_values(headers, self._header, batch.num_rows)
@@ -105,7 +106,9 @@ def _header_values(headers: pa.Array | None, name: str, rows: int) -> Iterator[b
 
 
 def _place(batch: pa.RecordBatch, row: int) -> str:
-    topic, partition, offset = (batch.column(n)[row] for n in ("topic", "partition", "offset"))
+    if not {*_PLACE} <= {*batch.schema.names}:
+        return f"row {row} of a batch"
+    topic, partition, offset = (batch.column(name)[row] for name in _PLACE)
     return f"{topic}-{partition}@{offset}"
 
 

@@ -1,0 +1,132 @@
+"""Values that a schema registry describes, as typed columns of a DataFrame.
+
+The newest version of a subject has the columns when the query is defined. Each value is decoded
+with its own schema: earlier and later versions share the columns, and parts without a column are
+rescued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakelog.tables.iceberg.columns import DATA, RESCUED
+from lakelog.tables.registry.client import RegistryAddress
+from lakelog.tables.registry.schema_id import KEY_HEADER, VALUE_HEADER
+from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.values import RegistryFitter
+from lakelog.tables.topic.errors import OptionError
+from lakelog.tables.typed.shapes import extended
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+PLACE = ("topic", "partition", "offset")
+MODES = ("FAILFAST", "PERMISSIVE")
+_WAY_ON = 'With mode="PERMISSIVE" such a record has a null `data`, and `rescued` has the reason'
+
+
+def from_registry(
+    value: Column | str,
+    url: str,
+    *,
+    subject: str,
+    headers: Column | str | None = None,
+    place: Sequence[Column | str] = PLACE,
+    is_key: bool = False,
+    mode: str = "FAILFAST",
+    user_info: str | None = None,
+) -> Column:
+    """Return a struct with `data`, the typed fields of a value, and `rescued`, the rest as JSON.
+
+    value: a binary column with Avro, or with JSON that has a JSON Schema. url, user_info: of the
+    registry, and `user:password` for it; by default LAKELOG_SCHEMA_REGISTRY_USER_INFO in the
+    environment of the driver. subject: its newest version has the fields, such as `orders-value`.
+    headers: the column `headers`, if the ids of schemas are there. place: the columns for topic,
+    partition and offset, which errors name; empty if there are none. is_key: the values are keys,
+    with ids in the header `__key_schema_id`. mode: FAILFAST, so that a value that cannot be read
+    is an error, or PERMISSIVE.
+
+    Raises `OptionError`, `ValueError` for an unusable URL, `SchemaMissingError` for an unknown
+    subject, `UnsupportedSchemaError`, `RegistryUnavailableError` and `RegistryAccessError`. The
+    query fails with `BadRecordError` for a value that cannot be read.
+    """
+    if mode not in MODES:
+        raise OptionError(f"mode is {mode!r}: expected one of {', '.join(MODES)}")
+    if len(place) not in (0, len(PLACE)):
+        raise OptionError("place has to be the columns for topic, partition and offset, or empty")
+    address = (
+        RegistryAddress.from_environment(url)
+        if user_info is None
+        else RegistryAddress(url, user_info)
+    )
+    shape = schemas_of(address).latest(subject).shape
+    data = without_fixed(extended(pa.struct([]), shape))
+    if not len(data):
+        raise OptionError(f"the schema of the subject {subject!r} has no fields: expected a record")
+    columns = {"value": value, **dict(zip(PLACE, place, strict=False))}
+    if headers is not None:
+        columns["headers"] = headers
+    header = KEY_HEADER if is_key else VALUE_HEADER
+    decoder = Decoder(address, data, tuple(columns), header, is_strict=mode == "FAILFAST")
+
+    # Spark recognises the kind of function by its type hints, which an instance does not have.
+    def from_registry(*columns: pa.Array) -> pa.Array:
+        return decoder(*columns)
+
+    return functions.arrow_udf(from_registry, decoder.spark_type)(*columns.values())
+
+
+class Decoder:
+    """Decodes batches of values in Spark's workers.
+
+    names: of the columns in a batch: `value`, perhaps `topic`, `partition`, `offset` and `headers`.
+    header: the name of the header with the schema id.
+    """
+
+    def __init__(
+        self,
+        address: RegistryAddress,
+        data: pa.StructType,
+        names: tuple[str, ...],
+        header: str,
+        *,
+        is_strict: bool,
+    ) -> None:
+        self._address = address
+        self._data = data
+        self._names = names
+        self._header = header
+        self._is_strict = is_strict
+        rescued = StructField(RESCUED, StringType())
+        self.spark_type = StructType([StructField(DATA, from_arrow_type(data)), rescued])
+
+    def __call__(self, *columns: pa.Array) -> pa.Array:
+        """Return structs of `data` and `rescued`. Raises as `RegistryFitter.fit`."""
+        fitter = RegistryFitter(
+            schemas_of(self._address),
+            self._data,
+            is_strict=self._is_strict,
+            header=self._header,
+            way_on=_WAY_ON,
+        )
+        batch = pa.RecordBatch.from_arrays(list(columns), list(self._names))
+        found = pa.StructArray.from_arrays(fitter.fit(batch), [DATA, RESCUED])
+        # Spark's types have 32-bit offsets.
+        return found.cast(to_arrow_type(self.spark_type, timezone="UTC"))
+
+
+def without_fixed(type_: pa.DataType) -> pa.DataType:
+    """Return the type with binary for fixed lengths, which Spark does not have."""
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(each.name, without_fixed(each.type)) for each in type_])
+    if pa.types.is_large_list(type_):
+        return pa.large_list(pa.field("element", without_fixed(type_.value_type)))
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, pa.field("value", without_fixed(type_.item_type)))
+    return pa.large_binary() if pa.types.is_fixed_size_binary(type_) else type_
