@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from brokers import process_tree
 
+from lakelog.spark.session import checkpoint_writer
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,6 +33,7 @@ def start_session(master: str, jars: Sequence[Path], log: Path) -> SparkSession:
                 .config("spark.driver.memory", "2g")
                 .config("spark.driver.bindAddress", "127.0.0.1")
                 .config("spark.driver.host", "127.0.0.1")
+                .config(map=checkpoint_writer(master))
                 .config("spark.ui.enabled", "false")
                 .config("spark.ui.showConsoleProgress", "false")
                 .getOrCreate()

@@ -9,6 +9,12 @@ _WORKER = "pyspark.daemon"
 """The program of the processes that collect garbage after each task."""
 
 
+def is_worker() -> bool:
+    """Return whether this process runs one task after another."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == _WORKER
+
+
 class _Exempted:
     """The number of modules that were loaded when objects were last exempted."""
 
@@ -21,8 +27,7 @@ def exempt_modules() -> None:
     Otherwise the collection after each task looks at every object of Numba and pyarrow, which takes
     as long as decoding a million records. Only the first task after an import has work to do here.
     """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name != _WORKER or len(sys.modules) == _Exempted.modules:
+    if not is_worker() or len(sys.modules) == _Exempted.modules:
         return
     gc.collect()
     gc.freeze()

@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.spark.session import (
     JavaMissingError,
+    checkpoint_writer,
     choose_worker_python,
     driver_address,
     require_java,
@@ -136,3 +137,9 @@ def test_the_driver_is_on_loopback_for_workers_of_this_host_alone(
 ) -> None:
     address = driver_address(master)
     assert {address.get(f"spark.driver.{key}") for key in ("host", "bindAddress")} == {host}
+
+
+def test_checkpoints_of_other_masters_are_written_as_spark_chooses() -> None:
+    assert checkpoint_writer("local[2]")
+    assert checkpoint_writer("local-cluster[2,1,1024]")
+    assert not checkpoint_writer("spark://lab:7077")

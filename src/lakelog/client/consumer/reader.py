@@ -109,7 +109,12 @@ class PartitionReader(Closeable):
     def take(self, node_id: int) -> Connection:
         """Return a connection to a broker for one read. Raises `UnreachableError`."""
         idle = self._idle.get(node_id)
-        return idle.pop() if idle else self.cluster.connect(node_id)
+        while idle:
+            connection = idle.pop()
+            if not connection.is_stale:
+                return connection
+            connection.close()
+        return self.cluster.connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
         """Keep an idle connection for the next read; close any other."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import continue_from
-from lakelog.spark.source.joined import open_planner, planned, read_planned
+from lakelog.spark.source.joined import planned, read_planned
 from lakelog.spark.source.options import SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.spark.source.pruning import Pruning

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
 from lakelog.spark.garbage import exempt_modules
 from lakelog.spark.schema import arrow_schema
+from lakelog.spark.source.clients import reading_client
 from lakelog.spark.source.losses import report_loss
 from lakelog.spark.source.options import SourceOptions
 from lakelog.tables.joined.archives import check_log
@@ -35,35 +36,6 @@ _WAY_ON = (
     "Set the option impossibleTimestamps=null to read such a timestamp as null, with its number in "
     "the column rawTimestamp"
 )
-
-
-def open_client(options: SourceOptions) -> TopicClient:
-    """Return a client of a query's cluster, for records. Raises `AddressError`."""
-    return TopicClient(
-        options.bootstrap, timeout_s=options.client.reading_timeout_s, **_settings(options)
-    )
-
-
-def open_planner(options: SourceOptions) -> TopicClient:
-    """Return a client for planning: with tables, a topic begins where its table begins.
-
-    Raises `AddressError` for a malformed address.
-    """
-    kind = JoinedClient if options.reads_tables else TopicClient
-    return kind(
-        options.bootstrap, timeout_s=options.client.planning_timeout_s, **_settings(options)
-    )
-
-
-def _settings(options: SourceOptions) -> dict[str, Any]:
-    given = options.client
-    return {
-        "client_id": given.client_id,
-        "read_committed": options.read_committed,
-        "request_timeout_s": given.request_timeout_s,
-        "fetch_bytes": given.fetch_bytes,
-        "fetch_wait_ms": given.fetch_wait_ms,
-    }
 
 
 def planned(
@@ -124,7 +96,7 @@ def read_planned(
     reading = JoinedReading(
         ArchivedRows(columns, catalog, null_timestamps=nulls, way_on=_WAY_ON),
         ArrowRows(columns, null_timestamps=nulls, way_on=_WAY_ON),
-        lambda: open_client(options),
+        lambda: reading_client(options),
         on_loss,
         finds_tables=options.reads_tables and options.read_committed,
     )

@@ -24,9 +24,10 @@ from pyspark.sql.streaming.datasource import (
 
 from lakelog.base.events import event
 from lakelog.spark.source.batch import RangePartition, plan
+from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from
 from lakelog.spark.source.identity import Identity
-from lakelog.spark.source.joined import open_planner, read_planned
+from lakelog.spark.source.joined import read_planned
 from lakelog.spark.source.limits import Pace, waiting_offsets
 from lakelog.spark.source.options import Boundary, SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
@@ -54,6 +55,15 @@ class _Latest:
     missing: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The logs were compared with `begin`, for a batch that ends at `target` at the latest."""
+
+    begin: StreamOffset
+    target: StreamOffset
+    found: Continuation
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """A query that follows its topics."""
 
@@ -64,6 +74,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._latest: StreamOffset | None = None
         self._logged_missing: set[str] = set()
         self._pace = Pace(options.limits)
+        self._polled: _Compared | None = None
+        self._next: _Compared | None = None
 
     @cached_property
     def _client(self) -> TopicClient:
@@ -106,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        continuation = self._retrying(lambda: self._continue(begin, target))
+        continuation = self._retrying(lambda: self._continue_to_end(begin, target))
         return plan(self._client, continuation.start, continuation.end, self._options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -129,11 +141,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             waiting = waiting_offsets(begin.offsets, latest.point.offsets)
             if self._pace.delays(waiting, time.monotonic()):
                 return begin
-        continuation = self._continue(begin, latest.point)
+        continuation = self._continue_to_latest(begin, latest.point)
         end = continuation.end
         if is_limited:
             end = replace(end, offsets=self._limited(continuation.start.offsets, end.offsets))
+        self._next = _Compared(begin, end, Continuation(continuation.start, end))
         return end
+
+    def _continue_to_latest(self, begin: StreamOffset, latest: StreamOffset) -> Continuation:
+        """Return where the query continues; compare only if the logs changed since the last poll.
+
+        A log that was cut and grew again has a later leader epoch at its end.
+        """
+        known = self._polled
+        if known is not None and (known.begin, known.target) == (begin, latest):
+            return known.found
+        found = self._continue(begin, latest)
+        self._polled = _Compared(begin, latest, found)
+        return found
+
+    def _continue_to_end(self, begin: StreamOffset, target: StreamOffset) -> Continuation:
+        """Return the batch that `latestOffset` has just compared; compare any other batch.
+
+        If a log is cut after that, new records at the offsets of the batch have later leader
+        epochs, which the tasks detect.
+        """
+        known, self._next = self._next, None
+        if known is not None and (known.begin, known.target) == (begin, target):
+            return known.found
+        return self._continue(begin, target)
 
     def _limited(self, start: Offsets, end: Offsets) -> Offsets:
         limits = self._options.limits

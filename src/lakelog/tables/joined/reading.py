@@ -8,6 +8,7 @@ is planned again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -34,14 +35,14 @@ _ATTEMPTS_MAX = 8
 class JoinedReading:
     """Reads one planned range, from the table, the log, or both.
 
-    open_client: opens a client of the cluster, for records. on_loss: decides about offsets that
+    open_client: returns a client of the cluster, for records. on_loss: decides about offsets that
     neither the log nor the table has. finds_tables: whether the table of a topic counts that had
     none when the range was planned.
     """
 
     archived: ArchivedRows
     rows: ArrowRows
-    open_client: Callable[[], TopicClient]
+    open_client: Callable[[], AbstractContextManager[TopicClient]]
     on_loss: OnLoss
     finds_tables: bool = False
     _trimmed: list[tuple[OffsetRange, DataLossError]] = field(default_factory=list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -69,6 +71,17 @@ def test_a_lost_connection_loses_no_batch_and_repeats_none(
 ) -> None:
     broker.on(FetchRequest, log_of, None, log_of)
     assert bases(reader, 0, END) == [0, 3, 6, 9]
+
+
+def test_a_connection_that_was_closed_between_two_reads_is_replaced_without_a_retry(
+    reader: PartitionReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert bases(reader, 0, 6) == [0, 3]
+    ((idle,),) = reader._idle.values()
+    idle._sock.shutdown(socket.SHUT_RDWR)
+    with caplog.at_level(logging.INFO, "lakelog.client.retry"):
+        assert bases(reader, 6, END) == [6, 9]
+    assert "Retrying" not in caplog.text
 
 
 def test_a_damaged_response_is_requested_again(

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from lakelog.client.epochs import EpochEnd
 from lakelog.client.offsets import OffsetAt
 from lakelog.spark.source import stream
 from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.readers import schema_of, stream_reader
 from lakelog.spark.source.stream import StreamReader
-from lakelog.tables.topic.errors import OptionError, TopicMissingError
+from lakelog.tables.topic.errors import DataLossError, OptionError, TopicMissingError
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition
 from unit.spark.source.source_log import Log
 
@@ -153,6 +155,70 @@ def test_a_topic_that_never_existed_fails_or_is_logged_once(
         for _ in range(2):
             assert offsets(reader.latestOffset(start, NO_LIMIT)) == {"t": {0: 10, 1: 2}}
     assert caplog.messages == ["topic 'x' does not exist; its records are not read"]
+
+
+class _Counted(Log):
+    """A log that counts the questions for the ends of leader epochs."""
+
+    compared = 0
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        self.compared += 1
+        return super().epoch_ends(epochs)
+
+
+def test_each_batch_is_compared_with_the_log_once_and_idle_polls_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = _Counted(t=[10])
+    monkeypatch.setattr(stream, "open_planner", lambda _: log)
+    reader = stream_reader(OPTIONS, schema_of(OPTIONS))
+    end = reader.latestOffset(reader.initialOffset(), NO_LIMIT)
+    assert reader.partitions(reader.initialOffset(), end)
+    first = reader.latestOffset(end, NO_LIMIT)
+    log.compared = 0
+    for _ in range(3):
+        assert reader.latestOffset(first, NO_LIMIT) == first
+    assert log.compared == 0, "nothing changed since the last poll"
+
+    log.ends["t"] = [12]
+    second = reader.latestOffset(first, NO_LIMIT)
+    assert [str(task.value) for task in reader.partitions(first, second)] == ["t-0 [10, 12)"]
+    assert log.compared == 1
+    assert reader.partitions(first, second)
+    assert log.compared == 2, "a repeated batch"
+    restarted = stream_reader(OPTIONS, schema_of(OPTIONS))
+    assert restarted.partitions(first, second)
+    assert log.compared == 3, "the batch of a checkpoint"
+
+
+class _Regrown(Log):
+    """A log that may have been cut at an offset; from there on it has a later leader epoch."""
+
+    cut = 0
+
+    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        found = super().places(wanted)
+        later = 1 if self.cut else 0
+        return {k: replace(at, leader_epoch=at.leader_epoch + later) for k, at in found.items()}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        if not self.cut:
+            return super().epoch_ends(epochs)
+        return {key: EpochEnd(epoch, self.cut) for key, epoch in epochs.items()}
+
+
+def test_an_idle_query_finds_a_log_that_was_cut_and_grew_again_to_the_same_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = _Regrown(t=[10])
+    monkeypatch.setattr(stream, "open_planner", lambda _: log)
+    reader = stream_reader(OPTIONS, schema_of(OPTIONS))
+    end = reader.latestOffset(reader.initialOffset(), NO_LIMIT)
+    assert reader.latestOffset(end, NO_LIMIT) == end
+    log.cut = 7
+    with pytest.raises(DataLossError, match="cut and grew again"):
+        reader.latestOffset(end, NO_LIMIT)
 
 
 class _DeletedMeanwhile(Log):
