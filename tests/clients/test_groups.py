@@ -12,7 +12,7 @@ from kafka.errors import OffsetMetadataTooLargeError
 from broker_process import eventually
 from clients.adapters.aio import AioAdmin
 from clients.adapters.api import Admin, Client, Sent
-from clients.adapters.patient import own_admin
+from clients.adapters.patient import own_admin, patiently
 from clients.group_member import GroupMember
 from clients.reading import poll_count
 
@@ -90,10 +90,10 @@ def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
         for offset, note in enumerate(("short", "", longest)):
             writer.commit({place: kafka.OffsetAndMetadata(offset, note, -1)})
             assert writer.committed(place, metadata=True).metadata == note
-            assert reader.note(name, name, 0) == note
+            assert patiently(lambda: reader.note(name, name, 0)) == note
         with pytest.raises(OffsetMetadataTooLargeError):
             writer.commit({place: kafka.OffsetAndMetadata(3, longest + "x", -1)})
-        assert reader.note(name, name, 0) == longest
+        assert patiently(lambda: reader.note(name, name, 0)) == longest
 
 
 def test_a_committed_offset_is_deleted(bootstrap: str) -> None:

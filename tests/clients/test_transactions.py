@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from broker_process import eventually
-from clients.adapters.patient import own_admin
+from clients.adapters.patient import leaving, own_admin
 from clients.adapters.transactions import (
     COMMITTED,
     LIBRARIES,
     TIMEOUT_S,
     UNCOMMITTED,
+    Reading,
     Transactional,
     read_all,
 )
@@ -45,6 +46,12 @@ def make(library: Any, bootstrap: str) -> Iterator[Make]:
             producer.close()
         except Exception as error:  # noqa: BLE001 - a fenced producer may raise again
             print(f"closing {producer.name}: {error!r}")
+
+
+def reading(library: Any, bootstrap: str, topic: str) -> Reading:
+    """Return the only member of the group with the topic's name."""
+    member: Reading = library.Reading(bootstrap, topic, topic, COMMITTED)
+    return member
 
 
 @pytest.fixture
@@ -144,7 +151,7 @@ def test_consume_transform_produce(make: Make, library: Any, bootstrap: str, top
         admin.create_topic(target, 1)
     producer = make(topic)
     producer.init()
-    with closing(library.Reading(bootstrap, topic, topic, COMMITTED)) as consumer:
+    with leaving(reading(library, bootstrap, topic), topic, bootstrap) as consumer:
         done: dict[int, int] = {}
         while sum(done.values()) < 6:
             rows = eventually(consumer.poll, TIMEOUT_S, f"only {done} came: more")
@@ -178,7 +185,7 @@ def test_an_aborted_read_leaves_the_groups_offsets(
     producer = make(topic)
     producer.init()
     for _ in range(2):
-        with closing(library.Reading(bootstrap, topic, topic, COMMITTED)) as consumer:
+        with leaving(reading(library, bootstrap, topic), topic, bootstrap) as consumer:
             rows = eventually(consumer.poll, TIMEOUT_S)
             assert [value for *_, value in rows] == [b"again"]
             producer.begin()

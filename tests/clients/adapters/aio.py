@@ -157,8 +157,9 @@ class AioAdmin:
 
     def note(self, group: str, topic: str, partition: int) -> str:
         """Return the metadata stored with the offset."""
-        found = LOOP.run(self._admin.list_consumer_group_offsets(group))
-        metadata: str = found[TopicPartition(topic, partition)].metadata
+        place = TopicPartition(topic, partition)
+        found = LOOP.run(self._admin.list_consumer_group_offsets(group, partitions=[place]))
+        metadata: str = found[place].metadata
         return metadata
 
     def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:

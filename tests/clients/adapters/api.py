@@ -33,11 +33,19 @@ class Received(NamedTuple):
     headers: Headers
 
 
-class Consumer(Protocol):
+class Member(Protocol):
+    """A consumer that may be in a group."""
+
     def member_id(self) -> str:
-        """The id that the group's coordinator knows the consumer by; empty outside a group."""
+        """The id that the group's coordinator knows it by; empty outside a group."""
         ...
 
+    def close(self) -> None:
+        """Leaves the group."""
+        ...
+
+
+class Consumer(Member, Protocol):
     def poll(self, timeout_s: float) -> list[Received]: ...
 
     def assign(self, topic: str, partitions: Sequence[int]) -> None: ...
@@ -54,10 +62,6 @@ class Consumer(Protocol):
 
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         """Partitions without a record at or after the time are left out."""
-        ...
-
-    def close(self) -> None:
-        """Leaves the group."""
         ...
 
 

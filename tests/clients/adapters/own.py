@@ -27,8 +27,7 @@ class OwnConsumer:
             self._consumer.subscribe([topic])
 
     def member_id(self) -> str:
-        session = self._consumer._session
-        return session.membership.member_id if session else ""
+        return self._consumer.membership.member_id
 
     def poll(self, timeout_s: float) -> list[Received]:
         return [

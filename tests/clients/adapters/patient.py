@@ -11,9 +11,9 @@ A change is known to the other brokers a moment later than to the controller, as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import aiokafka.errors
@@ -23,12 +23,13 @@ import kafka.errors
 from kafka.admin import MemberToRemove
 
 from broker_process import EVENT_TIMEOUT_S, eventually
-from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Received
+from clients.adapters.api import Admin, Client, Consumer, GroupDescription, Member, Received
 from clients.adapters.own import OwnAdmin
 from lakelog.client.errors import OutcomeUnknownError
 from wire_client import WireClient, described
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Member)
 _RETRY_S = 0.1
 _NO_CONNECTION = (
     kafka.errors.KafkaConnectionError,
@@ -83,6 +84,41 @@ def patiently(call: Callable[[], T], *, reads: bool = True) -> T:
         time.sleep(_RETRY_S)
 
 
+def _remove_member(bootstrap: str, group: str, member_id: str) -> None:
+    """Do as an operator does. Apache Kafka's admin client has this as well."""
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        results = admin.remove_group_members(group, [MemberToRemove(member_id=member_id)])
+    finally:
+        admin.close()
+    (result,) = results.values()
+    if result not in (kafka.errors.NoError, kafka.errors.UnknownMemberIdError):
+        raise result
+
+
+def leave(consumer: Member, group: str | None, bootstrap: str) -> None:
+    """Close a consumer, and remove its member if it is still in the group.
+
+    No library repeats a LeaveGroup that its coordinator does not answer. A coordinator that takes
+    over begins each member's session again, as Apache Kafka's does: where coordinators move more
+    often than a session ends, such a member would block each rebalance for ever.
+    """
+    member_id = consumer.member_id()
+    with suppress(CancelledError):  # aiokafka cancels its own `stop` if its coordinator goes
+        consumer.close()
+    if group and member_id:
+        patiently(lambda: _remove_member(bootstrap, group, member_id))
+
+
+@contextmanager
+def leaving(consumer: M, group: str, bootstrap: str) -> Iterator[M]:
+    """Call `leave` at the end of the block."""
+    try:
+        yield consumer
+    finally:
+        leave(consumer, group, bootstrap)
+
+
 class PatientConsumer:
     """A consumer. A failed poll has returned no records and moved no position."""
 
@@ -95,35 +131,13 @@ class PatientConsumer:
         self.assignment, self.commit = consumer.assignment, consumer.commit
 
     def close(self) -> None:
-        """Close the consumer, and remove its member if it is still in the group.
-
-        No library repeats a LeaveGroup that its coordinator does not answer. A coordinator that
-        takes over begins each member's session again, as Apache Kafka's does: where coordinators
-        move more often than a session ends, such a member would block each rebalance for ever.
-        """
-        member_id = self._consumer.member_id()
-        with suppress(CancelledError):  # aiokafka cancels its own `stop` if its coordinator goes
-            self._consumer.close()
-        if self._group and member_id:
-            patiently(lambda: _remove_member(self._bootstrap, str(self._group), member_id))
+        leave(self._consumer, self._group, self._bootstrap)
 
     def poll(self, timeout_s: float) -> list[Received]:
         return patiently(lambda: self._consumer.poll(timeout_s))
 
     def offsets_for_time(self, topic: str, partitions: Sequence[int], at_ms: int) -> dict[int, int]:
         return patiently(lambda: self._consumer.offsets_for_time(topic, partitions, at_ms))
-
-
-def _remove_member(bootstrap: str, group: str, member_id: str) -> None:
-    """Do as an operator does. Apache Kafka's admin client has this as well."""
-    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
-    try:
-        results = admin.remove_group_members(group, [MemberToRemove(member_id=member_id)])
-    finally:
-        admin.close()
-    (result,) = results.values()
-    if result not in (kafka.errors.NoError, kafka.errors.UnknownMemberIdError):
-        raise result
 
 
 class PatientAdmin:

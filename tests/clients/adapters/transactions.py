@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as RdPartition
 
 from broker_process import eventually
 from clients.adapters.aio import LOOP
+from clients.adapters.api import Member
 from clients.adapters.kafka_python import JOINING_MS
 from clients.adapters.patient import patiently
 from delivered import delivered
@@ -50,7 +51,7 @@ class Transactional(Protocol):
     def close(self) -> None: ...
 
 
-class Reading(Protocol):
+class Reading(Member, Protocol):
     """A member of a group, of the same library, that shares one topic."""
 
     topic: str
@@ -59,8 +60,6 @@ class Reading(Protocol):
     def poll(self) -> list[tuple[int, int, bytes]]:
         """Return partition, offset and value of new records."""
         ...
-
-    def close(self) -> None: ...
 
 
 class ConfluentTransactional:
@@ -122,6 +121,9 @@ class ConfluentTransactional:
 
         def poll(self) -> list[tuple[int, int, bytes]]:
             return [delivered(message) for message in self.consumer.consume(100, 0.2)]
+
+        def member_id(self) -> str:
+            return self.consumer.memberid() or ""
 
         def close(self) -> None:
             self.consumer.close()
@@ -210,6 +212,9 @@ class KafkaPythonTransactional:
             polled = self._read(lambda: self.consumer.poll(JOINING_MS))
             return [(r.partition, r.offset, r.value) for rows in polled.values() for r in rows]
 
+        def member_id(self) -> str:
+            return str(self.consumer.group_metadata().member_id)
+
         def close(self) -> None:
             self.consumer.close()
 
@@ -271,6 +276,9 @@ class AioTransactional:
             polled = LOOP.run(self.consumer.getmany(timeout_ms=200))
             return [(r.partition, r.offset, r.value) for rows in polled.values() for r in rows]
 
+        def member_id(self) -> str:
+            return str(self.consumer._coordinator.member_id)
+
         def close(self) -> None:
             LOOP.run(self.consumer.stop())
 
@@ -317,6 +325,9 @@ class OwnTransactional:
 
         def poll(self) -> list[tuple[int, int, bytes]]:
             return [(r.partition, r.offset, r.value or b"") for r in self.consumer.poll(0.2)]
+
+        def member_id(self) -> str:
+            return self.consumer.membership.member_id
 
         def close(self) -> None:
             self.consumer.close()
