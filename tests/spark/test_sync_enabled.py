@@ -9,6 +9,8 @@ import pytest
 from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.errors import ClientError
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.warehouse import open_warehouse
 from spark.sources import BatchQuery
 from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import produce
@@ -26,6 +28,11 @@ def is_archived(bootstrap: str, *topics: str) -> bool:
     return all(lag and all(each.records == 0 for each in lag.values()) for lag in lags)
 
 
+def newest_rows(warehouse: Path, name: str) -> int:
+    address = TableAddress(open_warehouse(str(warehouse)).catalog, ("lakelog", name))
+    return int(address.load().scan().count()) if address.exists() else 0
+
+
 def test_one_job_archives_all_enabled_topics_over_an_outage(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data")
     with broker:
@@ -33,6 +40,8 @@ def test_one_job_archives_all_enabled_topics_over_an_outage(tmp_path: Path) -> N
         with Admin(bootstrap) as admin:
             for topic in ("a", "b", "late", "other"):
                 enabled = {} if topic in ("late", "other") else {"table.enable": "true"}
+                if topic == "b":
+                    enabled |= {"table.latest": "true", "table.latest.interval.ms": "1000"}
                 admin.topics.create(topic, partitions=3, configs=enabled)
         for topic in ("a", "b", "late", "other"):
             produce(bootstrap, topic, range(30))
@@ -44,6 +53,9 @@ def test_one_job_archives_all_enabled_topics_over_an_outage(tmp_path: Path) -> N
             admin.configs.alter(ResourceType.TOPIC, "late", {"table.enable": "true"})
         eventually(
             lambda: is_archived(bootstrap, "late"), TIMEOUT_S, what="archive of the enabled topic"
+        )
+        eventually(
+            lambda: newest_rows(tmp_path / "w", "b_latest") == 24, TIMEOUT_S, what="newest records"
         )
         broker.stop()
     with BrokerProcess(tmp_path / "data", port=broker.port):

@@ -60,12 +60,14 @@ def environment(faults: Faults) -> dict[str, str]:
 
 
 class Workers:
-    """Two processes of `archive_worker.py` at once; a killed one is replaced."""
+    """Two processes of a script at once; a killed one is replaced."""
 
-    def __init__(self, faults: Faults, folder: Path, words: list[str]) -> None:
+    def __init__(
+        self, faults: Faults, folder: Path, words: list[str], script: str = "archive_worker.py"
+    ) -> None:
         self._environment = environment(faults)
         self._stop = folder / "stop"
-        self._words = [sys.executable, str(HERE / "archive_worker.py"), *words, str(self._stop)]
+        self._words = [sys.executable, str(HERE / script), *words, str(self._stop)]
         self.processes = [self._start() for _ in range(2)]
 
     def _start(self) -> subprocess.Popen[bytes]:

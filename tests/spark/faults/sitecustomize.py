@@ -228,6 +228,10 @@ def _then(real: Callable[..., Any], point: str) -> Callable[..., Any]:
     return wrapped
 
 
+def _wrap_merge(module: Any) -> None:
+    module.BucketMerge.write = _then(module.BucketMerge.write, "latest-written")
+
+
 def _wrap_deletion(module: Any) -> None:
     module.PyArrowFileIO.delete = _then(module.PyArrowFileIO.delete, "file-deleted")
 
@@ -240,6 +244,10 @@ _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
         ("_write", "compaction-written"),
         ("note_replaced", "compaction-noted"),
         ("exchange", "compaction-exchanged"),
+    ),
+    "lakelog.tables.latest.merge": _wrap_merge,
+    "lakelog.tables.latest.refresh": _wrap_after(
+        ("note_replaced", "latest-noted"), ("exchange", "latest-exchanged")
     ),
     "lakelog.tables.iceberg.expiry": _wrap_after(("expirable", "expiry-planned")),
     "pyiceberg.catalog.sql": _wrap_catalog,

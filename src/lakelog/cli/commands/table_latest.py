@@ -70,6 +70,7 @@ def refresh(
 def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
     """Return the numbers of the table of newest records; none if the topic has no such table."""
     from lakelog.tables.latest.overview import latest_overview
+    from lakelog.tables.latest.table import own_latest
 
     address = own_latest(client, archive)
     if address is None:
@@ -89,6 +90,7 @@ def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
 def audited_latest(client: TopicClient, archive: TopicArchive) -> LatestAudit | None:
     """Compare the table of newest records with the archive; return `None` without such a table."""
     from lakelog.tables.latest.audit import audit_latest
+    from lakelog.tables.latest.table import own_latest
 
     address = own_latest(client, archive)
     return None if address is None else audit_latest(archive, address.load())
@@ -104,18 +106,6 @@ def latest_findings(found: LatestAudit) -> dict[str, Any]:
         "latest_wrong": found.wrong,
         "latest_sound": found.is_sound,
     }
-
-
-def own_latest(client: TopicClient, archive: TopicArchive) -> TableAddress | None:
-    """Return the topic's table of newest records; `None` if it has none, or no refresh yet."""
-    from lakelog.tables.latest.place import find_latest
-    from lakelog.tables.latest.table import find_table, is_latest_of
-
-    place = find_latest(client, archive.topic, archive.address)
-    table = None if place is None else find_table(place.address)
-    if place is None or table is None or not is_latest_of(table, archive.topic_id):
-        return None
-    return place.address
 
 
 def latest_to_drop(client: TopicClient, place: TablePlace) -> TableAddress | None:

@@ -13,7 +13,6 @@ from lakelog.cli.commands.table_latest import (
     latest_facts,
     latest_findings,
     latest_to_drop,
-    own_latest,
 )
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
@@ -282,6 +281,7 @@ def expire(
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
     with opened_archive(session, topic) as (client, archive):
         from lakelog.tables.iceberg.expiry import Policy
+        from lakelog.tables.latest.table import own_latest
         from lakelog.tables.upkeep.cleanup import clean_all
 
         policy = Policy(keep, None if age_s is None else int(age_s * 1000))

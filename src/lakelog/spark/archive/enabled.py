@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import KafkaError
+from lakelog.spark.archive.refreshes import Refreshes
 from lakelog.spark.archive.sync import sync_topic
 from lakelog.spark.archive.upkeep import Upkeep
 from lakelog.spark.session import local_session, require_java
@@ -52,7 +53,7 @@ class Supervisor:
 
     warehouse, catalog_folder: for topics whose keys name no warehouse. open_session: opens the
     session on the first topic. options: further arguments of `sync_topic`. upkeep: compaction and
-    cleanup of the tables.
+    cleanup of the tables. refreshes: of their tables of newest records.
     """
 
     bootstrap: str
@@ -63,18 +64,22 @@ class Supervisor:
     progress: Callable[[str, SyncProgress], None]
     notice: Notice
     upkeep: Upkeep
+    refreshes: Refreshes
     _jobs: dict[str, _Job] = field(default_factory=dict)
+    _running: list[str] = field(default_factory=list)
     _is_away: bool = False
 
     def run(self, stop: threading.Event) -> None:
         """Supervise until `stop` is set; then end all jobs after their current commits."""
         try:
-            while not stop.is_set():
-                enabled = self._enabled()
-                if enabled is not None:
-                    self._adjust(enabled, time.monotonic())
-                self.upkeep.run(self._running(enabled or {}))
-                stop.wait(_CHECK_S)
+            with self.refreshes.beside(lambda: self._running):
+                while not stop.is_set():
+                    enabled = self._enabled()
+                    if enabled is not None:
+                        self._adjust(enabled, time.monotonic())
+                    self._running = self._with_jobs(enabled or {})
+                    self.upkeep.run(self._running)
+                    stop.wait(_CHECK_S)
         finally:
             for job in self._jobs.values():
                 job.stop.set()
@@ -149,6 +154,7 @@ class Supervisor:
                 else self.catalog_folder,
                 table=keys.get("table.name") or topic,
                 follow=True,
+                is_supervised=True,
                 spark=self.session.opened,
                 progress=progress,
                 notice=self.notice,
@@ -160,7 +166,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - one topic must not end the others
             job.error = f"{type(error).__name__}: {_first_line(error)}"
 
-    def _running(self, enabled: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    def _with_jobs(self, enabled: Mapping[str, Mapping[str, str | None]]) -> list[str]:
         return [
             topic
             for topic, keys in enabled.items()
@@ -227,7 +233,15 @@ def sync_enabled(
     )
     upkeep = Upkeep(bootstrap, notice)
     supervisor = Supervisor(
-        bootstrap, warehouse, catalog_folder, once, options, progress, notice, upkeep
+        bootstrap,
+        warehouse,
+        catalog_folder,
+        once,
+        options,
+        progress,
+        notice,
+        upkeep,
+        Refreshes(bootstrap, notice),
     )
     try:
         supervisor.run(stop)

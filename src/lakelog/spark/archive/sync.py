@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog.spark.archive.refreshes import FAILED, Refreshes
 from lakelog.spark.archive.run import Run
 from lakelog.spark.archive.workers import check_reachable
 from lakelog.spark.session import local_session, require_java
@@ -72,6 +74,7 @@ def sync_topic(
     timeout_s: float = 30.0,
     master: str = "local[2]",
     is_warehouse_shared: bool = False,
+    is_supervised: bool = False,
     spark: SparkSession | None = None,
     progress: Callable[[SyncProgress], None] | None = None,
     notice: Notice | None = None,
@@ -102,6 +105,8 @@ def sync_topic(
         file_bytes: about how many bytes of the log one file gets.
         master: the Spark master for the session that the function opens.
         is_warehouse_shared: workers on other hosts can reach the warehouse's folder.
+        is_supervised: the caller refreshes the table of newest records. Otherwise the function
+            does, if the topic has one: at its end, with `follow` again and again.
         spark: an existing session, which stays open.
         progress: is called after each commit.
         notice: is called with a line for each event that the user should know.
@@ -130,6 +135,7 @@ def sync_topic(
     before = state_of(job)
     publication = Publication(bootstrap, topic, job.identifier[1], place, notify)
     publication.claim()
+    stop = stop or threading.Event()
     run = Run(
         _opener(spark, topic, place, master),
         Path(checkpoint or place.folder / "checkpoints" / job.topic_id),
@@ -138,14 +144,28 @@ def sync_topic(
         availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
         publication=publication,
         progress=progress or _ignore,
-        stop=stop or threading.Event(),
+        stop=stop,
     )
+    refreshes = Refreshes(bootstrap, notify)
     try:
-        run.watch()
+        with refreshes.beside(lambda: [topic]) if follow and not is_supervised else nullcontext():
+            run.watch()
     finally:
         if spark is None:
             run.close()
+    if not follow and not stop.is_set():
+        _refresh(refreshes, topic)
     return _result(job, before, run.rows_moved)
+
+
+def _refresh(refreshes: Refreshes, topic: str) -> None:
+    """Refresh the topic's table of newest records, if it has one. Raises `SyncError`."""
+    try:
+        refreshes.refresh(topic)
+    except FAILED as error:
+        raise SyncError(
+            f"{topic!r} is archived, but its newest records are not refreshed: {error}"
+        ) from error
 
 
 def _reconciler(job: ArchiveJob, adopt: ProgressSource | None, notify: Notice) -> Reconciler:

@@ -12,6 +12,7 @@ from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.expiry import Policy
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
 from lakelog.tables.joined.archives import TopicArchive, open_archives
+from lakelog.tables.latest.table import own_latest
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep.cleanup import clean_all
@@ -65,12 +66,13 @@ class Upkeep:
     def _keep_up(self, topic: str) -> None:
         with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
             archive: TopicArchive | None = open_archives(client, [topic]).get(topic)
-        if archive is None:
-            return
+            if archive is None:
+                return
+            latest = own_latest(client, archive)
         done = compact(archive.address, topic, archive.topic_id)
         if done.files_before:
             self.notice(
                 f"{topic}: compacted {done.files_before} files of its table into {done.files_after}"
             )
         # As many as the archive itself keeps: it expires them at this number.
-        clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time())
+        clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time(), latest=latest)

@@ -20,8 +20,9 @@ from lakelog.tables.iceberg.buckets import bucket_spec, buckets_of
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.table import SCHEMA, create_table, load_for_commit
 from lakelog.tables.joined.archives import TopicArchive
-from lakelog.tables.latest.place import LatestPlace
+from lakelog.tables.latest.place import LatestPlace, find_latest
 from lakelog.tables.latest.progress import LatestProgress, LatestTableError, property_name
+from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.typed.columns import foreign_columns
 
 _ATTEMPTS_MAX = 8
@@ -58,6 +59,18 @@ def find_table(address: TableAddress) -> Table | None:
 def is_latest_of(table: Table, topic_id: str) -> bool:
     """Return whether the table has the newest records of a topic."""
     return property_name(topic_id) in table.properties
+
+
+def own_latest(client: TopicClient, archive: TopicArchive) -> TableAddress | None:
+    """Return the topic's table of newest records; `None` if it has none, or no refresh yet.
+
+    Raises `KafkaError`.
+    """
+    place = find_latest(client, archive.topic, archive.address)
+    table = None if place is None else find_table(place.address)
+    if place is None or table is None or not is_latest_of(table, archive.topic_id):
+        return None
+    return place.address
 
 
 def agreed(table: Table, topic_id: str) -> LatestProgress:

@@ -9,11 +9,11 @@ from lakelog.cli.commands.table_latest import (
     latest_facts,
     latest_findings,
     latest_to_drop,
-    own_latest,
 )
 from lakelog.tables.archive.place import TablePlace
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import ensure_table
+from lakelog.tables.latest.table import own_latest
 from lakelog.tables.topic.client import TopicClient
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, new_table

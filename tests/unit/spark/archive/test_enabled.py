@@ -8,6 +8,7 @@ import pytest
 from lakelog.client.errors import UnreachableError
 from lakelog.spark.archive import enabled as module
 from lakelog.spark.archive.enabled import SessionOnce, Supervisor
+from lakelog.spark.archive.refreshes import Refreshes
 from lakelog.spark.archive.upkeep import Upkeep
 from lakelog.tables.archive.failures import SyncError
 
@@ -102,6 +103,7 @@ def supervisor(world: World, notes: list[str]) -> Supervisor:
         lambda topic, state: None,
         notes.append,
         cast("Upkeep", NoUpkeep()),
+        Refreshes("b:1", notes.append),
     )
 
 

@@ -43,6 +43,7 @@ def upkeep(address: TableAddress, notes: list[str], monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "TopicClient", NoClient)
     monkeypatch.setattr(module, "open_archives", opened)
+    monkeypatch.setattr(module, "own_latest", lambda *_: None)
     return Upkeep("b:1", notes.append, every_s=0.0)
 
 

@@ -1,0 +1,114 @@
+"""Refreshes of newest records die at each step, two at once, beside archive, compaction and expiry.
+
+The oracle reads the files that the table's snapshot names with plain PyArrow, and compares them
+with a dictionary of the produced records. `make kills` runs many more rounds.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from lakelog.cli.main import run
+from lakelog.client.admin import Admin
+from lakelog.client.producer import Producer
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.upkeep.compaction import compact
+from spark.archiver import Archiver
+from spark.kills import Faults, Kill
+from spark.test_table_kills import Workers, await_commits, rows_of, until
+
+pytestmark = [pytest.mark.spark]
+
+POINTS = ["metadata-written", "latest-written", "latest-noted", "latest-exchanged"]
+PARTITIONS = 3
+STEP = 40
+KEYS = 60
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often each step is the last one of a process; 0 stands for two of the steps, once."""
+    return int(request.config.getoption("--sink-kills"))
+
+
+@pytest.fixture
+def topic(bootstrap: str, tmp_path: Path) -> str:
+    name = f"latest-kills-{tmp_path.name}"
+    keys = {"table.enable": "true", "table.latest": "true", "table.latest.buckets": "4"}
+    with Admin(bootstrap) as admin:
+        admin.topics.create(name, partitions=PARTITIONS, configs=keys)
+    return name
+
+
+class Load:
+    """Produces and archives; newest: the value of each key that has one. steps: how often."""
+
+    def __init__(self, bootstrap: str, topic: str, folder: Path) -> None:
+        self.archiver = Archiver(bootstrap, topic, folder)
+        name = f"{topic}_latest"
+        self.latest = TableAddress(self.archiver.place.catalog, ("lakelog", name))
+        self.newest: dict[bytes, bytes] = {}
+        self.steps = 0
+        self._random = random.Random(5)
+
+    def __call__(self) -> None:
+        self.steps += 1
+        with Producer(self.archiver.bootstrap) as producer:
+            for number in range(STEP):
+                key = b"k%d" % self._random.randrange(KEYS)
+                value = b"%d-%d" % (self.steps, number) if self._random.random() < 0.7 else None
+                producer.send(self.archiver.topic, value, key=key)
+                self.newest[key] = value or b""
+        self.archiver.run()
+        if self.steps % 6 == 0:
+            job = self.archiver.job
+            compact(job.address, job.topic, job.topic_id, files_min=2)
+        self.check_keys()
+
+    def check_keys(self) -> None:
+        """Check that every version has each key once."""
+        if self.latest.exists():
+            keys = [row[0] for row in rows_of(self.latest, "key")]
+            assert len(keys) == len(set(keys))
+
+
+def test_two_refreshes_die_and_pause_at_each_step(
+    bootstrap: str,
+    topic: str,
+    faults: Faults,
+    tmp_path: Path,
+    rounds: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = Load(bootstrap, topic, tmp_path / "warehouse")
+    load()
+    workers = Workers(faults, tmp_path, [bootstrap, topic], "refresh_worker.py")
+    try:
+        for point in islice(cycle(POINTS), rounds * len(POINTS) or 2):
+            faults.arm(Kill(point, "self"))
+            until(workers.replace_dead, f"no process died at {point}", load)
+            faults.arm(Kill("metadata-written", "pause"))
+            until(lambda: list(faults.folder.glob("held-*")), "no process was paused", load)
+            until(load.latest.exists, "no table", load)
+            await_commits(load.latest, 2, load)
+            for held in faults.folder.glob("held-*"):
+                held.rename(held.with_name(held.name.replace("held", "taken", 1)))
+        workers.finish()
+    finally:
+        workers.end()
+
+    expected = {key: value for key, value in load.newest.items() if value}
+    assert rows_of(load.latest, "key", "value") == sorted(expected.items())
+    load.check_keys()
+    expire = ["expire", topic, "--keep", "1", "--grace", "0s", "--older-than", "0s"]
+    for words in (expire, ["audit", topic]):
+        assert run(["table", *words, "-b", bootstrap]) == 0, capsys.readouterr().err
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path / "faults")
