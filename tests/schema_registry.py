@@ -6,11 +6,13 @@ confluent-kafka's own client registers schemas here, and its serializers write t
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid5
@@ -82,8 +84,8 @@ class Registry:
 
 
 @contextmanager
-def schema_registry() -> Iterator[Registry]:
-    """Run a registry on a free port of this host."""
+def schema_registry(certificate: Path | None = None) -> Iterator[Registry]:
+    """Run a registry on a free port of this host, with TLS if it has a certificate."""
     registry = Registry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -116,7 +118,13 @@ def schema_registry() -> Iterator[Registry]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+        scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            scheme = "https"
+        registry.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

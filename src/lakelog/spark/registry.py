@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from lakelog.tables.iceberg.columns import DATA, RESCUED
 from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.registry.schema_id import KEY_HEADER, VALUE_HEADER
-from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
 from lakelog.tables.registry.values import RegistryFitter
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.typed.shapes import extended
@@ -39,6 +39,7 @@ def from_registry(
     headers: Column | str | None = None,
     place: Sequence[Column | str] = PLACE,
     is_key: bool = False,
+    has_ids: bool = True,
     mode: str = "FAILFAST",
     user_info: str | None = None,
 ) -> Column:
@@ -49,8 +50,9 @@ def from_registry(
     environment of the driver. subject: its newest version has the fields, such as `orders-value`.
     headers: the column `headers`, if the ids of schemas are there. place: the columns for topic,
     partition and offset, which errors name; empty if there are none. is_key: the values are keys,
-    with ids in the header `__key_schema_id`. mode: FAILFAST, so that a value that cannot be read
-    is an error, or PERMISSIVE.
+    with ids in the header `__key_schema_id`. has_ids: false if values do not begin with the id of
+    their schema: they are of the newest version, unless a header has an id. mode: FAILFAST, so
+    that a value that cannot be read is an error, or PERMISSIVE.
 
     Raises `OptionError`, `ValueError` for an unusable URL, `SchemaMissingError` for an unknown
     subject, `UnsupportedSchemaError`, `RegistryUnavailableError` and `RegistryAccessError`. The
@@ -65,15 +67,23 @@ def from_registry(
         if user_info is None
         else RegistryAddress(url, user_info)
     )
-    shape = schemas_of(address).latest(subject).shape
-    data = without_fixed(extended(pa.struct([]), shape))
+    schemas = schemas_of(address)
+    newest = schemas.newest(subject)
+    data = without_fixed(extended(pa.struct([]), schemas.get(newest).shape))
     if not len(data):
         raise OptionError(f"the schema of the subject {subject!r} has no fields: expected a record")
     columns = {"value": value, **dict(zip(PLACE, place, strict=False))}
     if headers is not None:
         columns["headers"] = headers
     header = KEY_HEADER if is_key else VALUE_HEADER
-    decoder = Decoder(address, data, tuple(columns), header, is_strict=mode == "FAILFAST")
+    decoder = Decoder(
+        address,
+        data,
+        tuple(columns),
+        header,
+        is_strict=mode == "FAILFAST",
+        without_ids=None if has_ids else newest,
+    )
 
     # Spark recognises the kind of function by its type hints, which an instance does not have.
     def from_registry(*columns: pa.Array) -> pa.Array:
@@ -86,7 +96,7 @@ class Decoder:
     """Decodes batches of values in Spark's workers.
 
     names: of the columns in a batch: `value`, perhaps `topic`, `partition`, `offset` and `headers`.
-    header: the name of the header with the schema id.
+    header: the name of the header with the schema id. without_ids: the schema of values without.
     """
 
     def __init__(
@@ -97,12 +107,14 @@ class Decoder:
         header: str,
         *,
         is_strict: bool,
+        without_ids: SubjectVersion | None = None,
     ) -> None:
         self._address = address
         self._data = data
         self._names = names
         self._header = header
         self._is_strict = is_strict
+        self._without_ids = without_ids
         rescued = StructField(RESCUED, StringType())
         self.spark_type = StructType([StructField(DATA, from_arrow_type(data)), rescued])
 
@@ -114,6 +126,7 @@ class Decoder:
             is_strict=self._is_strict,
             header=self._header,
             way_on=_WAY_ON,
+            without_ids=self._without_ids,
         )
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._names))
         found = pa.StructArray.from_arrays(fitter.fit(batch), [DATA, RESCUED])

@@ -12,7 +12,7 @@ from lakelog.spark.registry import Decoder, from_registry, without_fixed
 from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.registry.errors import RegistryAccessError, SchemaMissingError
 from lakelog.tables.registry.schema_id import KEY_HEADER
-from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
 from lakelog.tables.topic.errors import BadRecordError, OptionError
 from lakelog.tables.typed.shapes import extended
 from schema_registry import Registry, schema_registry
@@ -35,10 +35,16 @@ def registry() -> Iterator[Registry]:
         yield running
 
 
-def decoder(registry: Registry, *names: str, header: str = "", is_strict: bool = True) -> Decoder:
+def decoder(
+    registry: Registry,
+    *names: str,
+    header: str = "",
+    is_strict: bool = True,
+    without_ids: SubjectVersion | None = None,
+) -> Decoder:
     address = RegistryAddress(registry.url)
     data = without_fixed(extended(pa.struct([]), schemas_of(address).get(1).shape))
-    made = Decoder(address, data, names, header, is_strict=is_strict)
+    made = Decoder(address, data, names, header, is_strict=is_strict, without_ids=without_ids)
     sent: Decoder = pickle.loads(pickle.dumps(made))
     return sent
 
@@ -75,6 +81,12 @@ def test_ids_of_keys_are_in_a_header_of_their_own(registry: Registry) -> None:
     headers = [[{"key": "__key_schema_id", "value": b"\0\0\0\0\1"}]]
     (row,) = decode(pa.array([value(8)]), pa.array(headers)).to_pylist()
     assert row["data"]["f0"] == 8
+
+
+def test_values_without_ids_are_of_the_given_version(registry: Registry) -> None:
+    decode = decoder(registry, "value", without_ids=SubjectVersion("orders-value", 1))
+    (row,) = decode(pa.array([value(9)])).to_pylist()
+    assert row["data"]["f0"] == 9
 
 
 def test_an_error_names_the_record_or_the_row(registry: Registry) -> None:

@@ -207,6 +207,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             terms=parse_terms(self._job.partition_by),
             files_max=limits[0] if limits else 1,
             registry=self._job.registry,
+            without_ids=self._job.schema_without_ids,
         )
         return Archived(
             query_id,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakelog.base.events import event
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.schemas import Schemas, schemas_of
 from lakelog.tables.registry.values import registered_shapes
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.sampling import BatchSource, sampled_shape
@@ -30,7 +30,7 @@ def file_schema(
     """
     ranges = [each for ranges in tasks for each in ranges]
     if job.registry is not None:
-        shapes = registered_shapes(schemas_of(job.registry), source, ranges)
+        shapes = _registered(job, schemas_of(job.registry), source, ranges)
     elif job.is_json:
         shapes = [sampled_shape(source, ranges)]
     else:
@@ -41,6 +41,14 @@ def file_schema(
     for each in widen(job.address, shapes):
         schema = schema.append(each)
     return schema
+
+
+def _registered(
+    job: ArchiveJob, schemas: Schemas, source: BatchSource, ranges: Sequence[OffsetRange]
+) -> list[Shape]:
+    if job.schema_without_ids is not None:
+        return [schemas.get(job.schema_without_ids).shape]
+    return registered_shapes(schemas, source, ranges)
 
 
 def add_unknown(job: ArchiveJob, shapes: Iterable[Shape]) -> None:

@@ -19,7 +19,7 @@ from lakelog.tables.archive.row_files import PARTITIONS_MAX, RowFiles
 from lakelog.tables.archive.sieve import Sieve
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.schemas import schemas_of
+from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
 from lakelog.tables.registry.values import RegistryFitter
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
@@ -64,13 +64,15 @@ def write_ranges(
     terms: Sequence[PartitionTerm] = (),
     files_max: int = PARTITIONS_MAX,
     registry: RegistryAddress | None = None,
+    without_ids: SubjectVersion | None = None,
 ) -> Written:
     """Write all records of `ranges` to a new file at the URI `path`, or to several of a prefix.
 
     catalog: PyIceberg's properties, for a remote path. errors: how to treat records that cannot
     be rows. letters_path: the URI of the file for dead letters. terms, files_max: of a
     partitioned table, the terms of its spec and the limit of files. registry: has the schemas of
-    the values; without one they are JSON.
+    the values; without one they are JSON. without_ids: the schema of values that do not name
+    theirs.
 
     Raises `DataLossError` if the log no longer holds a whole range, unless `skip_lost` is set and
     retention removed the records; `BadRecordError` for a record that cannot be a row, if `errors`
@@ -83,7 +85,7 @@ def write_ranges(
     refuse = stop if errors is OnBadRecord.STOP else partial(_note, refusals, errors, letters)
     rows = 0
     skipped: list[OffsetRange] = []
-    typed = TypedRows(schema, _fitter(registry, schema, errors))
+    typed = TypedRows(schema, _fitter(registry, schema, errors, without_ids))
     sieve = Sieve(untyped(schema), refuse)
     on_loss = policy(skipped if skip_lost else None)
     try:
@@ -100,13 +102,20 @@ def write_ranges(
 
 
 def _fitter(
-    registry: RegistryAddress | None, schema: pa.Schema, errors: OnBadRecord
+    registry: RegistryAddress | None,
+    schema: pa.Schema,
+    errors: OnBadRecord,
+    without_ids: SubjectVersion | None,
 ) -> RegistryFitter | None:
     if registry is None:
         return None
     is_strict = errors is OnBadRecord.STOP
     return RegistryFitter(
-        schemas_of(registry), data_type(schema), is_strict=is_strict, way_on=_WAY_ON
+        schemas_of(registry),
+        data_type(schema),
+        is_strict=is_strict,
+        way_on=_WAY_ON,
+        without_ids=without_ids,
     )
 
 

@@ -15,6 +15,7 @@ from lakelog.tables.archive.refusals import OnBadRecord
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.registry.client import RegistryAddress
+from lakelog.tables.registry.schemas import SubjectVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class ArchiveJob:
     starts. tasks: how many tasks the cluster runs at once. file_bytes: about how many bytes of the
     log one file gets, so a small batch has fewer tasks. is_json: the table gets typed columns for
     the fields of JSON values. registry_url, registry_user_info: of the schema registry whose
-    schemas describe the typed columns; empty without one. errors: a value of
+    schemas describe the typed columns; empty without one. registry_version: of the subject
+    `<topic>-value`, for values that do not name their schema; 0 if they do. errors: a value of
     `OnBadRecord`. letters_location, letters_uuid: of the table of dead letters; empty without one.
     partition_by: the terms of the table's spec.
     """
@@ -48,6 +50,7 @@ class ArchiveJob:
     is_json: bool = False
     registry_url: str = ""
     registry_user_info: str = field(default="", repr=False)
+    registry_version: int = 0
     errors: str = OnBadRecord.STOP.value
     letters_location: str = ""
     letters_uuid: str = ""
@@ -64,6 +67,12 @@ class ArchiveJob:
         if not self.registry_url:
             return None
         return RegistryAddress(self.registry_url, self.registry_user_info)
+
+    @property
+    def schema_without_ids(self) -> SubjectVersion | None:
+        """The schema of values that do not name theirs."""
+        found = SubjectVersion(f"{self.topic}-value", self.registry_version)
+        return found if self.registry_version else None
 
     @property
     def schema(self) -> pa.Schema:

@@ -17,6 +17,13 @@ from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
 from lakelog.tables.iceberg.table import admit_null_timestamps, ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.registry.client import RegistryAddress
+from lakelog.tables.registry.errors import (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaMissingError,
+    UnsupportedSchemaError,
+)
+from lakelog.tables.registry.schemas import schemas_of
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.typed.columns import typed_fields
@@ -25,6 +32,13 @@ _TASKS = 2
 _FORMAT = "table.value.format"
 PARTITION_BY = "table.partition_by"
 """The topic key with the terms of a new table's partition spec."""
+_LATEST = "registry-latest"
+_REGISTRY_ERRORS = (
+    RegistryAccessError,
+    RegistryUnavailableError,
+    SchemaMissingError,
+    UnsupportedSchemaError,
+)
 _REGISTRY_URL = "table.schema.registry.url"
 _KEYS = (_FORMAT, _REGISTRY_URL, KEY, PARTITION_BY)
 
@@ -46,14 +60,15 @@ def open_job(
     errors: how to treat records that cannot be rows; by default as the topic's key says.
 
     Raises `TopicMissingError`, `KafkaError` when the cluster does not answer, `SyncError` when a
-    table holds another topic's records, and `ValueError` when the warehouse cannot be used, the
-    table does not fit, or a key has an unusable value.
+    table holds another topic's records or the registry lacks the topic's schema, and `ValueError`
+    when the warehouse cannot be used, the table does not fit, or a key has an unusable value.
     """
     with TopicClient(bootstrap, client_id="lakelog-archive") as client:
         meta = client.describe([topic])[topic]
         keys = client.configs([topic], _KEYS).get(topic, {})
     is_json = keys.get(_FORMAT) == "json"
     registry = _registry(topic, keys)
+    version = _newest_version(topic, registry) if keys.get(_FORMAT) == _LATEST else 0
     errors = errors or OnBadRecord.named(keys.get(KEY) or OnBadRecord.STOP.value)
     terms = parse_terms(filter(None, (keys.get(PARTITION_BY) or "").split(",")))
     catalog = place.catalog
@@ -88,6 +103,7 @@ def open_job(
         is_json=is_json,
         registry_url=registry.url if registry else "",
         registry_user_info=registry.user_info if registry else "",
+        registry_version=version,
         errors=errors.value,
         letters_location=letters_location,
         letters_uuid=letters_uuid,
@@ -97,15 +113,28 @@ def open_job(
 
 def _registry(topic: str, keys: Mapping[str, str | None]) -> RegistryAddress | None:
     """Return the schema registry of a topic's values. Raises `OptionError` and `ValueError`."""
-    if keys.get(_FORMAT) != "registry":
+    chosen = keys.get(_FORMAT)
+    if chosen not in ("registry", _LATEST):
         return None
     url = keys.get(_REGISTRY_URL)
     if not url:
         raise OptionError(
-            f"{_FORMAT} of the topic {topic!r} is registry, but {_REGISTRY_URL} is not set: run "
+            f"{_FORMAT} of the topic {topic!r} is {chosen}, but {_REGISTRY_URL} is not set: run "
             f"lakelog topic alter {topic} --config {_REGISTRY_URL}=http://HOST:PORT"
         )
     return RegistryAddress.from_environment(url)
+
+
+def _newest_version(topic: str, registry: RegistryAddress | None) -> int:
+    """Return the version that the job decodes values with. Raises `SyncError`."""
+    assert registry is not None, "the format needs a registry"
+    try:
+        schemas = schemas_of(registry)
+        newest = schemas.newest(f"{topic}-value")
+        schemas.get(newest)
+    except _REGISTRY_ERRORS as error:
+        raise SyncError(str(error)) from error
+    return newest.version
 
 
 def _letters(address: TableAddress, topic_id: str, errors: OnBadRecord) -> tuple[str, str]:

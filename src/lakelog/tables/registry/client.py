@@ -104,10 +104,17 @@ class RegistryClient:
         where = "ids" if isinstance(schema_id, int) else "guids"
         return self._registered(f"/schemas/{where}/{schema_id}", f"the schema id {schema_id}")
 
-    def version(self, subject: str, version: int | str) -> Registered:
-        """Return the schema of a subject's version, a number or `latest`."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        return self._registered(path, f"version {version} of the subject {subject!r}")
+    def version(self, subject: str, version: int) -> Registered:
+        """Return the schema of a subject's version."""
+        return self._registered(_version_path(subject, version), _version_name(subject, version))
+
+    def newest(self, subject: str) -> int:
+        """Return the number of a subject's newest version."""
+        path = _version_path(subject, "latest")
+        try:
+            return int(self._get(path, _version_name(subject, "latest"))["version"])
+        except (KeyError, TypeError, ValueError):
+            raise self._no_registry(path) from None
 
     def _registered(self, path: str, what: str) -> Registered:
         found = self._get(path, what)
@@ -190,6 +197,14 @@ class RegistryClient:
         return RegistryAccessError(
             f"{self.url}{path} does not answer as a schema registry does{detail}: check the URL"
         )
+
+
+def _version_path(subject: str, version: int | str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{version}"
+
+
+def _version_name(subject: str, version: int | str) -> str:
+    return f"version {version} of the subject {subject!r}"
 
 
 def _parsed(body: bytes) -> Any:

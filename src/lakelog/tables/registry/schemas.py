@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -30,6 +30,16 @@ _NO_PROTOBUF = (
 NEED_FASTAVRO = "Avro values need fastavro: pip install 'lakelog[avro]'"
 
 
+class SubjectVersion(NamedTuple):
+    """A version of a subject. As an id, its schema never changes."""
+
+    subject: str
+    version: int
+
+
+_Key = SchemaId | SubjectVersion
+
+
 class WriterSchema(Protocol):
     """The schema that a value was written with."""
 
@@ -48,11 +58,11 @@ class Schemas:
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
-        self._known: OrderedDict[SchemaId, WriterSchema | UnsupportedSchemaError] = OrderedDict()
-        self._missing: OrderedDict[SchemaId, tuple[float, SchemaMissingError]] = OrderedDict()
+        self._known: OrderedDict[_Key, WriterSchema | UnsupportedSchemaError] = OrderedDict()
+        self._missing: OrderedDict[_Key, tuple[float, SchemaMissingError]] = OrderedDict()
 
-    def get(self, schema_id: SchemaId) -> WriterSchema:
-        """Return the schema with this id.
+    def get(self, schema_id: _Key) -> WriterSchema:
+        """Return the schema with this id, or of this version of a subject.
 
         Raises `UnsupportedSchemaError`, and as `RegistryClient`.
         """
@@ -64,17 +74,22 @@ class Schemas:
             raise UnsupportedSchemaError(str(found))
         return found
 
-    def latest(self, subject: str) -> WriterSchema:
-        """Return the newest schema of a subject now. Raises as `get`."""
-        return self._parsed(self._client.version(subject, "latest"))
+    def newest(self, subject: str) -> SubjectVersion:
+        """Return the newest version of a subject now. Raises as `RegistryClient`."""
+        return SubjectVersion(subject, self._client.newest(subject))
 
-    def _add(self, schema_id: SchemaId) -> None:
+    def _asked(self, schema_id: _Key) -> Registered:
+        if isinstance(schema_id, SubjectVersion):
+            return self._client.version(*schema_id)
+        return self._client.schema(schema_id)
+
+    def _add(self, schema_id: _Key) -> None:
         until, error = self._missing.get(schema_id, (0.0, None))
         if error is not None and time.monotonic() < until:
             raise SchemaMissingError(str(error))
         found: WriterSchema | UnsupportedSchemaError
         try:
-            found = self._parsed(self._client.schema(schema_id))
+            found = self._parsed(self._asked(schema_id))
         except SchemaMissingError as missing:
             self._missing[schema_id] = time.monotonic() + _MISSING_S, missing
             _forget(self._missing)
@@ -119,7 +134,7 @@ class Schemas:
             found[each.name] = registered.text
 
 
-def _forget(entries: OrderedDict[SchemaId, Any]) -> None:
+def _forget(entries: OrderedDict[_Key, Any]) -> None:
     while len(entries) > _SCHEMAS_MAX:
         entries.popitem(last=False)
 

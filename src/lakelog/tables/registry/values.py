@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.registry.errors import SchemaMissingError, UnreadableValueError
 from lakelog.tables.registry.schema_id import VALUE_HEADER, SchemaId, header_in, split
-from lakelog.tables.registry.schemas import Schemas
+from lakelog.tables.registry.schemas import Schemas, SubjectVersion
 from lakelog.tables.topic.errors import BadRecordError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.fitting import Reader, rescued_text
@@ -35,8 +35,9 @@ class RegistryFitter:
     """Converts values for one type of the column `data`.
 
     is_strict: a value that cannot be read is an error; otherwise `rescued` has the reason. header:
-    the name of the record header with the id. way_on: the end of that error. unknown: the shapes of
-    schemas with fields that the type lacks, for later batches.
+    the name of the record header with the id. way_on: the end of that error. without_ids: the
+    schema of values without an id in a header; by default each begins with its id. unknown: the
+    shapes of schemas with fields that the type lacks, for later batches.
     """
 
     def __init__(
@@ -47,14 +48,16 @@ class RegistryFitter:
         is_strict: bool,
         header: str = VALUE_HEADER,
         way_on: str,
+        without_ids: SubjectVersion | None = None,
     ) -> None:
         self._schemas = schemas
         self._type = type_
         self._is_strict = is_strict
         self._header = header
         self._way_on = way_on
-        self._readers: dict[SchemaId, Reader] = {}
-        self._widening: dict[SchemaId, Shape] = {}
+        self._without_ids = without_ids
+        self._readers: dict[SchemaId | SubjectVersion, Reader] = {}
+        self._widening: dict[SchemaId | SubjectVersion, Shape] = {}
 
     @property
     def unknown(self) -> list[Shape]:
@@ -85,13 +88,17 @@ class RegistryFitter:
         return pa.array(data, self._type), pa.array(rescued, pa.large_string())
 
     def _read(self, value: bytes, header: bytes | None) -> tuple[object, str | None]:
-        schema_id, rest = split(value, header)
+        schema_id: SchemaId | SubjectVersion
+        if self._without_ids is not None and header is None:
+            schema_id, rest = self._without_ids, value
+        else:
+            schema_id, rest = split(value, header)
         found, rescued = self._reader(schema_id)(rest)
         if rescued and schema_id not in self._widening and len(self._widening) < _SHAPES_MAX:
             self._widening[schema_id] = self._schemas.get(schema_id).shape
         return found, rescued_text(rescued)
 
-    def _reader(self, schema_id: SchemaId) -> Reader:
+    def _reader(self, schema_id: SchemaId | SubjectVersion) -> Reader:
         if schema_id not in self._readers:
             self._readers[schema_id] = self._schemas.get(schema_id).reader(self._type)
         return self._readers[schema_id]

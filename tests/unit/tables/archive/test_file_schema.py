@@ -34,7 +34,9 @@ class Records:
         yield read_header(data), memoryview(data)
 
 
-def job(address: TableAddress, *, is_json: bool = False, registry_url: str = "") -> ArchiveJob:
+def job(
+    address: TableAddress, *, is_json: bool = False, registry_url: str = "", version: int = 0
+) -> ArchiveJob:
     return ArchiveJob(
         bootstrap="b:1",
         topic="orders",
@@ -50,6 +52,7 @@ def job(address: TableAddress, *, is_json: bool = False, registry_url: str = "")
         extents={},
         is_json=is_json,
         registry_url=registry_url,
+        registry_version=version,
     )
 
 
@@ -84,6 +87,15 @@ def test_fields_of_the_schemas_of_a_batch_are_columns_of_its_files(address: Tabl
         assert len(registry.requests) == count, "a batch needs no request"
         add_unknown(asking, [shape_of([{"rare": True}])])
         assert "rare" in [each.name for each in typed_fields(address.load())[0].type]
+
+
+def test_fields_of_values_without_ids_are_of_one_version(address: TableAddress) -> None:
+    with schema_registry() as registry:
+        registry.register("orders-value", record("int"))
+        registry.register("orders-value", record("int", "int"))
+        asking = job(address, registry_url=registry.url, version=1)
+        schema = file_schema(asking, Records(b"\0\0\0\0\2"), TASKS)
+    assert [each.name for each in schema.field("data").type] == ["f0"]
 
 
 def test_fields_that_tasks_found_are_columns_of_later_files(address: TableAddress) -> None:

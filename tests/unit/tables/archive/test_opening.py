@@ -19,6 +19,7 @@ from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.registry.client import RegistryAddress
 from lakelog.tables.topic.errors import OptionError
+from schema_registry import schema_registry
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import write_batch
 from unit.tables.letters import with_letters
@@ -94,6 +95,24 @@ def test_the_key_of_the_topic_names_the_schema_registry(
     del log.keys["table.schema.registry.url"]
     with pytest.raises(OptionError, match=r"table\.schema\.registry\.url is not set: run lakelog"):
         opened(place)
+
+
+def test_a_job_decodes_values_without_ids_with_the_newest_version_at_its_start(
+    tmp_path: Path, log: Log
+) -> None:
+    place = open_warehouse(str(tmp_path))
+    with schema_registry() as registry:
+        log.keys = {"table.value.format": "registry-latest"}
+        log.keys["table.schema.registry.url"] = registry.url
+        with pytest.raises(SyncError, match="version latest of the subject 'orders-value': Subj"):
+            opened(place)
+        registry.register("orders-value", '"int"')
+        assert opened(place).schema_without_ids == ("orders-value", 1)
+        registry.register("orders-value", "message X {}", "PROTOBUF")
+        with pytest.raises(SyncError, match="PROTOBUF, which is not supported"):
+            opened(place)
+        log.keys["table.value.format"] = "registry"
+        assert opened(place).schema_without_ids is None
 
 
 def test_null_timestamps_add_a_column_once(tmp_path: Path) -> None:

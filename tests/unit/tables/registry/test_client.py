@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,8 @@ from lakelog.tables.registry.errors import (
     RegistryUnavailableError,
     SchemaMissingError,
 )
-from schema_registry import Registry
+from schema_registry import Registry, schema_registry
+from secured_ensemble import Certificates
 
 
 def client(registry: Registry, user_info: str = "", give_up_s: float = 30) -> RegistryClient:
@@ -35,13 +37,14 @@ def test_schemas_are_found_by_id_guid_and_subject(registry: Registry) -> None:
     assert asked.schema(first) == Registered('"long"', "AVRO", ())
     newest = Registered('"string"', "JSON", (Reference("a", "orders-value", 1),))
     assert asked.schema(registry.guid(second)) == newest
-    assert asked.version("orders-value", "latest") == newest
+    assert asked.newest("orders-value") == 2
+    assert asked.version("orders-value", 2) == newest
     assert asked.version("orders-value", 1).text == '"long"'
 
 
 def test_a_subject_is_quoted(registry: Registry) -> None:
     registry.register("a/b ü", '"long"')
-    assert client(registry).version("a/b ü", "latest").text == '"long"'
+    assert client(registry).version("a/b ü", 1).text == '"long"'
 
 
 def test_unknown_ids_and_subjects_are_named(registry: Registry) -> None:
@@ -50,7 +53,7 @@ def test_unknown_ids_and_subjects_are_named(registry: Registry) -> None:
     with pytest.raises(SchemaMissingError, match=r"does not have the schema id 7: Schema not"):
         asked.schema(7)
     with pytest.raises(SchemaMissingError, match="version latest of the subject 'x': Subject not"):
-        asked.version("x", "latest")
+        asked.newest("x")
     assert len(registry.requests) == 2, "another attempt would not help"
 
 
@@ -87,6 +90,18 @@ def test_a_registry_that_is_down_is_an_error() -> None:
         RegistryClient(address, give_up_s=0.1).schema(1)
 
 
+def test_a_registry_with_tls_needs_a_trusted_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Certificates(tmp_path)
+    with schema_registry(certificates.issue("registry", "IP:127.0.0.1")) as registry:
+        registry.register("orders-value", '"long"')
+        with pytest.raises(RegistryAccessError, match=r"is not trusted: .*Set SSL_CERT_FILE"):
+            client(registry).schema(1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+        assert client(registry).schema(1).text == '"long"'
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -105,6 +120,9 @@ def test_a_server_that_is_no_registry_is_named(
     registry.replies = [reply]
     with pytest.raises(RegistryAccessError, match="does not answer as a schema registry does"):
         client(registry).schema(1)
+    registry.replies = [reply]
+    with pytest.raises(RegistryAccessError, match="does not answer as a schema registry does"):
+        client(registry).newest("t")
 
 
 def test_a_large_response_is_not_read(registry: Registry) -> None:

@@ -98,12 +98,15 @@ def test_references_in_a_circle_or_too_many_end(
         schemas(registry).get(1)
 
 
-def test_the_newest_version_of_a_subject_is_not_kept(registry: Registry) -> None:
+def test_the_newest_version_of_a_subject_changes_but_no_version_does(registry: Registry) -> None:
     registry.register("t-value", ADDRESS)
     known = schemas(registry)
-    assert list(known.latest("t-value").shape.fields) == ["town"]
+    first = known.newest("t-value")
     registry.register("t-value", {**ADDRESS, "fields": []})
-    assert not known.latest("t-value").shape.fields
+    assert (first.version, known.newest("t-value").version) == (1, 2)
+    registry.requests.clear()
+    assert list(known.get(first).shape.fields) == list(known.get(first).shape.fields) == ["town"]
+    assert registry.requests == ["/subjects/t-value/versions/1"]
 
 
 def test_avro_without_fastavro_says_what_to_install(

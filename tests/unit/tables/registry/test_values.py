@@ -126,6 +126,22 @@ def test_a_guid_before_the_value_is_found(
     assert data.to_pylist() == [{"f0": 9}]
 
 
+def test_values_without_ids_are_of_one_version(
+    registry: Registry, serialize: Callable[..., Row]
+) -> None:
+    registry.register("t-value", V1)
+    in_header = serialize(V2, {"f0": 7, "f1": "x"}, in_header=True)
+    schemas = known(registry)
+    newest = schemas.newest("t-value")
+    data = extended(pa.struct([]), schemas.get(newest).shape)
+    fit = RegistryFitter(schemas, data, is_strict=True, way_on="", without_ids=newest)
+    found, rescued = fit.fit(batch((b"\0", []), (b"\x02", []), in_header))
+    assert found.to_pylist() == [{"f0": 0}, {"f0": 1}, {"f0": 7}]
+    assert rescued.to_pylist() == [None, None, '{"$.f1":"x"}']
+    with pytest.raises(BadRecordError, match=r"orders-3@40: .*it has 4 bytes after"):
+        fit.fit(batch((b"\0\0\0\0\1", [])))
+
+
 def test_json_schemas_are_read_too(registry: Registry) -> None:
     registry.register("t", {"properties": {"f0": {"type": "integer"}}}, "JSON")
     data, rescued = fitter(known(registry), 1).fit(batch((b'\0\0\0\0\1{"f0": 1, "b": 2}', [])))

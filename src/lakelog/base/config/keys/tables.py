@@ -63,15 +63,16 @@ TABLE_KEYS = (
         "none",
         "With `json` the archive job adds the fields of JSON values to the table, in the struct "
         "column `data`; what does not fit goes into the column `rescued`. With `registry` it adds "
-        "the fields of the Avro schemas and JSON Schemas that the values name.",
-        one_of("none", "json", "registry"),
+        "the fields of the Avro schemas and JSON Schemas that the values name, with "
+        "`registry-latest` of the newest version of TOPIC-value when the job starts.",
+        one_of("none", "json", "registry", "registry-latest"),
     ),
     ConfigKey(
         "table.schema.registry.url",
         ConfigType.STRING,
         "",
-        "URL of the schema registry that `table.value.format=registry` needs. The archive job has "
-        "its credentials in the environment: LAKELOG_SCHEMA_REGISTRY_USER_INFO.",
+        "URL of the schema registry that `registry` and `registry-latest` need. The archive job "
+        "has its credentials in the environment: LAKELOG_SCHEMA_REGISTRY_USER_INFO.",
         Validator(_is_registry, "empty, or a URL http://… or https://… without credentials"),
     ),
     ConfigKey(
