@@ -1,21 +1,32 @@
-"""`lakelog table refresh` and the commands around it against a broker, without Spark."""
+"""The table of newest records against a broker: the commands, and the example of the page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.expressions import EqualTo
 
+from broker_process import BrokerProcess
+from lakelog.cli.main import run
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.producer import Producer
+from lakelog.spark.archive.sync import sync_topic
 from lakelog.tables.iceberg.address import TableAddress
 from spark.archiver import Archiver
 from spark.test_table_upkeep import Shell
 from spark.topics import MakeTopic
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.spark]
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+HEADING = "### The newest record of each key"
 
 
 @pytest.fixture
@@ -81,3 +92,37 @@ def test_what_stops_a_refresh_is_named(
         keys = {"table.latest": "true", "table.latest.name": topic}
         admin.configs.alter(ResourceType.TOPIC, topic, keys)
     assert "is the archive of a topic" in shell("refresh", topic, status=1)
+
+
+def test_the_example_of_the_page_runs(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a broker of its own; `sync` uses the session of the tests."""
+    text = PAGE.read_text(encoding="utf-8")
+    text = text[text.index(HEADING) : text.index("topic key", text.index(HEADING))]
+    (console,) = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    warehouse = tmp_path / "warehouse"
+    with BrokerProcess(tmp_path / "broker") as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.topics.create("customers", partitions=2)
+        states = ((b"c-%d" % (n % 20), b"state %d" % n) for n in range(60))
+        send(broker.bootstrap, "customers", [*states, (b"c-3", None)])
+        for line in console.splitlines():
+            words = line.removeprefix("$ lakelog ").split()
+            if words[1] == "sync":
+                sync_topic(broker.bootstrap, words[2], str(warehouse), spark=spark)
+                continue
+            place = ["--warehouse", str(warehouse)] if words[1] == "create" else []
+            assert run([*words, *place, "-b", broker.bootstrap]) == 0, capsys.readouterr().err
+        exec(
+            compile(example.replace("/data/warehouse", str(warehouse)), str(PAGE), "exec"),
+            {"spark": spark},
+        )
+        broker.stop()
+    shown = capsys.readouterr().out
+    assert "19 customers" in shown
+    assert "[b'state 57']" in shown
+    assert "|c-17|state 57|" in shown
