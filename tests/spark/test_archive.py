@@ -264,11 +264,6 @@ def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
     (record,) = decode_records(raw, read_header(raw), len(raw))
     assert (record.timestamp, record.value) == (2**62, b"v1")
 
-    capsys.readouterr()
-    example = letters_example().replace("/data/warehouse", str(tmp_path))
-    exec(compile(example.replace("orders_dead", f"{topic}_dead"), "spark.md", "exec"), {})
-    assert "0 1 b'v1' the timestamp" in capsys.readouterr().out
-
     send(bootstrap, topic, 2**62, START_MS)
     result = sync_topic(
         bootstrap,
@@ -286,13 +281,6 @@ def test_records_that_cannot_be_rows_go_to_the_dead_letters_or_are_skipped(
     assert (one["rows"], one["compared"], one["unverified"]) == (3, 3, 0)
     assert (one["dead_letters"], one["skipped_records"]) == (2, 1)
     assert BatchQuery(bootstrap, topic).run() == ["v0", "v2", "v1"]
-
-
-def letters_example() -> str:
-    """The example of docs/spark.md that prints dead letters."""
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    rest = page[page.index("### Records that cannot be rows") :]
-    return rest[rest.index("```python\n") + 10 :].split("```")[0]
 
 
 def send(bootstrap: str, topic: str, *times_ms: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import lakelog.testing
+from lakelog.client import connect
 
 _PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 _TIMEOUT_S = 240
@@ -32,12 +33,20 @@ def test_the_examples_run_one_after_the_other() -> None:
             timeout=_TIMEOUT_S,
             check=False,
         )
-    assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr
+        with (
+            connect(broker.bootstrap_servers) as client,
+            client.reader(read_committed=True) as reader,
+        ):
+            copied = len(list(reader.read("invoices", 0, 0)))
+            progress = client.admin.groups.offsets("copies").values()
     lines = done.stdout.splitlines()
     places = [line.split() for line in lines if line.startswith("orders ")]
     assert sum(int(place[3]) for place in places) == 3
     assert "row 0: partition 9 does not exist; the topic has 3" in done.stdout
     assert any(line.split() == ["fifth", "1000"] for line in lines)
+    assert copied, "the batches of the transaction of asyncio"
+    assert sum(each.offset for each in progress) > 0, "committed in the same transaction"
 
 
 def test_the_page_names_extras_that_exist() -> None:
