@@ -93,7 +93,9 @@ libraries: setup maven ## Producers of four libraries over leader kills (KILLS=2
 	  --seconds 3600 --faults $(or $(KILLS),20) --seed $(or $(SEED),1)
 
 kills: setup java ## Processes of sinks, tables and their broker killed (KILLS=12 for each form)
-	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_table_kills.py tests/spark/test_latest_kills.py --sink-kills=$(or $(KILLS),12)
+	$(BIN)/pytest -q -s tests/spark/test_many_kills.py tests/spark/test_many_archive_kills.py \
+	  tests/spark/test_table_kills.py tests/spark/test_latest_kills.py tests/spark/test_sink_kills.py \
+	  --sink-kills=$(or $(KILLS),12)
 
 READERS := build/readers
 

@@ -1,7 +1,7 @@
 """An archive job that a test kills: `archive_worker.py BOOTSTRAP TOPIC FOLDER BATCH_BYTES STOP`.
 
 It archives in small batches, beside other jobs, until the file STOP exists and the topic is
-complete.
+complete. Records that the log lost after they were archived are moved out of the table.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from pathlib import Path
 
 from lakelog.tables.archive.failures import PASSING
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import LogDivergedError
 from spark.archiver import Archiver
 
 
 def main(bootstrap: str, topic: str, folder: str, batch_bytes: str, stop: str) -> None:
     is_complete = False
     while not is_complete:
-        with suppress(*PASSING):  # another job was first
-            archiver = Archiver(bootstrap, topic, Path(folder), int(batch_bytes), is_alone=False)
+        # Another job was first, the broker is away, or the log lost its tail.
+        with suppress(*PASSING, LogDivergedError):
+            archiver = Archiver(
+                bootstrap, topic, Path(folder), int(batch_bytes), is_alone=False, skip_lost=True
+            )
             while not is_complete:
                 is_last = Path(stop).exists()
                 ends = archiver.run()

@@ -27,7 +27,8 @@ from lakelog.tables.topic.client import TopicClient
 class Archiver:
     """The archive of one topic into a folder.
 
-    is_alone: no other job archives the topic at the same time.
+    is_alone: no other job archives the topic at the same time. skip_lost: as the option
+    `--skip-lost`.
     """
 
     bootstrap: str
@@ -35,6 +36,7 @@ class Archiver:
     folder: Path
     batch_bytes: int = 1 << 20
     is_alone: bool = True
+    skip_lost: bool = False
     job: ArchiveJob = field(init=False)
     place: Warehouse = field(init=False)
     batches: int = 0
@@ -48,7 +50,7 @@ class Archiver:
             self.topic,
             batch_bytes=self.batch_bytes,
             file_bytes=1000,
-            skip_lost=False,
+            skip_lost=self.skip_lost,
             null_timestamps=False,
         )
         self.publication = Publication(self.bootstrap, self.topic, self.topic, self.place, print)
@@ -75,7 +77,7 @@ class Archiver:
                 schema,
                 f"{job.location}/{name}",
                 job.catalog,
-                skip_lost=False,
+                skip_lost=self.skip_lost,
                 errors=OnBadRecord(job.errors),
                 letters_path=f"{job.letters_location}/{name}",
                 terms=parse_terms(job.partition_by),

@@ -1,4 +1,4 @@
-"""One Spark session for all tests in this process, and topics made for one test."""
+"""One Spark session for all tests in this process, topics made for one test, and kills."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 
 from lakelog.client.admin import Admin
 from lakelog.spark.session import local_session
+from spark.kill_faults import Faults
+from spark.kill_table import KillTable
 from spark.topics import MakeTopic, produce
 
 if TYPE_CHECKING:
@@ -42,3 +44,24 @@ def make_topic(bootstrap: str) -> MakeTopic:
         return topic
 
     return make
+
+
+@pytest.fixture(scope="session")
+def kills(pytestconfig: pytest.Config) -> int:
+    """The number of kills in each long form; 0 in a run that has short forms only."""
+    return int(pytestconfig.getoption("--sink-kills"))
+
+
+@pytest.fixture(scope="session")
+def kill_table(kills: int) -> Iterator[KillTable]:
+    """The table of all forms, which is printed at the end of long ones."""
+    table = KillTable()
+    yield table
+    if kills and table.rows:
+        print(table.text("All forms:"))
+        table.check(kills)
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path / "faults")

@@ -1,184 +1,31 @@
 """Kills of a query from topic to topic, and an independent account of its records.
 
-A `Fleet` has the processes of `sink_driver.py`; `Faults` arms the kills of
-`faults/sitecustomize.py`; `Account` reads the target as another program does, and a `Copy` compares
-it with the source.
+`Account` reads the target as another program does, and a `Copy` compares it with the source.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import queue
 import random
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from spark.kill_drivers import Driver, Fleet
+from spark.kill_faults import TIMEOUT_S, Kill
+from spark.kill_table import PHASES, Ledger, Row
 from spark.topics import MakeTopic
 
-HERE = Path(__file__).parent
-TIMEOUT_S = 600.0
+SCRIPT = "sink_driver.py"
 KEYS = 17
 _QUIET = {"log_level": 0}
 """librdkafka logs each attempt to connect to a killed broker."""
 BATCH = 40
 PARTITIONS = 4
 """Of the target; the source has three."""
-PHASES = {
-    "planning": "planning",
-    "task-writing": "task writing",
-    "after-last-ack": "after the task's last acknowledgement",
-    "commit-sent": "commit set sent but unanswered",
-    "after-commit": "committed, unknown to Spark",
-}
-"""The phases of a micro-batch by the points of kills."""
-
-
-class Kill(NamedTuple):
-    """A process dies when it reaches a point.
-
-    victim: `self` (the process at the point), `jvm` (the nearest Java above it: of an executor, or
-    of the driver) or `driver`. With `pause` and `stop` the process waits, and the test does the
-    rest.
-    """
-
-    point: str
-    victim: str
-
-
-@dataclass(frozen=True)
-class Row:
-    """The kills in one phase, and the batches and records of the source meanwhile."""
-
-    kills: int
-    batches: int
-    records: int
-    lost: int
-    twice: int
-
-    def __add__(self, other: Row) -> Row:
-        return Row(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-
-class Driver:
-    """A process of `sink_driver.py`, which is warm before it starts its query."""
-
-    def __init__(self, folder: Path, number: int, master: str) -> None:
-        path = os.pathsep.join([str(HERE / "faults"), os.environ.get("PYTHONPATH", "")])
-        log = folder / f"driver-{number}.log"
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "sink_driver.py"), master, str(log)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=os.environ
-                | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
-            )
-        self._is_ready = False
-        self.failures: list[str] = []
-        self._ready: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("ready"):
-                self._ready.put(line)
-            else:
-                self.failures.append(line)
-
-    def go(self, words: list[str]) -> None:
-        if not self._is_ready:
-            self._ready.get(timeout=TIMEOUT_S)
-            self._is_ready = True
-        self._write(" ".join(words))
-
-    def stay_down(self) -> None:
-        """Have the driver end with its next failure."""
-        self._write("stay-down")
-
-    def _write(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def is_dead(self, within_s: float) -> bool:
-        try:
-            self.process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-class Faults:
-    """Arms one kill at a time; a file that a process takes means that the kill happened."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-
-    def arm(self, kill: Kill) -> None:
-        """Create the file atomically, because processes of a dying driver may look for it."""
-        unseen = self.folder / f"unseen-{kill.point}"
-        unseen.write_text(kill.victim)
-        unseen.rename(self.folder / kill.point)
-
-    def taken(self, point: str) -> int:
-        return len(list(self.folder.glob(f"taken-*-{point}")))
-
-    def held(self, point: str) -> Path | None:
-        """Return the file of a process that waits at a point."""
-        return next(self.folder.glob(f"held-*-{point}"), None)
-
-    def release(self, held: Path) -> None:
-        """Let the waiting process continue, and the one above it that was stopped with it."""
-        pids = held.read_text().split()
-        held.rename(held.with_name(held.name.replace("held", "taken", 1)))
-        for pid in pids:
-            os.kill(int(pid), signal.SIGCONT)
-
-
-class Fleet:
-    """Drivers with one master and one folder of faults. spares: warm drivers in waiting."""
-
-    def __init__(self, folder: Path, master: str, *, spares: int = 0) -> None:
-        self.folder = folder
-        self.faults = Faults(folder / "faults")
-        self.drivers: list[Driver] = []
-        self._master = master
-        self._waiting: list[Driver] = []
-        self._spares = spares
-        self.current = self.next()
-
-    def next(self) -> Driver:
-        """Return the next driver, which replaces the present one."""
-        while len(self._waiting) <= self._spares:
-            self._waiting.append(Driver(self.folder, len(self.drivers), self._master))
-            self.drivers.append(self._waiting[-1])
-        self.current = self._waiting.pop(0)
-        return self.current
-
-    def end(self) -> None:
-        for driver in self.drivers:
-            driver.end()
 
 
 class Account:
@@ -257,7 +104,7 @@ class Copy:
         self._words = [kind, bootstrap, *topics, str(self.checkpoint), str(batch)]
         self._producer = Producer({"bootstrap.servers": bootstrap, **_QUIET})
         self._random = random.Random(1)
-        self._parts: list[tuple[str, int, int]] = []
+        self._ledger = Ledger()
         fleet.current.go(self._words)
 
     def produce(self, count: int) -> None:
@@ -279,10 +126,9 @@ class Copy:
 
         phase: of the table; by default that of the point. act: called while a process waits there.
         """
-        self._parts.append((phase or PHASES[kill.point], len(self.produced), self.batches))
+        self._ledger.begin(phase or PHASES[kill.point], len(self.produced), self.batches)
         faults = self._fleet.faults
-        before = faults.taken(kill.point)
-        faults.arm(kill)
+        happened = faults.arm(kill)
         self.produce(batches * self.batch)
         if act is not None:
             self._wait(lambda: faults.held(kill.point) is not None, f"no process reached {kill}")
@@ -290,7 +136,7 @@ class Copy:
             held = faults.held(kill.point)
             assert held is not None
             faults.release(held)
-        self._wait(lambda: faults.taken(kill.point) > before, f"no process reached {kill}")
+        self._wait(happened, f"no process reached {kill}")
         self.settle()
 
     def succeed(self, batches: int) -> Driver:
@@ -342,15 +188,8 @@ class Copy:
 
     def rows(self) -> dict[str, Row]:
         """Return a row for each phase with kills. Call `check` first: it reads the rest."""
-        ends = [(first, batches) for _, first, batches in self._parts[1:]]
-        ends.append((len(self.produced), self.batches))
-        found: dict[str, Row] = {}
-        for (phase, first, before), (end, batches) in zip(self._parts, ends, strict=True):
-            counts = [self.account.values[value] for value in self.produced[first:end]]
-            lost, twice = counts.count(0), sum(count > 1 for count in counts)
-            row = Row(1, batches - before, end - first, lost, twice)
-            found[phase] = row + found[phase] if phase in found else row
-        return found
+        copies = ((n, self.account.values[value]) for n, value in enumerate(self.produced))
+        return self._ledger.rows(copies, len(self.produced), self.batches)
 
     def check(self) -> None:
         """Assert that the target has each record of the source once, in order per key."""
@@ -376,12 +215,3 @@ def start(bootstrap: str, make_topic: MakeTopic, fleet: Fleet, kind: str) -> Cop
     copy.produce(BATCH)
     copy.settle()
     return copy
-
-
-@contextmanager
-def ended(fleet: Fleet) -> Iterator[Fleet]:
-    """End all drivers after the block."""
-    try:
-        yield fleet
-    finally:
-        fleet.end()

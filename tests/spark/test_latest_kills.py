@@ -18,8 +18,9 @@ from lakelog.client.producer import Producer
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.upkeep.compaction import compact
 from spark.archiver import Archiver
-from spark.kills import Faults, Kill
-from spark.test_table_kills import Workers, await_commits, rows_of, until
+from spark.kill_faults import Faults, Kill
+from spark.kill_jobs import Workers, hold, until
+from spark.table_account import await_commits, rows_of
 
 pytestmark = [pytest.mark.spark]
 
@@ -27,12 +28,6 @@ POINTS = ["metadata-written", "latest-written", "latest-noted", "latest-exchange
 PARTITIONS = 3
 STEP = 40
 KEYS = 60
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    """How often each step is the last one of a process; 0 stands for two of the steps, once."""
-    return int(request.config.getoption("--sink-kills"))
 
 
 @pytest.fixture
@@ -81,25 +76,25 @@ def test_two_refreshes_die_and_pause_at_each_step(
     topic: str,
     faults: Faults,
     tmp_path: Path,
-    rounds: int,
+    kills: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     load = Load(bootstrap, topic, tmp_path / "warehouse")
     load()
-    workers = Workers(faults, tmp_path, [bootstrap, topic], "refresh_worker.py")
-    try:
-        for point in islice(cycle(POINTS), rounds * len(POINTS) or 2):
-            faults.arm(Kill(point, "self"))
-            until(workers.replace_dead, f"no process died at {point}", load)
-            faults.arm(Kill("metadata-written", "pause"))
-            until(lambda: list(faults.folder.glob("held-*")), "no process was paused", load)
-            until(load.latest.exists, "no table", load)
-            await_commits(load.latest, 2, load)
-            for held in faults.folder.glob("held-*"):
-                held.rename(held.with_name(held.name.replace("held", "taken", 1)))
+    with Workers("refresh_worker.py", [bootstrap, topic], faults, tmp_path) as workers:
+
+        def work() -> None:
+            workers.replace_dead()
+            load()
+
+        for point in islice(cycle(POINTS), kills * len(POINTS) or 2):
+            happened = faults.arm(Kill(point, "self"))
+            until(happened, f"no process died at {point}", work)
+            held = hold(faults, "metadata-written", work)
+            until(load.latest.exists, "no table", work)
+            await_commits(load.latest, 2, work)
+            faults.release(held)
         workers.finish()
-    finally:
-        workers.end()
 
     expected = {key: value for key, value in load.newest.items() if value}
     assert rows_of(load.latest, "key", "value") == sorted(expected.items())
@@ -107,8 +102,3 @@ def test_two_refreshes_die_and_pause_at_each_step(
     expire = ["expire", topic, "--keep", "1", "--grace", "0s", "--older-than", "0s"]
     for words in (expire, ["audit", topic]):
         assert run(["table", *words, "-b", bootstrap]) == 0, capsys.readouterr().err
-
-
-@pytest.fixture
-def faults(tmp_path: Path) -> Faults:
-    return Faults(tmp_path / "faults")

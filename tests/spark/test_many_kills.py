@@ -7,7 +7,6 @@ once, in order per key, for a consumer of another library.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from itertools import cycle, islice
@@ -19,8 +18,10 @@ from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin
 from lakelog.client.sink import Sink
 from open_tails import cut_open_records
-from spark.kill_table import KillTable
-from spark.kills import PARTITIONS, Copy, Fleet, Kill, ended, start
+from spark.kill_drivers import Fleet, ended
+from spark.kill_faults import Kill
+from spark.kill_table import STOPPED, TRUNCATED, KillTable
+from spark.kills import PARTITIONS, SCRIPT, Copy, start
 from spark.topics import MakeTopic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kills]
@@ -63,30 +64,13 @@ FORMS = {
     "sets, executors": ("exactly-once", "local-cluster[2,1,1024]", CLUSTER),
     "foreachBatch": ("foreachBatch", "local[2,4]", FOREACH),
 }
-STOPPED = ["commit-sent", "after-last-ack", "task-writing", "planning"]
-
-
-@pytest.fixture
-def kills(request: pytest.FixtureRequest) -> int:
-    return int(request.config.getoption("--sink-kills"))
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[KillTable]:
-    """The table of all forms, which is printed at the end."""
-    table = KillTable()
-    yield table
-    print(table.text("All forms:"))
+STOPPED_AT = ["commit-sent", "after-last-ack", "task-writing", "planning"]
 
 
 def judge(copy: Copy, table: KillTable, name: str) -> None:
     """Print the rows of one form, then check its records."""
     copy.account.rest(2.0)
-    rows = copy.rows()
-    table.add(rows)
-    one = KillTable()
-    one.add(rows)
-    print(one.text(f"{name}:"), flush=True)
+    table.report(copy.rows(), name)
     copy.check()
 
 
@@ -95,44 +79,42 @@ def test_processes_of_spark_die(
     bootstrap: str,
     make_topic: MakeTopic,
     tmp_path: Path,
-    table: KillTable,
+    kill_table: KillTable,
     kills: int,
     name: str,
 ) -> None:
     kind, master, points = FORMS[name]
-    with ended(Fleet(tmp_path, master)) as fleet:
+    with ended(Fleet(tmp_path, SCRIPT, master)) as fleet:
         copy = start(bootstrap, make_topic, fleet, kind)
         with closing(copy.account):
             for kill in islice(cycle(points), kills):
                 copy.suffer(kill, BATCHES_PER_KILL)
-            judge(copy, table, name)
+            judge(copy, kill_table, name)
         assert copy.batches >= BATCHES_PER_KILL * kills
 
 
 def test_an_old_driver_continues_after_its_successor_has_committed(
-    bootstrap: str, make_topic: MakeTopic, tmp_path: Path, table: KillTable, kills: int
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kill_table: KillTable, kills: int
 ) -> None:
-    phase = "old driver stopped over a successor's commits"
-    with ended(Fleet(tmp_path, "local[2,4]", spares=1)) as fleet:
+    with ended(Fleet(tmp_path, SCRIPT, "local[2,4]", spares=1)) as fleet:
         copy = start(bootstrap, make_topic, fleet, "exactly-once")
         with closing(copy.account):
-            for point in islice(cycle(STOPPED), kills):
+            for point in islice(cycle(STOPPED_AT), kills):
                 old = fleet.current
                 old.stay_down()
                 succeed = partial(copy.succeed, BATCHES_PER_KILL // 2)
-                copy.suffer(Kill(point, "stop"), BATCHES_PER_KILL // 2, phase, succeed)
+                copy.suffer(Kill(point, "stop"), BATCHES_PER_KILL // 2, STOPPED, succeed)
                 copy.end(old)
                 copy.settle()
-            judge(copy, table, phase)
+            judge(copy, kill_table, STOPPED)
 
 
 def test_a_broker_loses_acknowledged_records_of_an_open_batch(
-    tmp_path: Path, table: KillTable, kills: int
+    tmp_path: Path, kill_table: KillTable, kills: int
 ) -> None:
-    phase = "broker with a truncated tail"
     with (
         BrokerProcess(tmp_path / "data") as broker,
-        ended(Fleet(tmp_path, "local[2,4]")) as fleet,
+        ended(Fleet(tmp_path, SCRIPT, "local[2,4]")) as fleet,
     ):
         topics = iter(("from", "to"))
 
@@ -146,8 +128,8 @@ def test_a_broker_loses_acknowledged_records_of_an_open_batch(
         with closing(copy.account):
             for point in islice(cycle(("after-last-ack", "task-writing")), kills):
                 lose = partial(lose_tails, broker, copy)
-                copy.suffer(Kill(point, "pause"), BATCHES_PER_KILL, phase, lose)
-            judge(copy, table, phase)
+                copy.suffer(Kill(point, "pause"), BATCHES_PER_KILL, TRUNCATED, lose)
+            judge(copy, kill_table, TRUNCATED)
 
 
 def lose_tails(broker: BrokerProcess, copy: Copy) -> None:

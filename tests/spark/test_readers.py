@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.readers]
 
+TIMEOUT_S = 1200.0
 _PROGRAMS = Path(__file__).parent / "readers"
 PARTITIONS = 3
 IMPOSSIBLE_MS = 2**62
@@ -141,7 +142,7 @@ def read(python: str, program: str, *arguments: str) -> Any:
         [python, str(_PROGRAMS / program), *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_S,
         env={name: value for name, value in os.environ.items() if name not in others},
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -10,7 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from spark.kills import Fleet, Kill, ended, start
+from spark.kill_drivers import Fleet, ended
+from spark.kill_faults import Kill
+from spark.kill_table import KillTable
+from spark.kills import SCRIPT, start
 from spark.topics import MakeTopic
 
 pytestmark = [pytest.mark.spark]
@@ -27,7 +30,7 @@ IN_TASKS = SHORT[:2]
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """One driver that survives the kills of the short form."""
-    with ended(Fleet(tmp_path_factory.mktemp("kills"), "local[2,4]")) as fleet:
+    with ended(Fleet(tmp_path_factory.mktemp("kills"), SCRIPT, "local[2,4]")) as fleet:
         yield fleet
 
 
@@ -51,5 +54,6 @@ def test_the_same_kills_show_duplicates_at_least_once(
         for kill in IN_TASKS:
             copy.suffer(kill, 2)
         copy.account.rest(1.0)
+    KillTable().report(copy.rows(), "at-least-once, which the harness must see")
     assert set(copy.account.values) == set(copy.produced)
     assert sum(copy.account.values.values()) > len(copy.produced)

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from broker_process import eventually
-from spark.kills import BATCH, HERE, PARTITIONS, TIMEOUT_S, Account, Fleet, Kill, ended, start
+from spark.kill_drivers import Fleet, ended
+from spark.kill_faults import HERE, TIMEOUT_S, Kill
+from spark.kills import BATCH, PARTITIONS, SCRIPT, Account, start
 from spark.standalone import awaited, daemon, worker_words
 from spark.topics import MakeTopic
 
@@ -54,7 +56,7 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_slow_task_and_its_twin_write_and_one_of_them_counts(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, master: str
 ) -> None:
-    with ended(Fleet(tmp_path, master)) as fleet:
+    with ended(Fleet(tmp_path, SCRIPT, master)) as fleet:
         copy = start(bootstrap, make_topic, fleet, "exactly-once")
         everything = Account(bootstrap, copy.target, PARTITIONS, "read_uncommitted")
         with closing(copy.account), closing(everything):

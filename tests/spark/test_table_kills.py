@@ -8,127 +8,49 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from broker_process import LAKELOG
+from broker_process import LAKELOG, BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
 from lakelog.tables.archive.dead_letters import letters_address
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.references import referenced_files
+from lost_tail import cut_tail
 from spark.archiver import Archiver
-from spark.kills import Faults, Kill
-from spark.test_archive_kills import consumed_rows
+from spark.kill_faults import TIMEOUT_S, Faults, Kill
+from spark.kill_jobs import Workers, hold, until
+from spark.kill_table import COMPACTION, EXPIRY, PHASES, TRUNCATED, KillTable
+from spark.table_account import (
+    Source,
+    TableAccount,
+    await_commits,
+    commits,
+    has_moved_rows,
+    rows_of,
+)
 from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
 
-HERE = Path(__file__).parent
+COMMIT = ["metadata-written", "after-the-commit"]
 ARCHIVE = ["letters-committed", "metadata-written", "after-the-commit"]
-COMPACTION = ["compaction-written", "compaction-noted", "metadata-written", "compaction-exchanged"]
-EXPIRY = ["expiry-planned", "metadata-written", "file-deleted"]
+COMPACTION_POINTS = [
+    "compaction-written",
+    "compaction-noted",
+    "metadata-written",
+    "compaction-exchanged",
+]
+EXPIRY_POINTS = ["expiry-planned", "metadata-written", "file-deleted"]
 PARTITIONS = 3
 STEP = 30
+LOST_BATCHES = 2
 BATCH_BYTES = 1500
 IMPOSSIBLE_MS = 2**62
-TIMEOUT_S = 240.0
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    """How often each step is the last one of a process; 0 stands for some of the steps, once."""
-    return int(request.config.getoption("--sink-kills"))
-
-
-@pytest.fixture
-def faults(tmp_path: Path) -> Faults:
-    return Faults(tmp_path / "faults")
-
-
-def environment(faults: Faults) -> dict[str, str]:
-    path = os.pathsep.join(
-        [str(HERE / "faults"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-    )
-    return os.environ | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(faults.folder)}
-
-
-class Workers:
-    """Two processes of a script at once; a killed one is replaced."""
-
-    def __init__(
-        self, faults: Faults, folder: Path, words: list[str], script: str = "archive_worker.py"
-    ) -> None:
-        self._environment = environment(faults)
-        self._stop = folder / "stop"
-        self._words = [sys.executable, str(HERE / script), *words, str(self._stop)]
-        self.processes = [self._start() for _ in range(2)]
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._words, env=self._environment)
-
-    def replace_dead(self) -> int:
-        """Start a process for each dead one; return how many have died."""
-        dead = [each for each in self.processes if each.poll() is not None]
-        for each in dead:
-            assert each.returncode == -9, "a worker failed by itself"
-            self.processes[self.processes.index(each)] = self._start()
-        return len(dead)
-
-    def finish(self) -> None:
-        self._stop.touch()
-        for each in self.processes:
-            assert each.wait(TIMEOUT_S) == 0
-
-    def end(self) -> None:
-        for each in self.processes:
-            each.kill()
-            each.wait()
-
-
-def until(condition: Callable[[], object], what: str, work: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        work()
-        time.sleep(0.2)
-
-
-def commits(address: TableAddress) -> int:
-    return int(address.load().metadata.last_sequence_number)
-
-
-def await_commits(address: TableAddress, count: int, work: Callable[[], object]) -> None:
-    before = commits(address)
-    until(lambda: commits(address) >= before + count, "no process commits", work)
-
-
-def rows_of(address: TableAddress, *columns: str) -> list[tuple[object, ...]]:
-    """Read the rows from the files that the snapshot names, which must all exist."""
-    found: list[tuple[object, ...]] = []
-    for task in address.load().scan().plan_files():
-        path = task.file.file_path.removeprefix("file://")
-        table = pq.ParquetFile(path).read(list(columns))
-        found += zip(*(table.column(name).to_pylist() for name in columns), strict=True)
-    return sorted(found)
-
-
-def check(address: TableAddress, bootstrap: str, topic: str) -> None:
-    """Compare rows and dead letters with the topic: each record is in one table, once."""
-    rows = rows_of(address, "partition", "offset", "value")
-    letters: list[tuple[object, ...]] = []
-    if letters_address(address).exists():
-        letters = rows_of(letters_address(address), "partition", "offset")
-    consumed = consumed_rows(bootstrap, topic)
-    assert sorted([row[:2] for row in rows] + letters) == [row[:2] for row in consumed]
-    gone = set(letters)
-    assert rows == [row for row in consumed if row[:2] not in gone]
 
 
 @pytest.fixture
@@ -146,76 +68,133 @@ def enabled(bootstrap: str, tmp_path: Path) -> str:
 
 
 def test_two_archives_die_and_pause_at_each_step(
-    bootstrap: str, enabled: str, faults: Faults, tmp_path: Path, rounds: int
+    bootstrap: str,
+    enabled: str,
+    faults: Faults,
+    tmp_path: Path,
+    kill_table: KillTable,
+    kills: int,
 ) -> None:
     folder = tmp_path / "warehouse"
     address = Archiver(bootstrap, enabled, folder).job.address
-    numbers = iter(range(1 << 30))
+    account = TableAccount(address, bootstrap, enabled)
 
-    def load() -> None:
+    def make(numbers: range) -> None:
         with Producer(bootstrap) as producer:
-            for number in islice(numbers, STEP):
+            for number in numbers:
                 time_ms = IMPOSSIBLE_MS if number % 10 == 3 else None
                 value, partition = b"v%d" % number, number % PARTITIONS
                 producer.send(enabled, value, partition=partition, timestamp_ms=time_ms)
 
-    workers = Workers(faults, tmp_path, [bootstrap, enabled, str(folder), str(BATCH_BYTES)])
-    try:
-        for point in islice(cycle(ARCHIVE), rounds * len(ARCHIVE) or 1):
-            faults.arm(Kill(point, "self"))
-            until(workers.replace_dead, f"no process died at {point}", load)
-            faults.arm(Kill("metadata-written", "pause"))
-            until(lambda: list(faults.folder.glob("held-*")), "no process was paused", load)
-            await_commits(address, 2, load)
-            for held in faults.folder.glob("held-*"):
-                held.rename(held.with_name(held.name.replace("held", "taken", 1)))
-        workers.finish()
-    finally:
-        workers.end()
+    source = Source(make)
+    words = [bootstrap, enabled, str(folder), str(BATCH_BYTES)]
+    with Workers("archive_worker.py", words, faults, tmp_path) as workers:
 
-    check(address, bootstrap, enabled)
-    assert commits(address) > 6 * max(1, rounds)
+        def work() -> None:
+            workers.replace_dead()
+            source.produce(STEP)
+
+        for point in islice(cycle(ARCHIVE), kills * len(ARCHIVE) or 1):
+            account.begin(PHASES[point], source.made)
+            happened = faults.arm(Kill(point, "self"))
+            until(happened, f"no process reached {point}", work)
+            held = hold(faults, "metadata-written", work)
+            await_commits(address, 2, work)
+            faults.release(held)
+        workers.finish()
+
+    if kills:
+        kill_table.report(account.rows(), "Two archives without Spark")
+    account.check()
+    assert commits(address) > 9 * kills
     assert rows_of(letters_address(address), "partition"), "there were dead letters"
 
 
+def test_the_broker_loses_records_under_two_archives(
+    faults: Faults, tmp_path: Path, kill_table: KillTable, kills: int
+) -> None:
+    topic, folder = "orders", tmp_path / "warehouse"
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.topics.create(topic, partitions=PARTITIONS, configs={"retention.ms": "-1"})
+        address = Archiver(broker.bootstrap, topic, folder).job.address
+        account = TableAccount(address, broker.bootstrap, topic)
+        source = Source(lambda numbers: produce(broker.bootstrap, topic, numbers))
+        words = [broker.bootstrap, topic, str(folder), str(BATCH_BYTES)]
+        with Workers("archive_worker.py", words, faults, tmp_path) as workers:
+
+            def work() -> None:
+                workers.replace_dead()
+                source.produce(STEP)
+
+            await_commits(address, 2, work)
+            for n, point in enumerate(islice(cycle(COMMIT), kills or 2)):
+                account.begin(TRUNCATED, source.made)
+                held = hold(faults, point, work)
+                if not n % 2:
+                    # The other process archives records that are lost then.
+                    until(account.is_complete, "records are missing", workers.replace_dead)
+                broker.kill()
+                for partition in range(PARTITIONS):
+                    cut_tail(broker.data / f"{topic}-{partition}", LOST_BATCHES)
+                broker.restart()
+                end = faults.kill if n % 2 else faults.release
+                end(held)
+                await_commits(address, 2, work)
+            workers.finish()
+        if kills:
+            kill_table.report(account.rows(), f"Two archives without Spark, {TRUNCATED}")
+        account.check()
+        assert has_moved_rows(address), "archived records were lost"
+
+
 def test_compaction_and_expiry_die_at_each_step(
-    bootstrap: str, make_topic: MakeTopic, faults: Faults, tmp_path: Path, rounds: int
+    bootstrap: str,
+    make_topic: MakeTopic,
+    faults: Faults,
+    tmp_path: Path,
+    kill_table: KillTable,
+    kills: int,
 ) -> None:
     topic, folder = make_topic(), tmp_path / "warehouse"
     place = ["--warehouse", str(folder)]
-    produced = iter(range(0, 1 << 30, STEP))
+    source = Source(lambda numbers: produce(bootstrap, topic, numbers))
 
     def run(*words: str) -> int:
         command = [LAKELOG, "table", *words, "-b", bootstrap]
         return subprocess.run(
-            command, env=environment(faults), stdout=subprocess.DEVNULL, timeout=TIMEOUT_S
+            command, env=faults.environment(), stdout=subprocess.DEVNULL, timeout=TIMEOUT_S
         ).returncode
 
     assert run("create", topic, *place) == 0
     archiver = Archiver(bootstrap, topic, folder)
     address = archiver.job.address
-    compact = ("compact", topic, "--min-files", "2")
-    expire = ("expire", topic, "--keep", "1", "--grace", "0s")
-    plan = [(point, compact) for point in COMPACTION] + [(point, expire) for point in EXPIRY]
+    account = TableAccount(address, bootstrap, topic)
+    compact: tuple[str, ...] = ("compact", topic, "--min-files", "2")
+    expire: tuple[str, ...] = ("expire", topic, "--keep", "1", "--grace", "0s")
+    plan = [(COMPACTION, point, compact) for point in COMPACTION_POINTS]
+    plan += [(EXPIRY, point, expire) for point in EXPIRY_POINTS]
     some = [plan[2], plan[-1]]
-    for point, words in islice(cycle(plan), rounds * len(plan)) if rounds else some:
+    for phase, point, words in islice(cycle(plan), kills * len(plan)) if kills else some:
+        account.begin(phase, source.made)
         for _ in range(2):
-            first = next(produced)
-            produce(bootstrap, topic, range(first, first + STEP))
+            source.produce(STEP)
             archiver.run()
         if words is expire:
             assert run(*compact) == 0, "expiry has files to remove"
         faults.arm(Kill(point, "self"))
         assert run(*words) == -9, f"the process outlived {point}"
-        check(address, bootstrap, topic)
+        account.check()
     assert run(*compact) == 0
     assert run(*expire) == 0
-    check(address, bootstrap, topic)
+    if kills:
+        kill_table.report(account.rows(), "Compaction and expiry")
+    account.check()
 
     for path in data_files(address):
         os.utime(path, (0, 0))
     assert run(*expire, "--orphan-age", "1h") == 0
-    check(address, bootstrap, topic)
+    account.check()
     live = {path.removeprefix("file://") for path in referenced_files(address.load())}
     assert all(str(path) in live for path in data_files(address)), "orphans are removed by age"
 

@@ -4,8 +4,8 @@ A fault is a file in the folder LAKELOG_TEST_FAULTS: its name is the point, its 
 The first process that reaches the point claims the file by renaming it and carries out the fault,
 so a fault happens once. A process that cannot carry it out returns the file. With the victims
 `pause` (this process) and `stop` (this process and the nearest Java above it, by SIGSTOP) the file
-is held until the test renames it. The product has no code for faults: its functions are wrapped
-when they are imported.
+is held until the test renames it; it then contains the ids of these processes. The product has no
+code for faults: its functions are wrapped when they are imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def reach(point: str) -> None:
     if victim == "task":
         claimed.rename(taken)
         raise RuntimeError(f"the test makes this task fail at {point}")
-    pid = {"worker": os.getpid, "jvm": _jvm, "driver": _driver, "self": os.getpid}[victim]()
+    pid = {"jvm": _jvm, "driver": _driver, "self": os.getpid}[victim]()
     if pid is None:
         claimed.rename(_FAULTS / point)
         return
@@ -49,13 +49,13 @@ def reach(point: str) -> None:
 
 
 def _hold(claimed: Path, point: str, *, stops: bool) -> None:
-    """Wait until the test renames the file; it contains the processes that the test continues."""
+    """Wait until the test renames the file."""
     held = claimed.with_name(claimed.name.replace("claimed", "held", 1))
     jvm = _jvm() if stops else None
     if stops and jvm is None:
         claimed.rename(_FAULTS / point)
         return
-    claimed.write_text("" if jvm is None else f"{os.getpid()} {jvm}")
+    claimed.write_text(str(os.getpid()) if jvm is None else f"{os.getpid()} {jvm}")
     claimed.rename(held)
     if jvm is not None:
         os.kill(jvm, signal.SIGSTOP)
@@ -79,7 +79,9 @@ def _driver() -> int | None:
         return None
     parent = _stat(jvm)[1]
     words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
-    ours = any(word.endswith((b"archive_driver.py", b"sink_driver.py")) for word in words)
+    ours = any(
+        word.endswith((b"archive_driver.py", b"sink_driver.py", b"/lakelog")) for word in words
+    )
     return parent if ours else None
 
 
@@ -94,6 +96,7 @@ def _is_warm_up(topic: str) -> bool:
 
 
 def _wrap_stream(module: Any) -> None:
+    module.RangeReader.latestOffset = _then(module.RangeReader.latestOffset, "planning")
     real = module.write_ranges
 
     def write_ranges(bootstrap: str, ranges: Any, *args: Any, **kwargs: Any) -> Any:
