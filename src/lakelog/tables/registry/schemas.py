@@ -59,7 +59,7 @@ class Schemas:
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
         self._known: OrderedDict[_Key, WriterSchema | UnsupportedSchemaError] = OrderedDict()
-        self._missing: OrderedDict[_Key, tuple[float, SchemaMissingError]] = OrderedDict()
+        self._missing: OrderedDict[_Key, tuple[float, str]] = OrderedDict()
 
     def get(self, schema_id: _Key) -> WriterSchema:
         """Return the schema with this id, or of this version of a subject.
@@ -84,18 +84,18 @@ class Schemas:
         return self._client.schema(schema_id)
 
     def _add(self, schema_id: _Key) -> None:
-        until, error = self._missing.get(schema_id, (0.0, None))
-        if error is not None and time.monotonic() < until:
-            raise SchemaMissingError(str(error))
+        until, reason = self._missing.get(schema_id, (0.0, ""))
+        if reason and time.monotonic() < until:
+            raise SchemaMissingError(reason)
         found: WriterSchema | UnsupportedSchemaError
         try:
             found = self._parsed(self._asked(schema_id))
         except SchemaMissingError as missing:
-            self._missing[schema_id] = time.monotonic() + _MISSING_S, missing
+            self._missing[schema_id] = time.monotonic() + _MISSING_S, str(missing)
             _forget(self._missing)
             raise
         except UnsupportedSchemaError as unsupported:
-            found = unsupported
+            found = UnsupportedSchemaError(str(unsupported))  # without its traceback
         self._missing.pop(schema_id, None)
         self._known[schema_id] = found
         _forget(self._known)
