@@ -42,7 +42,7 @@ import lakelog.testing  # noqa: E402
 from lakelog.client import connect  # noqa: E402
 from lakelog.columns.decoding.decode import decode_columns  # noqa: E402
 from lakelog.columns.encoding.encode import RowEncoder  # noqa: E402
-from lakelog.records.batch import check_crc, iter_batches  # noqa: E402
+from lakelog.records.batch import BatchHeader, check_crc, iter_batches  # noqa: E402
 
 _SIZE = 100
 _BATCH_BYTES = 128 << 10
@@ -119,12 +119,15 @@ def _encode_table(table: pa.Table, *, compiled: bool) -> int:
 
 
 def _decode_table(batches: list[bytes], columns: Sequence[str], *, compiled: bool) -> int:
-    pairs = []
-    for data in batches:
-        for header, batch in iter_batches(data):
-            assert check_crc(batch, 0, header)
-            pairs.append((header, batch))
-    return sum(each.num_rows for each in decode_columns(pairs, columns, compiled=compiled))
+    """Decode as the Spark source does: the checksums of some batches, then their records."""
+
+    def checked() -> Iterator[tuple[BatchHeader, memoryview]]:
+        for data in batches:
+            for header, batch in iter_batches(data):
+                assert check_crc(batch, 0, header)
+                yield header, batch
+
+    return sum(each.num_rows for each in decode_columns(checked(), columns, compiled=compiled))
 
 
 def _ways_alone(count: int) -> Iterator[Way]:

@@ -30,18 +30,22 @@ _DAMAGE = (EOFError, pickle.UnpicklingError, AttributeError, IndexError, ValueEr
 def compiled(
     loops: list[Callable[..., Any]],
     parts: list[Callable[..., Any]],
+    *,
+    inlined: bool = False,
     **replaced: Callable[..., Any],
 ) -> list[Any]:
     """Return the loops as functions that Numba compiles at their first call.
 
     parts: functions that the loops call, in the same file: Numba looks for changes in no other.
+    inlined: copy the parts into the loops. LLVM leaves large parts alone, whose results then pass
+    through memory.
     replaced: functions of that file that have a faster equal in machine code, by the names of
     `_REPLACEMENTS`. Raises whatever Numba raises.
     """
     for name, function in replaced.items():
         numba.extending.overload(function)(_REPLACEMENTS[name])
     for part in parts:
-        numba.extending.register_jitable(part)
+        numba.extending.register_jitable(forceinline=inlined)(part)
     try:
         return [_cached(loop) for loop in loops]
     except RuntimeError:  # Numba has found no folder that it can write

@@ -50,7 +50,9 @@ class CompiledDecoder:
     def __init__(self, *, with_headers: bool) -> None:
         loops: list[Any] = [scan, count_headers, copy_headers] if with_headers else [scan]
         parts: list[Any] = [short_number, short_record_at, number_at, headers_end, record_at]
-        self._loops = compiled(loops, parts, copy=copy, view_at=view_at, word_at=word_at)
+        self._loops = compiled(
+            loops, parts, inlined=True, copy=copy, view_at=view_at, word_at=word_at
+        )
         self._with_headers = with_headers
         first_call(self._loops, self._check)
 

@@ -4,7 +4,8 @@
 position: compiled code has no bounds checks.
 
 The loops take all batches of a group at once, as a table of int64 with a row of `BATCH_FIELDS` for
-each: a call from Python takes as long as the decoding of a hundred small records.
+each: a call from Python takes as long as the decoding of a hundred small records. The compiler
+copies the functions that `scan` calls into it.
 """
 
 from __future__ import annotations

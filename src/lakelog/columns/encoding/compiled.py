@@ -51,11 +51,13 @@ _PARTS: list[Any] = [
 class CompiledEncoder:
     """Compiles the loops on creation, or loads them from the cache, and tests them on one row.
 
-    Raises whatever Numba or the test raises.
+    with_headers: whether the rows have headers. Few have, and these parts take as long to compile
+    as all others. Raises whatever Numba or the test raises.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_headers: bool) -> None:
         self._plan, self._write = compiled([plan, write], _PARTS, copy=copy, put_word=put_word)
+        self._with_headers = with_headers
         first_call([self._plan, self._write], self._check)
 
     def encode(
@@ -120,7 +122,10 @@ class CompiledEncoder:
     def _check(self) -> None:
         """Encode one row, so that a failure to compile happens here and not during a write."""
         binary, number = pa.large_binary(), pa.int64()
-        headers = Headers(pa.array([0, 1], number), pa.array([b"h"], binary), pa.nulls(1, binary))
+        headers = None
+        if self._with_headers:
+            ends, keys = pa.array([0, 1], number), pa.array([b"h"], binary)
+            headers = Headers(ends, keys, pa.nulls(1, binary))
         rows = Rows(
             1,
             pa.array([b"key"], binary),
@@ -132,7 +137,10 @@ class CompiledEncoder:
         )
         [batch], _ = self.encode(rows, 9, 0, 1 << 20, Codec.NONE)
         assert batch.partition == partition_for_key(b"key", 9)
-        assert bytes(batch.build()[61:]) == b"\x22\0\0\0\x06key\x0avalue\x02\x02h\x01"
+        record = b"\x22\0\0\0\x06key\x0avalue\x02\x02h\x01"
+        if not self._with_headers:
+            record = b"\x1c\0\0\0\x06key\x0avalue\0"
+        assert bytes(batch.build()[61:]) == record
 
 
 class _Columns:
@@ -142,9 +150,11 @@ class _Columns:
         self.key = _binary(rows.keys)
         self.value = _binary(rows.values)
         headers = rows.headers
-        self.header_ends = _NO_ENDS if headers is None else _numbers(headers.ends)
-        self.header_key = _binary(None if headers is None else headers.keys)
-        self.header_value = _binary(None if headers is None else headers.values)
+        # Without headers, the loops are compiled without the parts that write them.
+        self.header_ends = None if headers is None else _numbers(headers.ends)
+        nothing = (None, None, None)
+        self.header_key = nothing if headers is None else _binary(headers.keys)
+        self.header_value = nothing if headers is None else _binary(headers.values)
         self.timestamps = _numbers(rows.timestamps)
         self.partitions = _NO_NUMBERS
         if rows.partitions is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.plain import encode_plainly
@@ -85,7 +85,8 @@ class RowEncoder:
         """
         partitions = self._limits.partitions
         for rows in joined(checked_rows(batches, self._limits, now_ms)):
-            encoder = _encoder(self._compiled, rows.count)
+            with_headers = rows.headers is not None
+            encoder = _encoder(self._compiled, rows.count, with_headers=with_headers)
             work = encode_plainly if encoder is None else encoder.encode
             encoded, self._sticky = work(
                 rows, partitions, self._sticky, self._batch_bytes, self._codec
@@ -100,26 +101,27 @@ class _PlainRows:
 
 
 class _Loaded:
-    """Whether this process has loaded the compiled encoder."""
+    """The compiled encoders that this process has loaded, by `with_headers`."""
 
-    is_done = False
+    kinds: ClassVar[set[bool]] = set()
 
 
-def _encoder(compiled: bool | None, waiting: int) -> CompiledEncoder | None:
+def _encoder(compiled: bool | None, waiting: int, *, with_headers: bool) -> CompiledEncoder | None:
     """Return the compiled encoder if it is requested, loaded, or worth it for `waiting` rows."""
     if compiled is None:
-        compiled = _Loaded.is_done or _PlainRows.count + waiting >= _COMPILED_FROM
+        is_worth_it = _PlainRows.count + waiting >= _COMPILED_FROM
+        compiled = is_worth_it or with_headers in _Loaded.kinds
         _PlainRows.count += waiting * (not compiled)
-    return _compiled_encoder() if compiled else None
+    return _compiled_encoder(with_headers) if compiled else None
 
 
 @cache
-def _compiled_encoder() -> CompiledEncoder | None:
-    _Loaded.is_done = True
+def _compiled_encoder(with_headers: bool) -> CompiledEncoder | None:
+    _Loaded.kinds.add(with_headers)
 
     def load() -> CompiledEncoder:
         from lakelog.columns.encoding.compiled import CompiledEncoder
 
-        return CompiledEncoder()
+        return CompiledEncoder(with_headers=with_headers)
 
     return load_compiled("Encoding", load)

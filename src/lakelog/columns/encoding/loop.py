@@ -1,7 +1,8 @@
 """The loops that Numba compiles. They are valid Python, so they can be tested without Numba.
 
 `plan` divides rows among batches and computes the size of each batch; `write` then fills buffers of
-exactly these sizes. The rows are checked before (`rows.py`), so there are no errors here.
+exactly these sizes. Rows without headers have None for them, so that Numba leaves out their parts.
+The rows are checked before (`rows.py`), so there are no errors here.
 `lakelog.records.record` describes the layout of a record, `lakelog.base.murmur2` the hash.
 """
 
@@ -114,8 +115,6 @@ def size_at(ends: Any, nulls: Any, row: int) -> int:
 
 def headers_size(row: int, ends: Any, key_ends: Any, value_ends: Any, value_nulls: Any) -> int:
     """Return the bytes of a row's headers with their count."""
-    if len(ends) == 0:
-        return 1
     first, last = int(ends[row]), int(ends[row + 1])
     size = number_size(last - first)
     for item in range(first, last):
@@ -187,11 +186,7 @@ def plan(  # noqa: C901 - calls with arrays cost too much
     partition, records, bytes with header, and times in ms.
     """
     batches = 0
-    with_keys, with_headers, with_partitions = (
-        len(key_ends) > 0,
-        len(header_ends) > 0,
-        len(wanted) > 0,
-    )
+    with_keys, with_partitions = len(key_ends) > 0, len(wanted) > 0
     with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
     for row in range(count):
         key = value = NULL
@@ -200,7 +195,7 @@ def plan(  # noqa: C901 - calls with arrays cost too much
         if not (with_null_values and value_nulls[row]):
             value = int(value_ends[row + 1]) - int(value_ends[row])
         headers = 1
-        if with_headers:
+        if header_ends is not None:
             headers = headers_size(
                 row, header_ends, header_key_ends, header_value_ends, header_value_nulls
             )
@@ -273,7 +268,7 @@ def write(
     afterwards the end of the batch. Up to `WORD` bytes after the end of a record are changed: these
     are of the next record, of the header of the next batch, or after all batches.
     """
-    with_keys, with_headers = len(key_ends) > 0, len(header_ends) > 0
+    with_keys = len(key_ends) > 0
     with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
     for row in range(count):
         batch = int(batch_of[row])
@@ -316,7 +311,7 @@ def write(
             at = put_bytes(out, at, values, value_start, value)
         out[at] = 0
         at += 1
-        if with_headers:
+        if header_ends is not None:
             at = put_headers(
                 out,
                 at - 1,

@@ -214,7 +214,7 @@ def test_a_compiler_that_fails_only_makes_it_slow(
 ) -> None:
     import lakelog.columns.encoding.compiled as module
 
-    def fail() -> None:
+    def fail(**_: bool) -> None:
         raise RuntimeError("no place for the cache")
 
     encoding._compiled_encoder.cache_clear()
@@ -246,19 +246,19 @@ def test_a_process_that_writes_little_does_not_load_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(encoding, "_compiled_encoder", lambda: asked.append(True))
+    monkeypatch.setattr(encoding, "_compiled_encoder", asked.append)
     monkeypatch.setattr(encoding._PlainRows, "count", 0)
-    monkeypatch.setattr(encoding._Loaded, "is_done", False)
+    monkeypatch.setattr(encoding._Loaded, "kinds", set())
     table = pa.table({"value": [b"v"] * 10})
     encode(table)
     assert (asked, encoding._PlainRows.count) == ([], 10)
     monkeypatch.setattr(encoding._PlainRows, "count", 10**6)
     encode(table)
-    assert asked == [True]
+    assert asked == [False], "without the parts for headers"
     monkeypatch.setattr(encoding._PlainRows, "count", 0)
-    monkeypatch.setattr(encoding._Loaded, "is_done", True)
+    monkeypatch.setattr(encoding._Loaded, "kinds", {False})
     encode(table)
-    assert asked == [True, True], "loaded loops encode small tables too"
+    assert asked == [False, False], "loaded loops encode small tables too"
 
 
 EXOTIC = [
