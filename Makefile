@@ -105,7 +105,7 @@ $(READERS)/.installed: tests/spark/readers/requirements.txt
 	@touch $@
 
 readers: setup maven $(READERS)/.installed ## Iceberg's Spark and DuckDB read archived tables, without lakelog
-	$(BIN)/pytest -q tests/spark/test_readers.py --readers=$(READERS)/bin/python
+	$(BIN)/pytest -q tests/spark/test_readers.py tests/spark/test_latest_readers.py --readers=$(READERS)/bin/python
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSelector, S3FileSystem
 
+from lakelog.client.admin import Admin, ResourceType
 from spark.scripts import counted, printed_scripts, run_script
 from spark.table_sync import Sync
 from spark.topics import MakeTopic, produce
@@ -57,10 +59,17 @@ def test_a_table_in_s3_is_kept_up_to_date_and_read(
     spark = run_script(scripts["spark"], tmp_path, environment)
     assert counted(spark) == {"0": "2", "1": "2", "2": "2"}
 
+    with Admin(bootstrap) as admin:
+        keys = {"table.enable": "true", "table.latest": "true", "table.latest.buckets": "1"}
+        admin.configs.alter(ResourceType.TOPIC, topic, keys)
     produce(bootstrap, topic, range(6, 9))
     more = Sync(bootstrap, *where, "-f", "json", **environment).result()
     assert (more["rows_added"], more["rows_total"]) == (3, 9)
     assert topic in run_script(more["snippets"]["pyiceberg"], tmp_path, environment)
+    (newest,) = store.get_file_info(FileSelector(f"lake/house/lakelog/{topic}_latest/data"))
+    with store.open_input_file(newest.path) as file:
+        keys_found = pq.read_table(file)["key"].to_pylist()
+    assert keys_found == [b"k%d" % number for number in range(9) if number % 5]
 
 
 def test_a_bucket_that_is_not_there_is_named(

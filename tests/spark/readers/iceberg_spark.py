@@ -20,7 +20,7 @@ _CATALOG = "spark.sql.catalog.lakelog"
 
 
 def main(jars: str, catalog: str, warehouse: str, name: str, snapshot: str) -> None:
-    spark = _session(jars, catalog, warehouse)
+    spark = open_session(jars, catalog, warehouse)
     table = f"lakelog.lakelog.`{name}`"
     older = spark.read.option("versionAsOf", snapshot).table(table)
     found = {
@@ -39,7 +39,7 @@ def main(jars: str, catalog: str, warehouse: str, name: str, snapshot: str) -> N
     spark.stop()
 
 
-def _session(jars: str, catalog: str, warehouse: str) -> SparkSession:
+def open_session(jars: str, catalog: str, warehouse: str) -> SparkSession:
     settings = {
         "spark.jars": ",".join(str(path) for path in sorted(Path(jars).glob("*.jar"))),
         _CATALOG: "org.apache.iceberg.spark.SparkCatalog",

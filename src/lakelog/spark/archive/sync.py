@@ -146,7 +146,8 @@ def sync_topic(
         progress=progress or _ignore,
         stop=stop,
     )
-    refreshes = Refreshes(bootstrap, notify)
+    # Those beside a job end with it, also when it fails; the last one ends when the caller says so.
+    refreshes = Refreshes(bootstrap, notify, threading.Event() if follow else stop)
     try:
         with refreshes.beside(lambda: [topic]) if follow and not is_supervised else nullcontext():
             run.watch()
