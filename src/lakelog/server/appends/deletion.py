@@ -14,7 +14,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.replica.role import NotLeaderError
 from lakelog.runtime.api import Clock
-from lakelog.server.appends.acknowledgement import Acknowledgement
+from lakelog.server.appends.acknowledgement import Acknowledgement, Appended, Change
 
 _ROUND_S = 1.0
 """Longest time after which a follower that has died meanwhile is no longer waited for."""
@@ -66,20 +66,28 @@ class Deletion(NamedTuple):
             )
 
 
-async def followed(
-    deletions: Sequence[Deletion], purgatory: Purgatory, clock: Clock, deadline: float
+def beginning(partition: Partition) -> Appended:
+    """Return the change by which a new leader knows what its predecessors have committed.
+
+    Until then its high watermark may be below records that were acknowledged.
+    """
+    return Appended(partition, partition.epoch_start, partition.leader_epoch)
+
+
+async def settled(
+    changes: Sequence[Change], purgatory: Purgatory, clock: Clock, deadline: float
 ) -> None:
-    """Wait until all deletions are settled, or until `deadline` (monotonic clock, seconds)."""
-    while not all(each.is_settled for each in deletions):
+    """Wait until all changes are settled, or until `deadline` (monotonic clock, seconds)."""
+    while not all(each.is_settled for each in changes):
         now = clock.monotonic()
         if now >= deadline:
             return
-        await _event(deletions, purgatory, min(deadline, now + _ROUND_S))
+        await _event(changes, purgatory, min(deadline, now + _ROUND_S))
 
 
-async def _event(deletions: Sequence[Deletion], purgatory: Purgatory, deadline: float) -> None:
+async def _event(changes: Sequence[Change], purgatory: Purgatory, deadline: float) -> None:
     done = asyncio.Event()
-    wait = Acknowledgement(deletions, done.set, lambda error: done.set())
+    wait = Acknowledgement(changes, done.set, lambda error: done.set())
     parked = wait.park(purgatory, deadline)
     try:
         await done.wait()

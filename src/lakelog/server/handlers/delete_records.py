@@ -1,6 +1,8 @@
 """DeleteRecords (21): advances log start offsets; version 2 differs in encoding only.
 
 Records before the offset cannot be read any more; the next retention run deletes their segments.
+A new leader first learns from its followers which records are committed: acknowledged ones are
+never out of range.
 The response waits until the new offsets are durable; concurrent requests share one checkpoint.
 So deleted records come back neither after a kill nor after a power failure. Then it waits until all
 live followers have deleted the records, too (KIP-107): a new leader does not have them either.
@@ -21,7 +23,8 @@ from lakelog.protocol.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from lakelog.server.appends.deletion import Deletion, followed
+from lakelog.replica.partition import Partition
+from lakelog.server.appends.deletion import Deletion, beginning, settled
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.requests.context import Context
@@ -40,9 +43,11 @@ async def handle(
 
     If they cannot be made durable, the partitions have KAFKA_STORAGE_ERROR and low watermark -1.
     Partitions with followers that take longer than the request allows have REQUEST_TIMED_OUT: their
-    records are deleted here, and will be there.
+    records are deleted here, and will be there. So have partitions whose new leader has not learned
+    in that time whether the records are committed: it has deleted nothing.
     """
     deadline = broker.clock.monotonic() + request.timeout_ms / 1000
+    await _begun(broker, request, deadline)
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
@@ -70,6 +75,25 @@ API = ServedApi(
 )
 
 
+async def _begun(broker: Broker, request: DeleteRecordsRequest, deadline: float) -> None:
+    """Wait where a new leader does not know yet whether the records are committed."""
+    wanted = [
+        (broker.partitions.get(topic.name, entry.partition_index), entry.offset)
+        for topic in request.topics
+        for entry in topic.partitions
+    ]
+    waits = [
+        beginning(partition)
+        for partition, offset in wanted
+        if partition is not None and not _is_committed(partition, offset)
+    ]
+    await settled(waits, broker.purgatory, broker.clock, deadline)
+
+
+def _is_committed(partition: Partition, offset: int) -> bool:
+    return 0 <= offset <= partition.watermark.offset
+
+
 def _delete(
     broker: Broker, topic: str, entry: DeleteRecordsPartition, *, force: bool
 ) -> DeleteRecordsPartitionResult:
@@ -78,6 +102,8 @@ def _delete(
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         partition = broker.partitions.leader(topic, index)
+        if not _is_committed(partition, entry.offset):
+            beginning(partition).check()
         before = partition.watermark.offset if entry.offset == _HIGH_WATERMARK else entry.offset
         start = partition.log.log_start_offset
         low = partition.delete_records(before, force=force)
@@ -107,7 +133,7 @@ async def _replicated(
         and (partition := broker.partitions.get(topic.name, result.partition_index)) is not None
     ]
     waits = [deletion for _, deletion in deletions]
-    await followed(waits, broker.purgatory, broker.clock, deadline)
+    await settled(waits, broker.purgatory, broker.clock, deadline)
     for result, deletion in deletions:
         try:
             deletion.check()

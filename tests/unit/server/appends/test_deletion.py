@@ -44,13 +44,28 @@ class Deleting(ReplicaPair):
             partition.append_fetched(records, position.leader_epoch, *offsets, NOW)
 
     def delete(self, timeout_ms: int = 30_000) -> Asked[DeleteRecordsResponse]:
-        entry = DeleteRecordsPartition(partition_index=0, offset=1)
+        asked = self.ask(1, timeout_ms)
+        assert self.leader.log.log_start_offset == 1
+        return asked
+
+    def ask(self, offset: int, timeout_ms: int = 30_000) -> Asked[DeleteRecordsResponse]:
+        entry = DeleteRecordsPartition(partition_index=0, offset=offset)
         topic = DeleteRecordsTopic(name="t", partitions=[entry])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
         asked: Asked[DeleteRecordsResponse] = self.broker.start(delete_records.handle, request, 2)
         self.broker.pass_time(0.1)
-        assert self.leader.log.log_start_offset == 1
         return asked
+
+    def elect_again(self) -> int:
+        """Begin a reign with records that may be committed; return the end of the log."""
+        self.produce(acks=1)
+        self.change((LEADER, FOLLOWER), epoch_rises=True)
+        self.follower.assume(self.role_in(), 0)
+        self._session = LeaderSession(FOLLOWER)
+        self._session.add(self.follower)
+        end = self.leader.log.log_end_offset
+        assert self.leader.watermark.offset < end
+        return end
 
 
 def result_of(asked: Asked[DeleteRecordsResponse]) -> DeleteRecordsPartitionResult:
@@ -96,3 +111,32 @@ def test_the_wait_ends_with_the_leader_epoch(deleting: Deleting) -> None:
     deleting.change((LEADER, FOLLOWER), epoch_rises=True)
     deleting.broker.pass_time(0.1)
     assert result_of(asked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("to_the_watermark", [False, True])
+def test_a_new_leader_first_learns_of_committed_records(
+    deleting: Deleting, to_the_watermark: bool
+) -> None:
+    end = deleting.elect_again()
+    asked = deleting.ask(-1 if to_the_watermark else end)
+    assert not asked.is_answered
+    for _ in range(4):
+        deleting.fetch()
+        deleting.broker.pass_time(0.1)
+    assert (result_of(asked).error_code, result_of(asked).low_watermark) == (0, end)
+
+
+def test_an_offset_beyond_the_log_is_out_of_range_for_a_new_leader(deleting: Deleting) -> None:
+    end = deleting.elect_again()
+    asked = deleting.ask(end + 1)
+    for _ in range(2):
+        deleting.fetch()
+        deleting.broker.pass_time(0.1)
+    assert result_of(asked).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_new_leader_whose_follower_does_not_fetch_deletes_nothing(deleting: Deleting) -> None:
+    asked = deleting.ask(deleting.elect_again(), timeout_ms=5000)
+    deleting.broker.pass_time(5.0)
+    assert result_of(asked).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert deleting.leader.log.log_start_offset == 0
