@@ -59,13 +59,18 @@ def topic(bootstrap: str) -> str:
 
 
 def _java(bootstrap: str, main: str, *arguments: str) -> str:
-    done = subprocess.run(
-        java_command("tools", main, "--bootstrap-server", bootstrap, *arguments),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    def run() -> subprocess.CompletedProcess[str] | None:
+        done = subprocess.run(
+            java_command("tools", main, "--bootstrap-server", bootstrap, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        # The tool for reassignments refuses brokers that restart.
+        return None if "Unknown broker id" in done.stderr else done
+
+    done = eventually(run)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
