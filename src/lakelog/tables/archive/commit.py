@@ -28,10 +28,12 @@ from lakelog.tables.archive.dead_letters import Letters, commit_letters
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.progress import (
     Extent,
+    ForeignTableError,
     Progress,
     ProgressConflictError,
     Standing,
     advance,
+    check_owner,
     standing,
 )
 from lakelog.tables.archive.recording import record
@@ -77,17 +79,19 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     """Append the batch unless the table already holds it.
 
     Raises `ProgressConflictError` if the batch neither follows the table's progress nor is part of
-    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, the errors of
-    `commit_letters`, and after 16 attempts the last error of the catalog.
+    it, `ForeignTableError` if another topic has committed to the table, `ProgressMismatchError`,
+    `ProgressFormatError`, `TableReplacedError`, the errors of `commit_letters`, and after 16
+    attempts the last error of the catalog.
     """
     is_unknown = False
     for pause in islice(pauses(), _ATTEMPTS_MAX):
         # Load the table again for each attempt: its progress shows whether the last one succeeded.
         table = load_for_commit(address)
         try:
+            check_owner(table.properties, batch.topic_id)
             before = agreed_progress(table, batch.topic_id)
             place = standing(before, batch.extents)
-        except (ProgressConflictError, ProgressMismatchError):
+        except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
             _clean_up(table, batch, is_unknown=is_unknown)
             raise
         # The table holds these offsets, perhaps from an earlier attempt: `remove_unreferenced`

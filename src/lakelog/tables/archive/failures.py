@@ -8,7 +8,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.dead_letters import DeadLettersError
 from lakelog.tables.archive.history import ProgressMismatchError
-from lakelog.tables.archive.progress import ProgressConflictError, ProgressFormatError
+from lakelog.tables.archive.progress import (
+    ForeignTableError,
+    ProgressConflictError,
+    ProgressFormatError,
+)
 from lakelog.tables.iceberg.address import TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.data_file import FolderUnwritableError
@@ -27,6 +31,7 @@ FINAL = (
     TopicMissingError,
     ProgressMismatchError,
     ProgressFormatError,
+    ForeignTableError,
     TableReplacedError,
     DeadLettersError,
     CatalogUnwritableError,

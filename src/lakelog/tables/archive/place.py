@@ -58,6 +58,17 @@ def find_places(client: TopicClient, topics: Iterable[str]) -> dict[str, TablePl
     return found
 
 
+def owner_of(client: TopicClient, address: TableAddress, *, besides: str) -> str | None:
+    """Return another topic than `besides` whose keys name this table, if any.
+
+    Raises `KafkaError`.
+    """
+    for topic, place in find_places(client, client.topics()).items():
+        if topic != besides and place.address == address:
+            return topic
+    return None
+
+
 def parse_ends(text: str) -> dict[int, int]:
     """Return the offsets in a value of `table.archived.offsets`. Raises `ValueError`."""
     pairs = (item.split(":") for item in text.split(",") if item.strip())

@@ -34,6 +34,10 @@ class ProgressConflictError(Exception):
     """A batch neither follows the table's progress nor is contained in it."""
 
 
+class ForeignTableError(Exception):
+    """The table holds the records of another topic."""
+
+
 class ProgressFormatError(Exception):
     """The progress that a table holds cannot be read."""
 
@@ -145,6 +149,16 @@ def property_name(topic_id: str) -> str:
 def archived_topic_ids(properties: Mapping[str, str]) -> set[str]:
     """Return the ids of the topics whose records a table holds."""
     return {name.removeprefix(_PREFIX) for name in properties if name.startswith(_PREFIX)}
+
+
+def check_owner(properties: Mapping[str, str], topic_id: str) -> None:
+    """Raise `ForeignTableError` if another topic has committed to the table."""
+    others = archived_topic_ids(properties) - {topic_id}
+    if others:
+        raise ForeignTableError(
+            f"the table holds another topic's records (topic id {', '.join(sorted(others))}, not "
+            f"{topic_id}), which were committed first: archive into a table of another name"
+        )
 
 
 def read_progress(properties: Mapping[str, str], topic_id: str) -> Progress:

@@ -17,10 +17,14 @@ from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
-from lakelog.tables.archive.place import KEYS, ends_text
-from lakelog.tables.iceberg.warehouse import Warehouse
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.place import KEYS, ends_text, owner_of
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
+from lakelog.tables.topic.client import TopicClient
 
 _log = logging.getLogger("lakelog.tables")
+_CLIENT_ID = "lakelog-archive"
 _TIMEOUT_S = 10.0
 _CHECK_S = 30.0
 
@@ -62,7 +66,7 @@ class Publication:
         """Make this the topic's table if `table.enable` is set and the topic has none.
 
         A job into another table than the topic's publishes nothing: records that only this table
-        has must not be deleted. Raises `KafkaError`.
+        has must not be deleted. Raises `KafkaError`, and `SyncError` for a table of another topic.
         """
         with self._admin() as admin:
             self._claim(admin)
@@ -77,6 +81,7 @@ class Publication:
         own = keys_of(self.topic, self.table, self.place)
         given = {key: values.get(key, "") for key in own}
         if not given["table.warehouse"]:
+            self._check_free()
             admin.configs.alter(ResourceType.TOPIC, self.topic, own)
         elif not self._is_same(given):
             other = f"{given['table.name'] or self.topic} of {given['table.warehouse']}"
@@ -88,6 +93,17 @@ class Publication:
             self._other = other
             return
         self._is_enabled = True
+
+    def _check_free(self) -> None:
+        """Raise `SyncError` if the table is another topic's, which has claimed it first."""
+        address = TableAddress(self.place.catalog, (NAMESPACE, self.table))
+        with TopicClient(self.bootstrap, client_id=_CLIENT_ID) as client:
+            owner = owner_of(client, address, besides=self.topic)
+        if owner is not None:
+            raise SyncError(
+                f"{NAMESPACE}.{self.table} of {self.place.location} is the table of topic "
+                f"{owner!r}: set the key table.name of topic {self.topic!r} to another name"
+            )
 
     def follow(self, ends: Mapping[int, int]) -> None:
         """Publish `ends` if the topic's keys name this table since the last check.
@@ -137,4 +153,4 @@ class Publication:
         return len(names) == 1 and len(places) == 1
 
     def _admin(self) -> Admin:
-        return Admin(self.bootstrap, client_id="lakelog-archive", timeout_s=_TIMEOUT_S)
+        return Admin(self.bootstrap, client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S)

@@ -11,7 +11,7 @@ from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.archive.opening import PARTITION_BY
-from lakelog.tables.archive.place import KEYS, find_places
+from lakelog.tables.archive.place import KEYS, owner_of
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.publication import group_of, keys_of
 from lakelog.tables.iceberg.address import TableAddress
@@ -44,9 +44,9 @@ def create(
     """
     address = TableAddress(place.catalog, (NAMESPACE, name))
     topic_id = client.describe([topic])[topic].topic_id
-    for other, known in find_places(client, client.topics()).items():
-        if other != topic and known.address == address:
-            raise _taken(name, f"belongs to topic {other!r}")
+    owner = owner_of(client, address, besides=topic)
+    if owner is not None:
+        raise _taken(name, f"belongs to topic {owner!r}")
     if partition_by is None:
         partition_by = client.configs([topic], [PARTITION_BY]).get(topic, {}).get(PARTITION_BY)
     terms = parse_terms(filter(None, (partition_by or "").split(",")))

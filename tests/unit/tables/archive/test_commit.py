@@ -15,6 +15,7 @@ from lakelog.tables.archive import commit
 from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
 from lakelog.tables.archive.progress import (
     Extent,
+    ForeignTableError,
     Progress,
     ProgressConflictError,
     read_progress,
@@ -56,6 +57,20 @@ def test_a_batch_that_overlaps_fails_and_changes_nothing(address: TableAddress) 
         commit_batch(address, write_batch(address, 3, 8))
 
     assert offsets(address.load()) == list(range(5))
+
+
+@pytest.mark.parametrize("first", ["other", TOPIC_ID])
+def test_of_two_topics_the_first_commit_has_the_table(address: TableAddress, first: str) -> None:
+    """Both jobs may have opened the table while it was empty."""
+    batches = {
+        name: replace(write_batch(address, 0, 5), topic_id=name) for name in (TOPIC_ID, "other")
+    }
+    assert commit_batch(address, batches.pop(first)) is Outcome.APPENDED
+    (second,) = batches.values()
+    with pytest.raises(ForeignTableError, match=f"topic id {first}, not {second.topic_id}"):
+        commit_batch(address, second)
+    assert offsets(address.load()) == list(range(5))
+    assert files(address) == 1, "the refused batch leaves no file"
 
 
 def test_a_batch_without_files_moves_the_progress_and_is_fenced(address: TableAddress) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,8 +11,28 @@ import pytest
 from lakelog.client.admin.api import Admin
 from lakelog.client.errors import UnreachableError
 from lakelog.tables.archive import publication as module
+from lakelog.tables.archive.failures import SyncError
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.iceberg.warehouse import warehouse_at
+
+
+class OtherTopics:
+    """A stand-in for `TopicClient`, with the keys of other topics."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, dict[str, str | None]] = {}
+
+    def __enter__(self) -> OtherTopics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def topics(self) -> list[str]:
+        return ["orders", *self.keys]
+
+    def configs(self, names: Iterable[str], keys: object) -> dict[str, dict[str, str | None]]:
+        return {name: self.keys.get(name, {}) for name in names}
 
 
 class Cluster:
@@ -20,6 +41,7 @@ class Cluster:
     def __init__(self, **values: str) -> None:
         self.values = {f"table.{key.replace('_', '.')}": value for key, value in values.items()}
         self.committed: list[tuple[str, dict[tuple[str, int], int]]] = []
+        self.others = OtherTopics()
         self.is_away = False
         self.configs = SimpleNamespace(describe=self._describe, alter=self._alter)
         self.groups = SimpleNamespace(commit=self._commit)
@@ -46,6 +68,7 @@ def publication(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, folder: Path, notes: list[str]
 ) -> Publication:
     monkeypatch.setattr(Publication, "_admin", lambda _: cast("Admin", cluster))
+    monkeypatch.setattr(module, "TopicClient", lambda *_, **__: cluster.others)
     place = warehouse_at(str(folder))
     made = Publication("b:1", "orders", "orders", place, notes.append)
     made.claim()
@@ -132,3 +155,23 @@ def test_a_topic_that_is_enabled_while_it_is_idle_gets_its_table(
     made.follow({0: 5})
     assert cluster.values["table.archived.offsets"] == "0:5"
     assert cluster.values["table.warehouse"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "is_taken"), [("orders", True), ("payments", False)])
+def test_the_table_of_another_topic_is_not_claimed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, is_taken: bool
+) -> None:
+    cluster = Cluster(enable="true")
+    cluster.others.keys["invoices"] = {
+        "table.enable": "true",
+        "table.name": name,
+        "table.warehouse": str(tmp_path),
+    }
+    if is_taken:
+        with pytest.raises(
+            SyncError, match=r"is the table of topic 'invoices': set .* table\.name"
+        ):
+            publication(cluster, monkeypatch, tmp_path, [])
+    else:
+        publication(cluster, monkeypatch, tmp_path, [])
+    assert ("table.warehouse" in cluster.values) is not is_taken
