@@ -86,7 +86,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
+def fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
     """Batches of about 16 KB, as a producer with its defaults makes them; no two are the same."""
     note(f"producing {records:,} records of {value_bytes} B")
     with Admin(f"127.0.0.1:{broker.port}") as admin:
@@ -102,7 +102,7 @@ def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
                 raise BrokerError(f"filling: error {answer.error_code}")
 
 
-def _run(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
+def run_query(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
     java_before, python_before = cpu_seconds(spark)
     began = time.monotonic()
     format_, columns = variant
@@ -124,7 +124,7 @@ def _measure(spark: SparkSession, bootstrap: str, rounds: int) -> Runs:
     runs: Runs = {variant: [] for variant in _VARIANTS}
     for number in range(rounds + 1):
         for variant in _VARIANTS if number % 2 == 0 else reversed(_VARIANTS):
-            run = _run(spark, bootstrap, variant)
+            run = run_query(spark, bootstrap, variant)
             kind = f"warm run {number}" if number else "first run"
             note(f"{' '.join(variant)}, {kind}: {run.wall_s:.2f} s")
             runs[variant].append(run)
@@ -170,7 +170,7 @@ def _tables(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
     jars = connector_jars()
     broker = LakelogBroker(scratch / "lakelog")
     with running([broker]):
-        _fill(broker, options.records, options.value_bytes)
+        fill(broker, options.records, options.value_bytes)
         spark = start_session(options.master, jars, scratch / "spark.log")
         try:
             runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokers import process_tree
 
-from lakelog.spark.session import checkpoint_writer
+from lakelog.spark.session import checkpoint_writer, choose_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +20,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 def start_session(master: str, jars: Sequence[Path], log: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    choose_worker_python(master)
     with log.open("ab") as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)  # Java's log, which is long, goes where its process found it

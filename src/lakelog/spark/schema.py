@@ -8,8 +8,8 @@ schema of its own.
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+from typing import TYPE_CHECKING
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,6 +22,9 @@ from pyspark.sql.types import (
 )
 
 from lakelog.tables.topic.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HEADERS_TYPE = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -76,4 +79,7 @@ def check_schema(schema: StructType) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark compares with a data source's first batch."""
+    # The process that only names the columns does without pyarrow, which takes long to import.
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(schema, timezone="UTC")

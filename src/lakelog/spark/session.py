@@ -29,6 +29,11 @@ _BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
+_SETTINGS = frozenset(
+    {"SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"}
+)
+"""Variables that name, or lead to, a master that the program does not know."""
+
 _JAVA_MIN = 17
 _WORKER_PYTHON = Path(__file__).with_name("worker-python")
 
@@ -71,7 +76,8 @@ def session(builder: SparkSession.Builder | None = None) -> SparkSession:
 
     By default PySpark's workers run the first `python3` on the PATH. If that is not this Python (as
     outside of an activated environment), queries fail with DATA_SOURCE_NOT_FOUND. A
-    `PYSPARK_PYTHON` in the environment takes precedence.
+    `PYSPARK_PYTHON` in the environment takes precedence. With a local master, workers start as
+    `choose_worker_python` describes.
 
     Args:
         builder: a `SparkSession.builder` with name, master and settings; by default Spark's own.
@@ -79,14 +85,25 @@ def session(builder: SparkSession.Builder | None = None) -> SparkSession:
     Raises `JavaMissingError`.
     """
     require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    spark = (builder or SparkSession.builder).getOrCreate()
+    builder = builder or SparkSession.builder
+    choose_worker_python(_master_of(builder))
+    spark = builder.getOrCreate()
     for name, value in checkpoint_writer(spark.conf.get("spark.master", "") or "").items():
         if spark.conf.get(name, None) is None:
             spark.conf.set(name, value)
     return spark
+
+
+def _master_of(builder: SparkSession.Builder) -> str:
+    """Return the master of a session that is not created yet; empty if Spark's settings choose it.
+
+    pip's PySpark runs `local[*]` if neither the builder nor the environment says anything.
+    """
+    options: dict[str, str] = builder._options
+    is_open = "spark.remote" not in options and _SETTINGS.isdisjoint(os.environ)
+    return options.get("spark.master", "local[*]" if is_open else "")
 
 
 def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSession:

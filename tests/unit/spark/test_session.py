@@ -4,15 +4,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lakelog.spark.session import (
+    _SETTINGS,
     JavaMissingError,
     checkpoint_writer,
     choose_worker_python,
     driver_address,
     require_java,
+    session,
 )
 
 _OLD = ['openjdk version "1.8.0_392"', 'openjdk version "11.0.22" 2024-01-16']
@@ -109,11 +112,13 @@ def test_workers_get_the_path_of_the_process_that_starts_them(
         monkeypatch.setenv("PYTHONPATH", path)
         choose_worker_python("local[2]")
         look = [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.executable, *sys.path)"]
-        environment = os.environ | {"PYTHONPATH": "/spark/python/lib/pyspark.zip"}
+        added = ("/spark/python/lib/pyspark.zip", "/py4j-1-src.zip", "/core.jar", "/of/users", path)
+        environment = os.environ | {"PYTHONPATH": ":".join(added)}
         said = subprocess.run(look, env=environment, capture_output=True, text=True, check=True)
         assert sys.executable in said.stdout
-        assert path in said.stdout
-        assert "pyspark.zip" not in said.stdout
+        assert said.stdout.count(path) == 1
+        assert "/of/users" in said.stdout
+        assert not any(archive in said.stdout for archive in added[:3])
 
     monkeypatch.setenv("PYSPARK_PYTHON", "/a/python/of/the/users")
     choose_worker_python("local[2]")
@@ -143,3 +148,41 @@ def test_checkpoints_of_other_masters_are_written_as_spark_chooses() -> None:
     assert checkpoint_writer("local[2]")
     assert checkpoint_writer("local-cluster[2,1,1024]")
     assert not checkpoint_writer("spark://lab:7077")
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "is_quick"),
+    [
+        ("local[2]", {}, True),
+        (None, {}, True),  # pip's PySpark is local
+        (None, {"SPARK_HOME": "/opt/spark"}, False),  # its settings may name any master
+        ("local[2]", {"SPARK_HOME": "/opt/spark"}, True),
+        ("spark://lab:7077", {}, False),
+    ],
+)
+def test_workers_of_a_session_start_quickly_where_the_master_is_known_to_be_local(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, environment: dict[str, str], is_quick: bool
+) -> None:
+    for name in ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH"):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    for name in _SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("lakelog.spark.session.require_java", lambda: None)
+
+    session(_Builder(master))
+
+    assert (os.environ["PYSPARK_PYTHON"] != sys.executable) is is_quick
+
+
+class _Builder:
+    """A builder of a session that exists already."""
+
+    def __init__(self, master: str | None) -> None:
+        self._options = {"spark.master": master} if master else {}
+
+    def getOrCreate(self) -> SimpleNamespace:  # noqa: N802 - Spark's name
+        settings = {"spark.master": self._options.get("spark.master", "")}
+        return SimpleNamespace(conf=SimpleNamespace(get=settings.get, set=settings.__setitem__))
