@@ -26,12 +26,14 @@ def newest(rows: pa.Table) -> pa.Table:
 
 def last_of_partitions(rows: pa.Table) -> pa.Table:
     """Return the row with the greatest offset of each key and partition."""
+    rows = rows.combine_chunks()  # rows of one chunk are taken several times faster
     return rows.take(_last(rows, ["key", "partition"], ["partition", "offset"]))
 
 
 def by_key(rows: pa.Table) -> pa.Table:
     """Return the rows in the order of their keys."""
-    return rows.take(pc.sort_indices(rows, sort_keys=[("key", "ascending")])).combine_chunks()
+    rows = rows.combine_chunks()
+    return rows.take(pc.sort_indices(rows, sort_keys=[("key", "ascending")]))
 
 
 def _last(rows: pa.Table, keys: list[str], order: list[str]) -> pa.Array:
