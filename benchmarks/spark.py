@@ -4,7 +4,8 @@ Both read the same topic of random payloads from a lakelog broker, in turn, and 
 result: counts, lengths, offsets and a hash of every key and value. One query reads all columns, the
 other needs values only, which lakelog has an option for. The first run of each pays for starting
 workers and for compiling; the others are warm. CPU-seconds are Spark's: of its Java process, and
-of its Python workers.
+of its Python workers. With `--floor`, the same queries read constant batches, which shows what
+Spark takes for rows that cost nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from typing import TYPE_CHECKING, Any
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+import constant_source  # noqa: E402
 from benchmark import Benchmark  # noqa: E402
 from brokers import BrokerError, LakelogBroker, running  # noqa: E402
+from constant_source import ConstantSource  # noqa: E402
+from pyspark import cloudpickle  # noqa: E402
 from rounds import note  # noqa: E402
 from spark_session import cpu_seconds, start_session  # noqa: E402
 from tables import Table  # noqa: E402
@@ -56,6 +60,7 @@ _QUERIES = {
 _OPTIONS = {("lakelog", "value"): {"columns": "value"}}
 """Options of a format for a query besides brokers and topic."""
 _VARIANTS = [(name, columns) for columns in _QUERIES for name in _FORMATS]
+_FLOORS = [(ConstantSource.name(), columns) for columns in _QUERIES]
 _COLUMNS = (
     *("format", "columns", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
     *("time of lakelog", "CPU-s / lakelog's"),
@@ -82,6 +87,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--value-bytes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5, help="warm runs of each")
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--floor", action="store_true", help="also read constant batches")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
 
@@ -102,7 +108,24 @@ def fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
                 raise BrokerError(f"filling: error {answer.error_code}")
 
 
-def run_query(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> Run:
+def _options(arguments: argparse.Namespace, variant: tuple[str, str]) -> dict[str, str]:
+    """Return the options of a variant that it does not share with the others."""
+    if variant not in _FLOORS:
+        return _OPTIONS.get(variant, {})
+    sizes = {"records": arguments.records, "bytes": arguments.value_bytes}
+    return {
+        **{name: str(size) for name, size in sizes.items()},
+        "partitions": str(_PARTITIONS),
+        "columns": variant[1],
+    }
+
+
+def run_query(
+    spark: SparkSession,
+    bootstrap: str,
+    variant: tuple[str, str],
+    options: dict[str, str] | None = None,
+) -> Run:
     java_before, python_before = cpu_seconds(spark)
     began = time.monotonic()
     format_, columns = variant
@@ -110,7 +133,7 @@ def run_query(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> 
         spark.read.format(format_)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", _TOPIC)
-        .options(**_OPTIONS.get(variant, {}))
+        .options(**(_OPTIONS.get(variant, {}) if options is None else options))
         .load()
     )
     (row,) = frame.selectExpr(*_QUERIES[columns]).collect()
@@ -119,12 +142,13 @@ def run_query(spark: SparkSession, bootstrap: str, variant: tuple[str, str]) -> 
     return Run(tuple(row), wall_s, java_after - java_before, python_after - python_before)
 
 
-def _measure(spark: SparkSession, bootstrap: str, rounds: int) -> Runs:
-    """The first run of each, then `rounds` more, in turn."""
-    runs: Runs = {variant: [] for variant in _VARIANTS}
-    for number in range(rounds + 1):
-        for variant in _VARIANTS if number % 2 == 0 else reversed(_VARIANTS):
-            run = run_query(spark, bootstrap, variant)
+def _measure(spark: SparkSession, bootstrap: str, arguments: argparse.Namespace) -> Runs:
+    """The first run of each, then `arguments.rounds` more, in turn."""
+    variants = _VARIANTS + _FLOORS * arguments.floor
+    runs: Runs = {variant: [] for variant in variants}
+    for number in range(arguments.rounds + 1):
+        for variant in variants if number % 2 == 0 else reversed(variants):
+            run = run_query(spark, bootstrap, variant, _options(arguments, variant))
             kind = f"warm run {number}" if number else "first run"
             note(f"{' '.join(variant)}, {kind}: {run.wall_s:.2f} s")
             runs[variant].append(run)
@@ -173,7 +197,9 @@ def _tables(options: argparse.Namespace, scratch: Path) -> Iterator[Table]:
         fill(broker, options.records, options.value_bytes)
         spark = start_session(options.master, jars, scratch / "spark.log")
         try:
-            runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
+            cloudpickle.register_pickle_by_value(constant_source)  # workers cannot import it
+            spark.dataSource.register(ConstantSource)
+            runs = _measure(spark, f"127.0.0.1:{broker.port}", options)
         finally:
             spark.stop()
     _check_agreement(runs)
