@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import threading
@@ -19,6 +20,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.base.events import event
+from lakelog.base.shortage import NO_SPACE
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
 from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.dead_letters import SUFFIX
@@ -41,6 +43,9 @@ _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _TOO_MANY = "TooManyPartitionsError: "
+_FULL = "WarehouseFullError: "
+_NO_SPACE = tuple(map(os.strerror, NO_SPACE))
+"""Words of the operating system in errors of Java."""
 _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ", "RegistryUnavailableError: ")
 
 
@@ -222,8 +227,11 @@ class Run:
                 f"{self._batch_bytes} bytes. Coarser partitions make fewer files"
             )
             return
-        if reason.startswith(_CONNECTION) and self.every_s is not None:
-            if reason != self._last_reason:  # the broker is back, or only workers lost it
+        if _is_full(reason) and self.every_s is None:
+            raise SyncError(reason.removeprefix(_FULL))
+        if (reason.startswith(_CONNECTION) or _is_full(reason)) and self.every_s is not None:
+            # The broker is back, or only workers lost it. A full disk lasts until space is freed.
+            if reason != self._last_reason:
                 self.reconciler.notice(f"{self._job.topic}: {reason}; retrying")
             self._last_reason = reason
         else:
@@ -239,6 +247,11 @@ class Run:
         # A lost tail is settled by the next `_reconcile`, so a pause would not help.
         if not reason.startswith(_LOST_TAIL):
             self.stop.wait(max(1, self._failures))
+
+
+def _is_full(reason: str) -> bool:
+    """Return whether a disk was full: of the warehouse, or of Spark's checkpoints."""
+    return reason.startswith(_FULL) or any(text in reason for text in _NO_SPACE)
 
 
 def _ranges(topic: str, found: Iterable[Skipped]) -> str:

@@ -44,6 +44,7 @@ from lakelog.tables.iceberg.catalog import CatalogUnwritableError, raise_if_unwr
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.warehouse import WarehouseFullError
 
 _log = logging.getLogger("lakelog.tables")
 _ATTEMPTS_MAX = 16
@@ -105,7 +106,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
         except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
             try:
                 raise_if_unwritable(error, address.catalog)
-            except CatalogUnwritableError:
+            except (CatalogUnwritableError, WarehouseFullError):
                 _clean_up(table, batch, is_unknown=is_unknown)
                 raise
             _log.info(

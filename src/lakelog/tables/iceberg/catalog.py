@@ -5,7 +5,6 @@ Importing this module imports PyIceberg, which takes about a second.
 
 from __future__ import annotations
 
-import errno
 import random
 import time
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakelog.tables.iceberg.warehouse import CATALOG_NAME
+from lakelog.base.shortage import NO_SPACE
+from lakelog.tables.iceberg.warehouse import CATALOG_NAME, WarehouseFullError
 
 _RETRIES = 5
 """Each of the catalog's two tables may fail once; a locked database may take longer."""
@@ -25,19 +25,21 @@ _FIRST_PAUSE_S = 0.02
 
 
 class CatalogUnwritableError(Exception):
-    """The catalog rejects every change: it is read-only, or its disk is full."""
+    """The catalog rejects every change: it is read-only for this process."""
 
 
 def raise_if_unwritable(error: Exception, properties: Mapping[str, str]) -> None:
-    """Raise `CatalogUnwritableError` if this error of a commit shows it; such a commit failed.
+    """Raise `CatalogUnwritableError` or `WarehouseFullError` if this error of a commit shows it.
 
-    SQLite rolls a transaction back in both cases, and PyIceberg writes the files of a commit before
+    Such a commit has certainly failed.
+
+    SQLite rolls the transaction back, and PyIceberg writes the files of a commit before
     it changes the catalog.
     """
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        raise CatalogUnwritableError(
-            f"the disk of the warehouse {properties.get('warehouse', '')} is full: free space, and "
-            "start again. The table has all earlier commits"
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        raise WarehouseFullError(
+            f"the disk of the warehouse {properties.get('warehouse', '')} is full: free space. The "
+            "table has all earlier commits"
         ) from error
     if not isinstance(error, SQLAlchemyError):
         return
@@ -48,9 +50,9 @@ def raise_if_unwritable(error: Exception, properties: Mapping[str, str]) -> None
             "and to its folder, and start again. The table has all earlier commits"
         ) from error
     if "disk is full" in str(error):
-        raise CatalogUnwritableError(
-            f"the disk of the catalog {where} is full: free space, and start again. The table has "
-            "all earlier commits"
+        raise WarehouseFullError(
+            f"the disk of the catalog {where} is full: free space. The table has all earlier "
+            "commits"
         ) from error
 
 

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from lakelog.tables.iceberg.warehouse import is_remote
+from lakelog.base.shortage import NO_SPACE
+from lakelog.tables.iceberg.warehouse import WarehouseFullError, is_remote
 
 _UNWRITABLE = (
     errno.EACCES,
     errno.EPERM,
     errno.EROFS,
     errno.ENOTDIR,
-    errno.ENOSPC,
-    errno.EDQUOT,
     errno.EFBIG,
 )
 
@@ -70,7 +69,7 @@ class LocalFile:
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """Raises `FolderUnwritableError`, also while the caller writes to the file."""
+        """Raises `FolderUnwritableError` and `WarehouseFullError`, also while the caller writes."""
         with _naming_folder(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("xb") as file:
@@ -111,11 +110,16 @@ def _naming_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise WarehouseFullError(
+                f"host {socket.gethostname()} cannot write to the warehouse folder {folder}: "
+                f"{error.strerror}. Free space there"
+            ) from error
         if error.errno not in _UNWRITABLE:
             raise
         raise FolderUnwritableError(
             f"host {socket.gethostname()} cannot write to the warehouse folder {folder}: "
-            f"{error.strerror}. Every host of the job needs write access and free space there"
+            f"{error.strerror}. Every host of the job needs write access there"
         ) from error
 
 

@@ -21,6 +21,10 @@ CATALOG_NAME = "lakelog"
 Variables of the environment such as `PYICEBERG_CATALOG__LAKELOG__S3__ENDPOINT` configure it."""
 
 
+class WarehouseFullError(OSError):
+    """A disk of the warehouse or of its catalog, or its quota, is full."""
+
+
 @dataclass(frozen=True, slots=True)
 class Warehouse:
     """location: the URI of the tables. folder: the local folder of the catalog."""

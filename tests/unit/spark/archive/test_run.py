@@ -193,3 +193,19 @@ def test_batches_of_too_many_partitions_become_smaller(
     with pytest.raises(SyncError, match="more than 100 partitions"):
         for _ in range(3):
             run._failed("TooManyPartitionsError: a batch has rows of more than 100 partitions")
+
+
+FULL = "WarehouseFullError: the disk of the warehouse /w is full: free space"
+
+
+@pytest.mark.parametrize("reason", [FULL, "IOException: No space left on device"])
+def test_a_full_disk_is_said_once_and_tried_again_while_following(
+    run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
+) -> None:
+    set_away(monkeypatch, False)
+    for _ in range(5):
+        run._failed(reason)
+    assert lines == [f"orders: {reason}; retrying"]
+    run.every_s = None
+    with pytest.raises(SyncError, match=r"No space left|the disk of the warehouse /w is full"):
+        run._failed(reason)

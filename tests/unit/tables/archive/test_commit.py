@@ -27,7 +27,7 @@ from lakelog.tables.iceberg.table import (
     SCHEMA,
     ensure_table,
 )
-from lakelog.tables.iceberg.warehouse import open_warehouse
+from lakelog.tables.iceberg.warehouse import WarehouseFullError, open_warehouse
 from small_disk import SmallDisk
 from unit.tables.archive_table import TOPIC_ID, files, new_table, offsets, write_batch
 
@@ -238,7 +238,7 @@ def test_a_full_disk_is_named_and_the_archive_continues_when_there_is_space(tmp_
         commit_batch(address, write_batch(address, 0, 5))
         batch = write_batch(address, 5, 8, 1)
         disk.fill()
-        with pytest.raises(CatalogUnwritableError, match=r"the disk of the .* is full"):
+        with pytest.raises(WarehouseFullError, match=r"the disk of the .* is full"):
             commit_batch(address, batch)
         assert offsets(address.load()) == list(range(5))
         (disk.seen_folder / "filler").unlink()

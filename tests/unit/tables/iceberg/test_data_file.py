@@ -12,6 +12,7 @@ from lakelog.tables.iceberg.data_file import (
     RemoteFile,
     data_file,
 )
+from lakelog.tables.iceberg.warehouse import WarehouseFullError
 from small_disk import SmallDisk
 
 
@@ -103,7 +104,7 @@ def test_a_full_disk_is_named_with_its_folder(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "disk", 1 << 20) as disk:
         path = disk.seen_folder / "1.parquet"
         with (
-            pytest.raises(FolderUnwritableError, match="No space left"),
+            pytest.raises(WarehouseFullError, match=r"No space left on device\. Free space there"),
             LocalFile(path.as_uri()).writing() as file,
         ):
             file.write(bytes(4 << 20))
