@@ -14,13 +14,19 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets
-from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
+from lakelog.client.consumer.membership import (
+    GROUP_MOVED_ON,
+    OTHER_COORDINATOR,
+    GroupMember,
+    State,
+    Step,
+)
 from lakelog.client.errors import ClientError
 from lakelog.client.offsets import TopicPartition
 from lakelog.client.retry import log_retry, pauses
 from lakelog.protocol.heartbeat import HeartbeatResponse
 from lakelog.protocol.join_group import JoinGroupResponse
-from lakelog.protocol.leave_group import LeaveGroupResponse
+from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
 _ANSWER_SLACK_S = 5.0
@@ -137,11 +143,24 @@ class GroupSession:
         self._stopped.set()
         self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for a response that never comes
         goodbye = self._member.leave()
-        if goodbye is None or self._failure is not None:
-            return
-        with suppress(ClientError), self._cluster.hurrying(_LEAVE_TIMEOUT_S):
-            self._cluster.ask_coordinator(self._member.group, goodbye, LeaveGroupResponse)
-        # Otherwise the coordinator removes the member after its session timeout.
+        if goodbye is not None and self._failure is None:
+            self._leave(goodbye)
+
+    def _leave(self, goodbye: LeaveGroupRequest) -> None:
+        """Find the coordinator again if it has moved: the others wait for a member that stays.
+
+        Without an answer the coordinator removes the member after its session timeout.
+        """
+        group, deadline = self._member.group, time.monotonic() + _LEAVE_TIMEOUT_S
+        for pause in pauses():
+            with suppress(ClientError), self._cluster.hurrying(deadline - time.monotonic()):
+                response = self._cluster.ask_coordinator(group, goodbye, LeaveGroupResponse)
+                if response.error_code not in OTHER_COORDINATOR:
+                    return
+            self._cluster.forget_coordinator(group)
+            if time.monotonic() + pause >= deadline:
+                return
+            time.sleep(pause)
 
     def _join_once(self) -> Step:
         group, member = self._member.group, self._member

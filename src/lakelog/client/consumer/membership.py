@@ -49,11 +49,12 @@ _ASSIGNMENT_VERSION = 0
 _NEW_ID = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 GROUP_MOVED_ON = (ErrorCode.REBALANCE_IN_PROGRESS, *_NEW_ID)
 """Errors of a commit after which the member has to join again."""
-_OTHER_COORDINATOR = (
+OTHER_COORDINATOR = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
+"""Errors of a coordinator that has moved, or is not ready yet."""
 
 
 class State(Enum):
@@ -219,7 +220,7 @@ class GroupMember:
         Raises `ClientError` for an error that is not retriable, such as FENCED_INSTANCE_ID: another
         process uses the same static id.
         """
-        if code in _OTHER_COORDINATOR:
+        if code in OTHER_COORDINATOR:
             return Step.FIND_COORDINATOR
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,7 @@ from lakelog.client.committed import Committed
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GroupMember
 from lakelog.client.errors import ClientError
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
@@ -152,6 +154,30 @@ def test_a_member_that_closes_leaves_at_once(
     session.close()
     (goodbye,) = broker.asked(LeaveGroupRequest)
     assert goodbye.members[0].member_id == "m1"
+
+
+def test_a_member_leaves_at_the_coordinator_that_took_over(
+    broker: ScriptedBroker, start: Callable[[], GroupSession]
+) -> None:
+    session = start()
+    session.join(10.0)
+    moved = LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    answers = itertools.chain([moved], itertools.repeat(LeaveGroupResponse()))
+    broker.on(LeaveGroupRequest, lambda _: next(answers))
+    lookups = len(broker.asked(FindCoordinatorRequest))
+    session.close()
+    assert [leave.members[0].member_id for leave in broker.asked(LeaveGroupRequest)] == ["m1"] * 2
+    assert len(broker.asked(FindCoordinatorRequest)) == lookups + 1
+
+
+def test_a_group_without_a_coordinator_does_not_keep_a_member_that_closes(
+    broker: ScriptedBroker, start: Callable[[], GroupSession]
+) -> None:
+    session = start()
+    session.join(10.0)
+    broker.on(LeaveGroupRequest, LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    session.close()
+    assert len(broker.asked(LeaveGroupRequest)) > 1
 
 
 def test_a_member_that_never_joined_has_nothing_to_leave(
