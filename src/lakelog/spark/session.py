@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import threading
@@ -164,15 +166,29 @@ def choose_worker_python(master: str) -> None:
     """Set `PYSPARK_PYTHON` to this Python, unless the user set it.
 
     Local workers start it through a script that makes it start faster; on other hosts the script
-    may not exist. A value that names the script was inherited from another process of lakelog and
-    is replaced, because that process may have had another Python path.
+    may not exist. The script leaves out Spark's copy of PySpark, so it needs another. A value that
+    names the script was inherited from another process of lakelog and is replaced, because that
+    process may have had another Python path.
     """
     if os.environ.get("PYSPARK_PYTHON", str(_WORKER_PYTHON)) != str(_WORKER_PYTHON):
         return
-    quick = has_local_workers(master) and os.access(_WORKER_PYTHON, os.X_OK)
+    quick = has_local_workers(master) and os.access(_WORKER_PYTHON, os.X_OK) and _has_pyspark()
     os.environ["PYSPARK_PYTHON"] = str(_WORKER_PYTHON) if quick else sys.executable
     os.environ["LAKELOG_WORKER_PYTHON"] = sys.executable
     os.environ["LAKELOG_WORKER_PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+
+
+def _has_pyspark() -> bool:
+    """Return whether every process of this Python finds PySpark.
+
+    A program may have added that of SPARK_HOME to its own path alone, as findspark does.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return False
+    paths = [*site.getsitepackages(), site.getusersitepackages()]
+    paths += os.environ.get("PYTHONPATH", "").split(":")
+    return str(Path(spec.origin).parents[1]) in paths
 
 
 @contextmanager

@@ -133,6 +133,22 @@ def test_workers_elsewhere_need_no_file_of_ours(monkeypatch: pytest.MonkeyPatch)
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+def test_workers_find_a_pyspark_that_the_program_alone_has_on_its_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH"):
+        monkeypatch.setenv(name, "restored afterwards")
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    for path, is_quick in (("", False), (str(tmp_path), True)):
+        monkeypatch.delenv("PYSPARK_PYTHON")
+        monkeypatch.setenv("PYTHONPATH", path)
+        choose_worker_python("local[2]")
+        assert (os.environ["PYSPARK_PYTHON"] != sys.executable) is is_quick
+
+
 @pytest.mark.parametrize(
     ("master", "host"),
     [("local[2]", "127.0.0.1"), ("spark://lab:7077", None), ("yarn", None)],
