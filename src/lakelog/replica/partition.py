@@ -523,7 +523,9 @@ class Partition:
         batch. A log holds whole batches; its start is then advanced as the leader's was.
         """
         if self.log.log_start_offset == self.log.log_end_offset > base_offset:
+            counts = self.written.records, self.written.all_bytes
             self.log.restart_at(base_offset)
+            self.written.note_cut(*counts)
             self.watermark.cut()
 
     def truncate(self, diverging_epoch: int, end_offset: int, leader_epoch: int) -> None:

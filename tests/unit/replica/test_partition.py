@@ -97,6 +97,7 @@ def test_a_follower_begins_within_a_batch_as_its_leader_does() -> None:
         assert read_batches(follower.log) == read_batches(leader.log)
         assert follower.log.log_start_offset == 2
         assert follower.log.log_end_offset == follower.watermark.offset == 5
+        assert (follower.written.records, follower.written.all_bytes) == (5, len(copied))
 
 
 @pytest.mark.parametrize("records", [1, 3])
