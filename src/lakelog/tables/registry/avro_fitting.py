@@ -28,6 +28,8 @@ _MICROSECONDS = range(_DAYS.start * _US_PER_DAY, _DAYS.stop * _US_PER_DAY)
 _UNBOUNDED = Context(prec=1000)
 _DECIMAL_BYTES_MAX = 400
 """A decimal with more bytes is not converted: that takes time that grows with their square."""
+_DECIMAL_SCALE_MAX = 1000
+"""Python's decimals have a least exponent, which a schema may exceed."""
 
 Convert = Callable[[Any], Any]
 """Returns the value for a column; `None` if it does not fit."""
@@ -70,7 +72,8 @@ def plain(avro: AvroType, value: Any) -> Any:
 
 
 def _plain_scalar(avro: AvroType, value: Any) -> Any:
-    if avro.kind == "decimal" and len(value) <= _DECIMAL_BYTES_MAX:
+    is_short = avro.scale <= _DECIMAL_SCALE_MAX and avro.kind == "decimal"
+    if is_short and len(value) <= _DECIMAL_BYTES_MAX:
         return str(_decimal(avro, value))
     if isinstance(value, bytes):
         return b64encode(value).decode()

@@ -15,6 +15,12 @@ from lakelog.tables.typed.shapes import DEPTH_MAX, FIELDS_MAX, NAME, Shape
 
 DECIMAL_DIGITS_MAX = 38
 """Of Iceberg, Arrow and Spark."""
+LEVELS_MAX = 64
+"""Decoders recurse once for each level, and fastavro's checks no limit of the stack."""
+EMPTY_VALUES_MAX = 16
+"""A byte of data decodes to at most so many values that take no bytes themselves."""
+_FIXED_BYTES_MAX = 1024
+"""Arrow reserves the size of a fixed for each null; larger ones are binary columns."""
 _LOGICAL = {
     ("int", "date"): "date",
     ("int", "time-millis"): "time-millis",
@@ -43,7 +49,8 @@ class AvroType:
     kind: the name of a primitive, complex or logical type. base: the type of its bytes. name: the
     full name of a record, enum or fixed. fields: of a record, in order. parts: of a union the
     branches, of an array or map the type of its items. size: of a fixed, in bytes. precision,
-    scale: of a decimal, in digits.
+    scale: of a decimal, in digits. levels: of nested types, with this one. empties: how many values
+    a value has that take no bytes, outside of its arrays and maps.
     """
 
     kind: str
@@ -54,13 +61,15 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    levels: int = 1
+    empties: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether values take no bytes."""
         if self.kind == "record":
             return all(type_.is_empty for _, type_ in self.fields)
-        return self.kind == "null" or (self.kind == "fixed" and not self.size)
+        return self.kind != "union" and self.empties > 0
 
     def shape(self) -> Shape:
         """Return the shape of the columns; its kind is empty if there can be none."""
@@ -71,7 +80,8 @@ def resolved(schema: Any, named: Mapping[str, Any]) -> AvroType:
     """Return the type of a schema that fastavro has parsed.
 
     named: the definitions of named types. Raises `UnsupportedSchemaError` for types that contain
-    themselves, and for arrays whose items take no bytes.
+    themselves or have too many levels, for arrays whose items take no bytes, and for records with
+    too many values that take no bytes.
     """
     return _Resolver(named).resolve(schema)
 
@@ -80,7 +90,8 @@ def branches(union: AvroType) -> dict[str, AvroType]:
     """Return the branches of a union other than null by the names of their columns.
 
     Of int and long, and of float and double, one branch stands for both: in values they cannot be
-    distinguished.
+    distinguished. Of two types with one name in different namespaces, the later one has its full
+    name.
     """
     found = [each for each in union.parts if each.kind != "null"]
     kinds = {each.base for each in found}
@@ -90,7 +101,13 @@ def branches(union: AvroType) -> dict[str, AvroType]:
             found.append(AvroType(wide, wide))
     named: dict[str, AvroType] = {}
     for each in found:
-        named.setdefault(each.name.rpartition(".")[2] or each.kind.replace("-", "_"), each)
+        full = each.name or each.kind.replace("-", "_")
+        name = full.rpartition(".")[2]
+        if name in named:
+            name = full.replace(".", "_")
+        while name in named:
+            name += "_"
+        named[name] = each
     return named
 
 
@@ -102,9 +119,9 @@ class _Resolver:
 
     def resolve(self, schema: Any) -> AvroType:
         if isinstance(schema, list):
-            return AvroType("union", "union", parts=tuple(map(self.resolve, schema)))
+            return _composite("union", parts=tuple(map(self.resolve, schema)))
         if isinstance(schema, str):
-            return self._by_name(schema) if schema in self._named else AvroType(schema, schema)
+            return self._by_name(schema) if schema in self._named else _logical({}, schema)
         kind = schema["type"]
         if isinstance(kind, (dict, list)):
             return self.resolve(kind)
@@ -115,7 +132,7 @@ class _Resolver:
             if kind == "array" and item.is_empty:
                 # A few bytes could claim any number of items.
                 raise UnsupportedSchemaError("arrays whose items take no bytes are not supported")
-            return AvroType(kind, kind, parts=(item,))
+            return _composite(kind, parts=(item,))
         if kind in self._named:
             return self._by_name(kind)
         return _logical(schema, kind)
@@ -137,13 +154,39 @@ class _Resolver:
         if kind == "fixed":
             return _logical(schema, kind, name, int(schema["size"]))
         fields = tuple((each["name"], self.resolve(each["type"])) for each in schema["fields"])
-        return AvroType("record", "record", name, fields)
+        return _composite("record", name, fields=fields)
+
+
+def _composite(
+    kind: str,
+    name: str = "",
+    *,
+    fields: tuple[tuple[str, AvroType], ...] = (),
+    parts: tuple[AvroType, ...] = (),
+) -> AvroType:
+    inside = [*parts, *(type_ for _, type_ in fields)]
+    levels = 1 + max((each.levels for each in inside), default=0)
+    if levels > LEVELS_MAX:
+        raise UnsupportedSchemaError(f"the Avro schema has more than {LEVELS_MAX} levels")
+    empties = 0
+    if kind == "record":
+        # Records may share their parts, so few definitions describe very many values.
+        empties = sum(each.empties for each in inside) + all(each.is_empty for each in inside)
+        if empties > EMPTY_VALUES_MAX:
+            raise UnsupportedSchemaError(
+                f"the record {name!r} has more than {EMPTY_VALUES_MAX} values that take no bytes"
+            )
+    elif kind == "union":
+        # The number of the branch takes a byte.
+        empties = max([0, *(each.empties - 1 for each in inside)])
+    return AvroType(kind, kind, name, fields, parts, levels=levels, empties=empties)
 
 
 def _logical(schema: Mapping[str, Any], kind: str, name: str = "", size: int = 0) -> AvroType:
     found = _LOGICAL.get((kind, str(schema.get("logicalType"))), kind)
     if found != "decimal":
-        return AvroType(found, kind, name, size=size)
+        is_empty = kind == "null" or (kind == "fixed" and not size)
+        return AvroType(found, kind, name, size=size, empties=int(is_empty))
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision
     if not is_valid or not precision:
@@ -168,6 +211,8 @@ def _shape(type_: AvroType, depth: int, budget: list[int]) -> Shape:
         item = _shape(type_.parts[0], depth - 1, budget)
         return Shape("list" if type_.kind == "array" else "map", element=item)
     if type_.kind == "fixed":
+        if type_.size > _FIXED_BYTES_MAX:
+            return Shape("binary")
         return Shape(f"fixed[{type_.size}]" if type_.size else "")
     if type_.kind == "decimal":
         fits = type_.precision <= DECIMAL_DIGITS_MAX

@@ -172,6 +172,21 @@ def test_a_decimal_with_more_digits_than_its_precision_is_rescued() -> None:
     assert huge.startswith("f39/"), "its digits are not computed"
 
 
+def test_a_decimal_with_an_impossible_exponent_is_rescued_as_bytes() -> None:
+    digits = {"precision": 4_000_000, "scale": 4_000_000}
+    known = AvroSchema(json.dumps(record({"type": "bytes", "logicalType": "decimal", **digits})))
+    found = known.reader(pa.struct([]))(encoded(record("bytes"), {"f0": b"\x05"}))
+    assert found == ({"f0": None}, {"$.f0": "BQ=="})
+
+
+def test_branches_of_two_namespaces_are_distinguished() -> None:
+    union = ["null", record("int", name="a.X"), record("int", name="b.X")]
+    known = AvroSchema(json.dumps(record(union)))
+    read = known.reader(extended(pa.struct([]), known.shape))
+    assert read(b"\x02\x06")[0] == {"f0": {"X": {"f0": 3}}}
+    assert read(b"\x04\x06")[0] == {"f0": {"b_X": {"f0": 3}}}
+
+
 def test_parts_are_rescued_by_their_paths() -> None:
     nested = record(
         {"type": "array", "items": record("int", "string", name="Item")},

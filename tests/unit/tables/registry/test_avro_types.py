@@ -102,6 +102,38 @@ def test_a_record_that_contains_itself_is_refused() -> None:
         AvroSchema(json.dumps(record(["null", "Row"])))
 
 
+def test_a_large_fixed_is_binary_so_that_nulls_need_no_space() -> None:
+    found = column_types(record(["null", {"type": "fixed", "name": "Large", "size": 3 << 30}]))
+    assert found == {"f0": pa.large_binary()}
+
+
+def test_branches_with_one_name_in_two_namespaces_have_a_column_each() -> None:
+    union = [record("int", name="a.X"), record("string", name="b.X"), record("int", name="X")]
+    found = column_types(record(["null", *union]))["f0"]
+    assert [each.name for each in found] == ["X", "b_X", "X_"]
+
+
+def test_records_with_many_values_from_no_bytes_are_refused() -> None:
+    # Without the limit 30 definitions make 2**30 records of no bytes.
+    shared = record(name="R0")
+    for level in range(1, 30):
+        shared = record(shared, f"R{level - 1}", name=f"R{level}")
+    item = record("boolean", *["null"] * 20, name="Item")
+    for type_ in (shared, {"type": "array", "items": item}):
+        with pytest.raises(UnsupportedSchemaError, match="more than 16 values that take no bytes"):
+            AvroSchema(json.dumps(record(type_)))
+    nullable = record(*[["null", "int"]] * 100, name="Item")
+    AvroSchema(json.dumps(record({"type": "array", "items": nullable})))
+
+
+def test_levels_are_limited_also_of_schemas_whose_text_is_flat() -> None:
+    # The decoder recurses in C: with 50,000 levels the process ended by a segmentation fault.
+    chain = [record("int", name="R0")]
+    chain += [record(f"R{level - 1}", name=f"R{level}") for level in range(1, 100)]
+    with pytest.raises(UnsupportedSchemaError, match="more than 64 levels"):
+        AvroSchema(json.dumps(record(chain)))
+
+
 def test_depth_and_number_of_columns_are_limited() -> None:
     nested = record("int", name="R0")
     for level in range(30):
