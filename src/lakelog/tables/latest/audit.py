@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from lakelog.tables.iceberg.buckets import bucket_numbers, buckets_of
-from lakelog.tables.joined.archives import TopicArchive
+from lakelog.tables.joined.archives import TopicArchive, reload
 from lakelog.tables.latest.backlog import backlog, take
 from lakelog.tables.latest.merge import BucketMerge, fitted
 from lakelog.tables.latest.newest import last_of_partitions
@@ -64,10 +64,13 @@ class LatestAudit:
 def audit_latest(archive: TopicArchive, table: Table) -> LatestAudit:
     """Compare one version of the table with the archive, up to the table's progress.
 
+    archive: any version; the newest one is loaded.
     Raises `LatestTableError` if the table was rolled back or is of an earlier archive,
     `ArchiveUnreadableError` and `OSError`.
     """
     progress = agreed(table, archive.topic_id)
+    # A job may have archived and refreshed more since the caller opened the archive.
+    archive = reload(archive.topic, archive.topic_id, archive.address)
     buckets = buckets_of(table)
     is_of_archive = progress.archive == str(archive.table.metadata.table_uuid)
     if buckets is None or not is_of_archive or progress.rewinds != archive.progress.rewinds:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.latest import audit as audits
 from lakelog.tables.latest.audit import LatestAudit, audit_latest
 from lakelog.tables.latest.progress import LatestTableError
@@ -35,6 +38,14 @@ def test_a_right_table_is_sound(tables: Tables, monkeypatch: pytest.MonkeyPatch)
     assert (found.rows, found.keys, found.shared_keys, found.null_keys) == (19, 20, 0, 1)
     monkeypatch.setattr(audits, "_PART_BYTES", 100)
     assert audited(tables) == found, "in more parts"
+
+
+def test_an_archive_that_was_opened_before_a_refresh_is_loaded_again(tables: Tables) -> None:
+    opened = tables.version()
+    tables.append(Put(b"k5", b"newest"), Put(b"k6", None))
+    tables.refresh()
+    found = audit_latest(opened, tables.place.address.load())
+    assert found.is_sound, found.first
 
 
 def test_keys_in_several_partitions_have_a_row_of_one_of_them(tables: Tables) -> None:
@@ -89,12 +100,10 @@ def test_the_counts_are_compared(tables: Tables) -> None:
 
 
 def test_a_table_of_an_earlier_archive_is_no_candidate(tables: Tables) -> None:
-    version = tables.version()
-    other = version.table.metadata.model_copy(update={"table_uuid": tables_uuid(tables)})
-    version.table.metadata = other
+    latest = tables.place.address.load()
+    open_catalog(tables.archive.catalog).drop_table(tables.archive.identifier)
+    uuid = str(ensure_table(replace(tables.archive, uuid="")).metadata.table_uuid)
+    tables.archive, tables.puts = replace(tables.archive, uuid=uuid), {}
+    tables.append(Put(b"k1", b"v"))
     with pytest.raises(LatestTableError, match="--rebuild"):
-        audit_latest(version, tables.place.address.load())
-
-
-def tables_uuid(tables: Tables) -> object:
-    return tables.place.address.load().metadata.table_uuid
+        audit_latest(tables.version(), latest)
