@@ -28,7 +28,6 @@ class Taken:
     rows: int = 0
     ends: dict[int, int] = field(default_factory=dict)
     null_keys: dict[int, int] = field(default_factory=dict)
-    is_all: bool = True
 
 
 def backlog(archive: TopicArchive, progress: LatestProgress) -> list[OffsetRange]:
@@ -66,7 +65,6 @@ def take(
             taken.ends[wanted.partition] = batch.column("offset")[-1].as_py() + 1
             chunk, size = [], 0
             if max(spill.sizes.values(), default=0) >= bytes_max:
-                taken.is_all = False
                 return taken
         _add(chunk, wanted.partition, spill, taken)
         taken.ends[wanted.partition] = wanted.end

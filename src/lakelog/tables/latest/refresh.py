@@ -126,7 +126,8 @@ class Refresh:
             )
             try:
                 is_done = round_.commit(spill, self.stop)
-            except FileNotFoundError:  # another refresh replaced a file, and it was removed
+            except FileNotFoundError as error:
+                _check_replaced(address, table, archive.topic, error)
                 is_done = False
         if not is_done:
             return None
@@ -212,6 +213,17 @@ class _Round:
             lambda table: [bucket_file(table, path, bucket) for path, bucket in made.items()],
             lambda table: {name: self.after} if table.properties.get(name) == self.before else None,
         )
+
+
+def _check_replaced(
+    address: TableAddress, table: Table, topic: str, missing: FileNotFoundError
+) -> None:
+    """Raise `LatestTableError` unless another refresh replaced the files that `table` has."""
+    if address.load().metadata.current_snapshot_id == table.metadata.current_snapshot_id:
+        raise LatestTableError(
+            f"a data file of the table {'.'.join(table.name())} is missing ({missing}): compute "
+            f"the rows again with lakelog table refresh {topic} --rebuild"
+        ) from missing
 
 
 def _by_bucket(table: Table, tasks: Iterable[FileScanTask]) -> dict[int, list[FileScanTask]]:

@@ -50,6 +50,18 @@ def test_each_key_has_its_newest_record(tables: Tables) -> None:
     assert (progress.ends, progress.null_keys) == ({0: 52}, {0: 1})
 
 
+def test_a_missing_data_file_is_named_and_a_rebuild_replaces_it(tables: Tables) -> None:
+    tables.append(Put(b"a", b"1"))
+    tables.refresh()
+    (path,) = tables.files().values()
+    Path(path.removeprefix("file://")).unlink()
+    tables.append(Put(b"a", b"2"))
+    with pytest.raises(LatestTableError, match=r"a data file .* is missing .* --rebuild"):
+        tables.refresh()
+    tables.refresh(rebuild=True)
+    assert tables.values() == {b"a": b"2"}
+
+
 def test_random_records_over_many_refreshes_are_as_in_a_dictionary(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
