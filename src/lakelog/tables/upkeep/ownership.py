@@ -38,9 +38,9 @@ def create(
     """Create the table, unless it exists, and make it the topic's.
 
     partition_by: the value of `table.partition_by`; by default the topic's. latest: set the key
-    `table.latest`. From then on retention
-    keeps the topic's records until they are archived. Raises as `ensure_table`, `ValueError` for
-    the table of another topic and for an unknown term, `TopicMissingError`, `KafkaError`.
+    `table.latest`. From then on retention keeps the topic's records until they are archived. Raises
+    as `ensure_table`, `ValueError` for the table of another topic and for an unknown term,
+    `TopicMissingError`, `KafkaError`.
     """
     address = TableAddress(place.catalog, (NAMESPACE, name))
     topic_id = client.describe([topic])[topic].topic_id
@@ -85,8 +85,9 @@ def drop(
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
     dropped = [address] if find_letters(address) is None else [letters_address(address), address]
+    # After the archive: a running refresh would create the table of newest records again.
     if latest is not None:
-        dropped.insert(0, latest)
+        dropped.append(latest)
     return sum(_drop(each, purge=purge) for each in dropped)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,14 +10,17 @@ import pytest
 
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
+from lakelog.tables.topic.errors import ArchiveUnreadableError
+from lakelog.tables.upkeep import ownership
 from lakelog.tables.upkeep.ownership import create, drop
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, files, folder, write_batch
+from unit.tables.latest.kit import Put, Tables
 
 
 class Topics(Log):
@@ -81,6 +85,26 @@ def test_the_table_of_newest_records_is_dropped_too(tmp_path: Path) -> None:
     drop(admin, "orders", address, purge=True, latest=latest)
     assert not latest.exists()
     assert set(cluster.values.values()) == {None}
+
+
+def test_a_refresh_during_a_drop_does_not_create_the_table_again(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(address)
+    tables.append(Put(b"a", b"1"))
+    tables.refresh()
+    dropped = ownership._drop
+
+    def drop_and_refresh(each: TableAddress, *, purge: bool) -> int:
+        done = dropped(each, purge=purge)
+        with suppress(ArchiveUnreadableError, TableReplacedError):
+            tables.refresh()
+        return done
+
+    monkeypatch.setattr(ownership, "_drop", drop_and_refresh)
+    latest = tables.place.address
+    drop(cast("Admin", Cluster()), "orders", address, purge=True, latest=latest)
+    assert not latest.exists()
 
 
 def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:
