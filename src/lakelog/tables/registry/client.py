@@ -61,7 +61,9 @@ def check_url(url: str) -> SplitResult:
             "the URL of the schema registry has credentials, which would be visible in plans and "
             f"logs: set {USER_INFO}=user:password in the environment instead"
         )
-    if not is_usable or parts.query or parts.fragment:
+    # The HTTP client would reject such a path in each request only.
+    is_plain = url.isprintable() and " " not in url and parts.path.isascii()
+    if not is_usable or not is_plain or parts.query or parts.fragment:
         raise ValueError(f"{url!r} is not the URL of a schema registry: {expected}")
     return parts
 

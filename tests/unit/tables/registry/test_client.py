@@ -133,7 +133,18 @@ def test_a_large_response_is_not_read(registry: Registry) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "registry:8081", "ftp://host", "http://", "http://h:99999", "http://h/?x", "http://h#f"],
+    [
+        "",
+        "registry:8081",
+        "ftp://host",
+        "http://",
+        "http://h:99999",
+        "http://h/?x",
+        "http://h#f",
+        "http://h/a b",
+        "http://h/\u00fc",
+        "http://h/a\n",
+    ],
 )
 def test_an_unusable_url_is_named(url: str) -> None:
     with pytest.raises(ValueError, match="is not the URL of a schema registry: expected http"):
