@@ -68,7 +68,7 @@ def _java(bootstrap: str, main: str, *arguments: str) -> str:
             check=False,
         )
         # The tool for reassignments refuses brokers that restart.
-        return None if "Unknown broker id" in done.stderr else done
+        return None if "Unknown broker id" in done.stdout + done.stderr else done
 
     done = eventually(run)
     assert done.returncode == 0, done.stdout + done.stderr

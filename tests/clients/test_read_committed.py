@@ -163,10 +163,12 @@ def test_a_groups_offsets_pass_markers_and_aborted_records(
 ) -> None:
     words = (topic, "-g", topic, "-o", "start", "-e", "--isolation", COMMITTED)
     assert consume(bootstrap, *words) == KEPT
+    key = (topic, 0)
     with Admin(bootstrap) as admin:
-        assert {key: at.offset for key, at in admin.groups.offsets(topic).items()} == {
-            (topic, 0): END
-        }
+        # A coordinator that takes over repeats a marker that its predecessor may not have written.
+        end = admin.list_offsets({key: LATEST})[key].offset
+        assert {key: at.offset for key, at in admin.groups.offsets(topic).items()} == {key: end}
+    assert end >= END
     producer.begin()
     producer.send(topic, b"more")
     producer.commit()
