@@ -48,11 +48,11 @@ def refresh(
             raise CliError(
                 "LL0804",
                 f"topic {topic!r} has no table of newest records",
-                f"set the topic's key table.latest=true: lakelog topic alter {topic}",
+                f"lakelog topic alter {topic} --config table.latest=true",
             )
         with stopping() as stop:
-            say = Refresh(place, lambda line: note(line, quiet=session.quiet), stop)
-            done = say.run(archive, rebuild=bool(rebuild))
+            job = Refresh(place, lambda line: note(line, quiet=session.quiet), stop)
+            done = job.run(archive, rebuild=bool(rebuild))
     facts = {
         "topic": topic,
         "table": ".".join(place.address.identifier),

@@ -63,7 +63,7 @@ class LatestProgress:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LatestTableError(
                 f"the progress of the newest records cannot be read ({type(error).__name__}: "
-                f"{error}): {text!r}. Rebuild the table: lakelog table refresh --rebuild"
+                f"{error}): {text!r}. Rebuild the table: lakelog table refresh TOPIC --rebuild"
             ) from None
 
 

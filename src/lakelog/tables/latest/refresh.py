@@ -233,7 +233,7 @@ def _by_bucket(table: Table, tasks: Iterable[FileScanTask]) -> dict[int, list[Fi
         if task.delete_files or task.file.spec_id != table.spec().spec_id:
             raise LatestTableError(
                 f"another program has deleted rows of the table {'.'.join(table.name())}, or "
-                "changed its partitions: rebuild it with lakelog table refresh --rebuild"
+                "changed its partitions: rebuild it with lakelog table refresh TOPIC --rebuild"
             )
         found.setdefault(task.file.partition[0], []).append(task)
     return found

@@ -86,7 +86,7 @@ def agreed(table: Table, topic_id: str) -> LatestProgress:
         f"the table {'.'.join(table.name())} was rolled back or changed by another program: its "
         f"property and its current snapshot {table.metadata.current_snapshot_id} have different "
         "progress. Make its newest snapshot the current one, or rebuild the table: lakelog table "
-        "refresh --rebuild"
+        "refresh TOPIC --rebuild"
     )
 
 
