@@ -19,6 +19,8 @@ LEVELS_MAX = 64
 """Decoders recurse once for each level, and fastavro's checks no limit of the stack."""
 EMPTY_VALUES_MAX = 16
 """A byte of data decodes to at most so many values that take no bytes themselves."""
+_SIZES = range(1 << 31)
+"""Arrow's limit of a fixed, in bytes."""
 _FIXED_BYTES_MAX = 1024
 """Arrow reserves the size of a fixed for each null; larger ones are binary columns."""
 _LOGICAL = {
@@ -152,9 +154,16 @@ class _Resolver:
         if kind == "enum":
             return AvroType(kind, kind, name)
         if kind == "fixed":
-            return _logical(schema, kind, name, int(schema["size"]))
+            return _logical(schema, kind, name, _size(schema))
         fields = tuple((each["name"], self.resolve(each["type"])) for each in schema["fields"])
         return _composite("record", name, fields=fields)
+
+
+def _size(fixed: Mapping[str, Any]) -> int:
+    size = int(fixed["size"])
+    if size not in _SIZES:
+        raise UnsupportedSchemaError(f"the fixed {fixed['name']!r} has a size of {size} bytes")
+    return size
 
 
 def _composite(
@@ -188,7 +197,8 @@ def _logical(schema: Mapping[str, Any], kind: str, name: str = "", size: int = 0
         is_empty = kind == "null" or (kind == "fixed" and not size)
         return AvroType(found, kind, name, size=size, empties=int(is_empty))
     precision, scale = schema.get("precision"), schema.get("scale", 0)
-    is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision
+    # Not `isinstance`: JSON's true would pass as 1.
+    is_valid = type(precision) is type(scale) is int and 0 <= scale <= precision
     if not is_valid or not precision:
         return AvroType(kind, kind, name, size=size)
     return AvroType(found, kind, name, size=size, precision=precision, scale=scale)

@@ -61,6 +61,7 @@ def column_types(schema: Any) -> dict[str, pa.DataType]:
         (logical("long", "timestamp-nanos"), pa.int64()),
         (logical("string", "date"), pa.large_string()),
         (logical("bytes", "decimal"), pa.large_binary()),
+        (logical("bytes", "decimal", precision=True), pa.large_binary()),
     ],
 )
 def test_each_type_has_a_column(type_: Any, expected: pa.DataType) -> None:
@@ -103,8 +104,19 @@ def test_a_record_that_contains_itself_is_refused() -> None:
 
 
 def test_a_large_fixed_is_binary_so_that_nulls_need_no_space() -> None:
-    found = column_types(record(["null", {"type": "fixed", "name": "Large", "size": 3 << 30}]))
-    assert found == {"f0": pa.large_binary()}
+    known = AvroSchema(
+        json.dumps(record(["null", {"type": "fixed", "name": "Large", "size": 2000}]))
+    )
+    data = extended(pa.struct([]), known.shape)
+    assert data == pa.struct([("f0", pa.large_binary())])
+    value = b"x" * 2000
+    assert known.reader(data)(b"\x02" + value) == ({"f0": value}, {})
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 31, 10**30])
+def test_a_fixed_of_an_impossible_size_is_refused(size: int) -> None:
+    with pytest.raises(UnsupportedSchemaError, match=f"the fixed 'F' has a size of {size} bytes"):
+        AvroSchema(json.dumps(record({"type": "fixed", "name": "F", "size": size})))
 
 
 def test_branches_with_one_name_in_two_namespaces_have_a_column_each() -> None:
