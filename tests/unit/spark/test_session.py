@@ -117,7 +117,7 @@ def test_workers_get_the_path_of_the_process_that_starts_them(
         said = subprocess.run(look, env=environment, capture_output=True, text=True, check=True)
         assert sys.executable in said.stdout
         assert said.stdout.count(path) == 1
-        assert "/of/users" in said.stdout
+        assert 0 < said.stdout.find("/of/users") < said.stdout.find(path), "it takes precedence"
         assert not any(archive in said.stdout for archive in added[:3])
 
     monkeypatch.setenv("PYSPARK_PYTHON", "/a/python/of/the/users")
