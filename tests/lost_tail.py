@@ -1,4 +1,4 @@
-"""A crash after which a partition ends earlier than before, as a power failure may leave it."""
+"""Damage to the logs of a broker: a lost end, as a power failure may leave it, or altered bytes."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ def _cut(folder: Path, kept: slice) -> None:
     content = log.read_bytes()
     batches = list(iter_batches(memoryview(content)))[kept]
     log.write_bytes(content[: sum(len(batch) for _, batch in batches)])
+
+
+def damage_batch(broker: BrokerProcess, topic: str, partition: int, number: int) -> None:
+    """Change a byte of the batch's records in the partition's only segment."""
+    log = broker.data / f"{topic}-{partition}" / f"{0:020}.log"
+    content = bytearray(log.read_bytes())
+    batches = [len(batch) for _, batch in iter_batches(memoryview(bytes(content)))]
+    at = sum(batches[: number + 1]) - 1
+    with log.open("r+b") as file:  # the broker has it open
+        file.seek(at)
+        file.write(bytes([content[at] ^ 1]))

@@ -7,18 +7,21 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin
+from lakelog.client.errors import ClientError
 from lakelog.client.producer import Producer
 from lakelog.spark.source.batch import RangePartition
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
-from lost_tail import lose_tail
+from lost_tail import damage_batch, lose_tail
 from spark.sources import BatchQuery, StreamQuery, values
 from spark.topics import MakeTopic, produce
 
 ACCEPTED = {"failOnDataLoss": "false"}
+IMPATIENT = {"kafkaConsumer.pollTimeoutMs": "1000"}
 COMPACTED = {
     "cleanup.policy": "compact",
     "internal.segment.bytes": "20000",
@@ -282,6 +285,47 @@ def test_a_partition_that_is_gone_from_a_topic_created_again(
     make_topic(4, name=topic, partitions=1)
     assert query.run() == ["v0", "v1", "v2", "v3"]
     assert query.run() == []
+
+
+@pytest.mark.parametrize("found_by", ["reader", "broker"])
+def test_a_damaged_batch_is_no_loss_that_a_query_may_accept(
+    broker: BrokerProcess, found_by: str
+) -> None:
+    """A broker checks batches that it has not written since its start, and refuses them."""
+    damage_batch(broker, "t", 0, 5)
+    if found_by == "broker":
+        broker.stop()
+        broker.restart()
+    for accepted in ({}, ACCEPTED):
+        query = BatchQuery(broker.bootstrap, "t", **accepted, **IMPATIENT)
+        with pytest.raises(ClientError, match=r"CORRUPT_MESSAGE: t-0 .*offset 5"):
+            query.run()
+    before = BatchQuery(broker.bootstrap, "t", endingOffsets='{"t": {"0": 5}}')
+    assert before.run() == texts(*range(5))
+    after = BatchQuery(broker.bootstrap, "t", startingOffsets='{"t": {"0": 6}}')
+    if found_by == "reader":
+        assert after.run() == texts(*range(6, 10))
+
+
+def test_a_value_of_60_mb_is_read_and_one_of_100_mb_refused(tmp_path: Path) -> None:
+    """Larger than `fetch.max.bytes`: the first batch of a response comes whole."""
+    limits = {"message.max.bytes": "110000000", "socket.request.max.bytes": "120000000"}
+    with BrokerProcess(tmp_path / "data", settings=limits) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.topics.create("t", partitions=1)
+        settings = {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 110_000_000}
+        producer = confluent_kafka.Producer(settings)
+        codes: list[int | None] = []
+        for size in (60_000_000, 100_000_000):
+            producer.produce(
+                "t",
+                b"x" * size,
+                on_delivery=lambda error, _: codes.append(error.code() if error else None),
+            )
+            assert producer.flush(60) == 0
+        assert codes == [None, confluent_kafka.KafkaError.INVALID_RECORD]
+        (value,) = BatchQuery(broker.bootstrap, "t").run()
+        assert value == "x" * 60_000_000
 
 
 def test_gaps_of_a_compacted_log_are_no_loss(tmp_path: Path) -> None:

@@ -153,15 +153,21 @@ def _fetched(target: FetchTarget, row: PartitionData, keep_damaged: bool) -> Fet
 def _batches(
     target: FetchTarget, records: memoryview, where: str, damaged_end: int | None
 ) -> list[Batch]:
-    """Return the batches from the target's offset on; with `damaged_end`, damaged ones below it."""
+    """Return the batches from the target's offset on; with `damaged_end`, damaged ones below it.
+
+    Otherwise they end before a damaged one, which is an error once it is the first.
+    """
     batches = list(iter_batches(records))
     if not batches:
         text = f"{where}: the next batch is larger than {target.max_bytes} bytes and was cut"
         raise ClientError(ErrorCode.MESSAGE_TOO_LARGE, text)
     if damaged_end is not None:
         batches = with_damaged(batches, records, target.offset, damaged_end)
-    for header, batch in batches if damaged_end is None else ():
+    wanted = [(header, batch) for header, batch in batches if header.last_offset >= target.offset]
+    for number, (header, batch) in enumerate(wanted) if damaged_end is None else ():
         if is_damaged(header, batch):
+            if number:
+                return wanted[:number]
             text = f"{where}: the batch at offset {header.base_offset} is damaged"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, text)
-    return [(header, batch) for header, batch in batches if header.last_offset >= target.offset]
+    return wanted

@@ -80,6 +80,14 @@ def test_partitions_that_were_not_asked_for_are_dropped() -> None:
     assert read_response(answer(batch(0)), [target(0, 1)]) == []
 
 
+def test_the_batches_before_a_damaged_one_are_read() -> None:
+    damaged = bytearray(batch(3))
+    damaged[-1] ^= 1
+    (found,) = read_response(answer(batch(0) + bytes(damaged)), [target()])
+    assert [header.base_offset for header, _ in found.batches] == [0]
+    assert found.next_offset == 3
+
+
 def test_a_damaged_batch_is_an_error() -> None:
     damaged = bytearray(batch(0))
     damaged[-1] ^= 1
