@@ -156,8 +156,10 @@ def checkpoint_writer(master: str) -> dict[str, str]:
 
     Spark writes two checkpoint files for each micro-batch. Without Hadoop's native library, its
     default starts `readlink` for each path and `chmod` for each file, about 100 ms in all. This
-    class of Spark starts `chmod` only. On a local disk both look for the file and then rename, so
-    neither is safer; for the checkpoints of other masters the result is empty.
+    class of Spark starts `chmod` only. On a local disk both look for the file and then rename.
+    Where a file is overwritten, as offsets and commits never are, this class renames its checksum
+    in a step of its own: queries with state are safer with Spark's default. For the checkpoints of
+    other masters the result is empty.
     """
     return {_CHECKPOINT_FILES: _BY_FILE_SYSTEM} if has_local_workers(master) else {}
 

@@ -153,14 +153,15 @@ class GroupSession:
         """
         group, deadline = self._member.group, time.monotonic() + _LEAVE_TIMEOUT_S
         for pause in pauses():
-            with suppress(ClientError), self._cluster.hurrying(deadline - time.monotonic()):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
+            with suppress(ClientError), self._cluster.hurrying(left_s):
                 response = self._cluster.ask_coordinator(group, goodbye, LeaveGroupResponse)
                 if response.error_code not in OTHER_COORDINATOR:
                     return
             self._cluster.forget_coordinator(group)
-            if time.monotonic() + pause >= deadline:
-                return
-            time.sleep(pause)
+            time.sleep(max(min(pause, deadline - time.monotonic()), 0))
 
     def _join_once(self) -> Step:
         group, member = self._member.group, self._member
