@@ -94,9 +94,9 @@ class CommandLine:
             if set(OPTION.findall(hint.text)) - ANYWHERE
         ]
         self._reached = {
-            words: self._reach((words.split()[0], command.default_command.__name__))
+            words: self._reach((called.__module__.rpartition(".")[2], called.__name__))
             for words, command in commands().items()
-            if command.default_command is not None
+            if (called := command.default_command) is not None
         }
 
     def raised_by(self, hint: Hint) -> list[str]:

@@ -178,7 +178,7 @@ def test_a_full_buffer_holds_the_table_back(broker: ScriptedBroker) -> None:
         delivery_timeout_ms=5000,
         batch_bytes=200,
         buffer_bytes=400,
-        max_block_ms=20,
+        max_block_ms=500,
     )
     with pytest.raises(NotWrittenError, match="the buffer stayed full"):
         producer.send_table(table, "orders")
