@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from types import TracebackType
 from typing import IO
 
 import pyarrow as pa
 
+from lakelog.base.closeable import Closeable
 from lakelog.tables.iceberg.buckets import by_bucket
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class Spill:
+class Spill(Closeable):
     """Rows with keys, in one temporary file for each of `buckets`.
 
     sizes: the bytes of the rows of each bucket, in memory. Methods raise `OSError`, for example on
@@ -33,15 +33,8 @@ class Spill:
         self._files: dict[int, IO[bytes]] = {}
         self._writers: dict[int, pa.RecordBatchStreamWriter] = {}
 
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the files."""
         self._stack.close()
 
     def add(self, rows: pa.Table) -> None:
