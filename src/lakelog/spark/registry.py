@@ -21,7 +21,7 @@ from lakelog.tables.registry.schema_id import KEY_HEADER, VALUE_HEADER
 from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
 from lakelog.tables.registry.values import RegistryFitter
 from lakelog.tables.topic.errors import OptionError
-from lakelog.tables.typed.shapes import extended
+from lakelog.tables.typed.shapes import extended, with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -136,10 +136,5 @@ class Decoder:
 
 def without_fixed(type_: pa.DataType) -> pa.DataType:
     """Return the type with binary for fixed lengths, which Spark does not have."""
-    if pa.types.is_struct(type_):
-        return pa.struct([pa.field(each.name, without_fixed(each.type)) for each in type_])
-    if pa.types.is_large_list(type_):
-        return pa.large_list(pa.field("element", without_fixed(type_.value_type)))
-    if pa.types.is_map(type_):
-        return pa.map_(type_.key_type, pa.field("value", without_fixed(type_.item_type)))
-    return pa.large_binary() if pa.types.is_fixed_size_binary(type_) else type_
+    fixed = pa.types.is_fixed_size_binary
+    return with_leaves(type_, lambda leaf: pa.large_binary() if fixed(leaf) else leaf)

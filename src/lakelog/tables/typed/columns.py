@@ -23,7 +23,7 @@ from lakelog.tables.iceberg.columns import (
     RESCUED,
     with_null_timestamps,
 )
-from lakelog.tables.typed.shapes import Shape, extended
+from lakelog.tables.typed.shapes import Shape, extended, with_leaves
 
 _ATTEMPTS_MAX = 8
 
@@ -78,7 +78,9 @@ def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
             wanted = extended(wanted, shape)
         if wanted == known and RESCUED in (each.name for each in found):
             return found
-        columns = [pa.field(DATA, _bare(wanted))] if len(wanted) else []
+        # PyIceberg matches names and assigns ids to new fields.
+        bare = with_leaves(wanted, lambda leaf: leaf)
+        columns = [pa.field(DATA, bare)] if len(wanted) else []
         columns.append(pa.field(RESCUED, pa.large_string()))
         with contextlib.suppress(CommitFailedException), table.update_schema() as update:
             update.union_by_name(pa.schema(columns))
@@ -87,14 +89,3 @@ def widen(address: TableAddress, shapes: Iterable[Shape]) -> list[pa.Field]:
 
 def _has(table: Table, name: str) -> bool:
     return name in (each.name for each in table.schema().fields)
-
-
-def _bare(type_: pa.DataType) -> pa.DataType:
-    """Return the type without field ids: PyIceberg matches names and assigns ids to new fields."""
-    if pa.types.is_struct(type_):
-        return pa.struct([pa.field(each.name, _bare(each.type)) for each in type_])
-    if pa.types.is_large_list(type_):
-        return pa.large_list(pa.field("element", _bare(type_.value_type)))
-    if pa.types.is_map(type_):
-        return pa.map_(type_.key_type, pa.field("value", _bare(type_.item_type)))
-    return type_

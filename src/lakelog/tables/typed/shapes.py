@@ -8,7 +8,7 @@ changes of types, and `long` to `double` is not among them. The changes that it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,3 +174,14 @@ def _count(type_: pa.DataType) -> int:
     if pa.types.is_map(type_):
         return 1 + _count(type_.item_type)
     return 1 + _count(type_.value_type) if pa.types.is_large_list(type_) else 0
+
+
+def with_leaves(type_: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return the type with `leaf` of each type in it that has no parts, and without field ids."""
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(each.name, with_leaves(each.type, leaf)) for each in type_])
+    if pa.types.is_large_list(type_):
+        return pa.large_list(pa.field("element", with_leaves(type_.value_type, leaf)))
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, pa.field("value", with_leaves(type_.item_type, leaf)))
+    return leaf(type_)
