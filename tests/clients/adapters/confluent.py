@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import confluent_kafka
@@ -73,12 +74,19 @@ class ConfluentConsumer:
         found = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
         return {entry.partition: entry.offset for entry in found if entry.offset >= 0}
 
+    def committed(self, topic: str) -> dict[int, int]:
+        partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        asked = [TopicPartition(topic, index) for index in partitions]
+        found = self._consumer.committed(asked, timeout=TIMEOUT_S)
+        return {entry.partition: entry.offset for entry in found if entry.offset >= 0}
+
     def close(self) -> None:
         self._consumer.close()
 
 
 class ConfluentAdmin:
     def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
         self._admin = rd.AdminClient({"bootstrap.servers": bootstrap})
 
     def create_topic(
@@ -127,6 +135,12 @@ class ConfluentAdmin:
         return GroupDescription(found.state.name.title().replace("_", ""), len(found.members))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
+        if "," in self._bootstrap:  # brokers that are restarted in turn
+            # librdkafka's admin client crashes the process if a broker answers its OffsetFetch
+            # with NOT_COORDINATOR (librdkafka 5040); its consumer asks the coordinator that took
+            # over.
+            with closing(ConfluentConsumer(self._bootstrap, group, None)) as consumer:
+                return consumer.committed(topic)
         asked = confluent_kafka.ConsumerGroupTopicPartitions(group)
         found = self._admin.list_consumer_group_offsets([asked])[group].result(TIMEOUT_S)
         return {
