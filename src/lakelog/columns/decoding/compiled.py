@@ -7,6 +7,7 @@ Importing this module needs Numba.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,13 @@ import pyarrow as pa
 
 from lakelog.columns.buffers import binary, empty, numbers
 from lakelog.columns.compiler import compiled, first_call
-from lakelog.columns.decoding.groups import Group, column_types, corrupt
+from lakelog.columns.decoding.groups import (
+    TIMESTAMP_MAX_MS,
+    TIMESTAMP_MIN_MS,
+    Group,
+    column_types,
+    corrupt,
+)
 from lakelog.columns.decoding.header_pairs import header_column
 from lakelog.columns.decoding.loop import (
     CORRUPT,
@@ -83,8 +90,9 @@ class CompiledDecoder:
         group.add(header, record_view(batch, header, 1 << 20))
         columns = [name for name in column_types() if name != "headers" or self._with_headers]
         raw = self.decode(group, columns, 0, 9)
-        found = [raw[name].to_pylist() for name in ("offset", "timestamp", "key", "value")]
-        assert found == [[3], [7], [b"key"], [b"value"]]
+        assert raw["timestamp"].view(pa.int64()).to_pylist() == [7_000]
+        found = [raw[name].to_pylist() for name in ("offset", "key", "value")]
+        assert found == [[3], [b"key"], [b"value"]]
         if self._with_headers:
             assert raw["headers"].to_pylist() == [[{"key": "h", "value": b"x"}]]
 
@@ -144,7 +152,7 @@ class _Buffers:
         """Return the first `rows` rows, without headers."""
         raw = {"offset": numbers(self._offsets, pa.int64(), rows)}
         if "timestamp" in self._columns:
-            raw["timestamp"] = numbers(self._timestamps, pa.int64(), rows)
+            raw["timestamp"] = _times(self._timestamps[:rows])
         if "timestampType" in self._columns:
             raw["timestampType"] = numbers(self._types, pa.int32(), rows)
         for name, (ends, nulls, data) in (("key", self._keys), ("value", self._values)):
@@ -153,10 +161,25 @@ class _Buffers:
         return raw
 
     def _empty(self, name: str, count: int, kind: Any) -> Any:
-        return empty(count if name in self._columns else 0, kind)
+        return empty(count, kind) if name in self._columns else _nothing(kind)
 
     def _binary(self, name: str, rows: int, size: int) -> tuple[Any, Any, Any]:
         """Return the ends of a column's items, their nulls, and their bytes."""
         ends = self._empty(name, rows + 1, np.int32)
         ends[:1] = 0
         return ends, self._empty(name, rows, np.uint8), self._empty(name, size, np.uint8)
+
+
+@cache
+def _nothing(kind: Any) -> Any:
+    return np.empty(0, kind)
+
+
+def _times(milliseconds: Any) -> pa.Array:
+    """Return timestamps in microseconds, in the same memory; impossible ones stay numbers."""
+    rows = len(milliseconds)
+    first, last = (milliseconds.min(), milliseconds.max()) if rows else (0, 0)
+    if first < TIMESTAMP_MIN_MS or last > TIMESTAMP_MAX_MS:
+        return numbers(milliseconds, pa.int64(), rows)
+    milliseconds *= 1000
+    return numbers(milliseconds, column_types()["timestamp"], rows)

@@ -12,7 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakelog.columns.decoding.groups import Group, column_types, corrupt, group_batches, header_rows
+from lakelog.columns.decoding.groups import (
+    TIMESTAMP_MAX_MS,
+    TIMESTAMP_MIN_MS,
+    Group,
+    column_types,
+    corrupt,
+    group_batches,
+    header_rows,
+)
 from lakelog.columns.fallback import load_compiled
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
@@ -25,11 +33,6 @@ if TYPE_CHECKING:
 
     from lakelog.columns.decoding.compiled import CompiledDecoder
     from lakelog.columns.decoding.groups import RawColumns
-
-TIMESTAMP_MIN_MS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z: Python and Spark's functions cannot represent earlier times."""
-TIMESTAMP_MAX_MS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z."""
 
 _OFFSET_END = 2**63 - 1
 _COMPILED_FROM = 100_000
@@ -169,6 +172,8 @@ def _timestamps(
     import pyarrow.compute as pc
 
     kind = column_types()["timestamp"]
+    if times.type == kind:
+        return times, None
     bounds = pc.min_max(times).as_py()
     if bounds["min"] >= TIMESTAMP_MIN_MS and bounds["max"] <= TIMESTAMP_MAX_MS:
         return times.view(pa.timestamp("ms", tz="UTC")).cast(kind), None

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     RawColumns = dict[str, pa.Array]
-    """Arrays of one length; timestamps are still in milliseconds."""
+    """Arrays of one length; timestamps may still be numbers of milliseconds."""
+
+TIMESTAMP_MIN_MS = -62_135_596_800_000
+"""0001-01-01T00:00:00Z: Python and Spark's functions cannot represent earlier times."""
+TIMESTAMP_MAX_MS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
 
 _ROWS_MAX = 65_536
 _BYTES_MAX = 2 << 20

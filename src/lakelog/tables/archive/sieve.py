@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakelog.client.consumer.damage import DamagedHeader
 from lakelog.client.isolation import Batch
-from lakelog.columns.decoding.decode import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
+from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.errors import CorruptRecord

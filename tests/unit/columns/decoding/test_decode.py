@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from lakelog.columns.decoding import decode as decoding
 from lakelog.columns.decoding.decode import (
-    TIMESTAMP_MAX_MS,
-    TIMESTAMP_MIN_MS,
     ImpossibleTimestampError,
     decode_columns,
 )
-from lakelog.columns.decoding.groups import column_types
+from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS, column_types
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
@@ -299,7 +297,7 @@ def test_the_compiled_decoder_imports_no_pandas() -> None:
     script = """
 import sys
 from lakelog.columns.decoding.decode import decode_columns
-from lakelog.columns.decoding.groups import column_types
+from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS, column_types
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 builder = BatchBuilder()
