@@ -45,6 +45,16 @@ class Tools:
     def topics(self, *arguments: str) -> str:
         return self(f"{TOOLS}.TopicCommand", *arguments)
 
+    def create(self, topic: str, partitions: int, *arguments: str) -> None:
+        """Create a topic.
+
+        The tool repeats a request whose controller ends, and may then find the topic of the first.
+        """
+        count = str(partitions)
+        self.topics(
+            *("--create", "--if-not-exists", "--topic", topic, "--partitions", count), *arguments
+        )
+
     def groups(self, *arguments: str) -> str:
         return self(f"{TOOLS}.consumer.group.ConsumerGroupCommand", *arguments)
 
@@ -79,7 +89,7 @@ def _rows(table: str) -> list[list[str]]:
 
 
 def test_topic_and_config_tools(tools: Tools, topic: str) -> None:
-    tools.topics("--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=9000")
+    tools.create(topic, 2, "--config", "retention.ms=9000")
     tools.topics("--alter", "--topic", topic, "--partitions", "3")
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     changes = ("--add-config", "max.message.bytes=5000", "--delete-config", "retention.ms")
@@ -100,7 +110,7 @@ def test_topic_and_config_tools(tools: Tools, topic: str) -> None:
 
 @pytest.mark.moving
 def test_console_producer_and_consumer(tools: Tools, topic: str) -> None:
-    tools.topics("--create", "--topic", topic, "--partitions", "1")
+    tools.create(topic, 1)
     parsing = ("parse.key=true", "parse.headers=true", "null.marker=NULL")
     tools(
         f"{TOOLS}.ConsoleProducer",
@@ -117,7 +127,7 @@ def test_console_producer_and_consumer(tools: Tools, topic: str) -> None:
 
 
 def test_group_log_dir_and_offset_tools(tools: Tools, topic: str, bootstrap: str) -> None:
-    tools.topics("--create", "--topic", topic, "--partitions", "2")
+    tools.create(topic, 2)
     sent = [Sent(b"%d" % i, partition=i % 2) for i in range(20)]
     Confluent(bootstrap).produce(topic, sent, idempotent=True)
     in_group = ("--group", topic)
@@ -147,7 +157,7 @@ def test_group_log_dir_and_offset_tools(tools: Tools, topic: str, bootstrap: str
 
 def test_the_consumer_protocol(tools: Tools, topic: str, bootstrap: str) -> None:
     """KIP-848 by Java's consumer, and what its tools say of the group and do to it."""
-    tools.topics("--create", "--topic", topic, "--partitions", "2")
+    tools.create(topic, 2)
     sent = [Sent(b"%d" % i, partition=i % 2) for i in range(20)]
     Confluent(bootstrap).produce(topic, sent, idempotent=True)
     in_group = ("--group", topic)
