@@ -12,6 +12,11 @@ from typing import NamedTuple, Protocol
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+def is_restarted(bootstrap: str) -> bool:
+    """Return whether `bootstrap` are several brokers, which are restarted in turn."""
+    return "," in bootstrap
+
+
 class Sent(NamedTuple):
     """A record to produce; partition none lets the library choose."""
 

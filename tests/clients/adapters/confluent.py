@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import TopicPartition
 from confluent_kafka import admin as rd
 
-from clients.adapters.api import GroupDescription, Received, Sent
+from clients.adapters.api import GroupDescription, Received, Sent, is_restarted
 
 TIMEOUT_S = 60.0
 
@@ -135,7 +135,7 @@ class ConfluentAdmin:
         return GroupDescription(found.state.name.title().replace("_", ""), len(found.members))
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        if "," in self._bootstrap:  # brokers that are restarted in turn
+        if is_restarted(self._bootstrap):
             # librdkafka's admin client crashes the process if a broker answers its OffsetFetch
             # with NOT_COORDINATOR (librdkafka 5040); its consumer asks the coordinator that took
             # over.

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as RdPartition
 
 from broker_process import eventually
 from clients.adapters.aio import LOOP
-from clients.adapters.api import Member
+from clients.adapters.api import Member, is_restarted
 from clients.adapters.kafka_python import JOINING_MS
 from clients.adapters.patient import patiently
 from delivered import delivered
@@ -129,11 +129,6 @@ class ConfluentTransactional:
             self.consumer.close()
 
 
-def _restarts(bootstrap: str) -> bool:
-    """Return whether `bootstrap` are several brokers, which are restarted in turn."""
-    return "," in bootstrap
-
-
 def _keep_requests(producer: Any) -> None:
     """Have a kafka-python producer send a request again whose coordinator refused the connection.
 
@@ -161,7 +156,7 @@ class KafkaPythonTransactional:
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
         )
-        if _restarts(bootstrap):
+        if is_restarted(bootstrap):
             _keep_requests(self._producer)
 
     def init(self) -> None:
@@ -199,7 +194,7 @@ class KafkaPythonTransactional:
                 enable_auto_commit=False,
                 isolation_level=isolation,
             )
-            self._restarts = _restarts(bootstrap)
+            self._restarts = is_restarted(bootstrap)
             # A leader that does not know the topic yet would share out nothing.
             eventually(lambda: self._read(lambda: self.consumer.partitions_for_topic(topic)))
             self.consumer.subscribe([topic])
