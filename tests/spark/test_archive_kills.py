@@ -31,12 +31,14 @@ The order keeps deaths that need a new driver far apart; after the death of a wo
 restarts its query. It keeps visits to one point apart too, because a dying JVM must not take the
 fault of the next round.
 """
+PLANNING = ("planning", "self")
 PLAN = [
     (point, VICTIMS[(n + shift) % len(VICTIMS)])
     for n in range(len(VICTIMS))
     for shift, point in enumerate(POINTS)
 ]
 RECORDS = 60
+PLANNER_DIED = ": the Python process that plans batches ended unexpectedly (EOFException)"
 
 
 def test_killed_anywhere_the_archive_is_exact(
@@ -51,7 +53,7 @@ def test_killed_anywhere_the_archive_is_exact(
     with ended(Fleet(tmp_path, *words, spares=2)) as fleet:
         faults = fleet.faults
         current = fleet.current
-        for point, victim in PLAN:
+        for point, victim in [*PLAN, PLANNING]:
             successor = fleet.spare() if victim == "self" else fleet.next()
             successor.await_ready()
             produce(bootstrap, topic, range(produced, produced + RECORDS))
@@ -67,6 +69,8 @@ def test_killed_anywhere_the_archive_is_exact(
                 current = successor
 
     assert [faults.taken(point) for point in POINTS] == [len(VICTIMS)] * len(POINTS)
+    logs = [log.read_text() for log in tmp_path.glob("driver-*.log")]
+    assert any(PLANNER_DIED in log for log in logs)
     place = open_warehouse(str(warehouse))
     address = TableAddress(place.catalog, ("lakelog", topic))
     TableAccount(address, bootstrap, topic).check()

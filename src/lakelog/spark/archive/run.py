@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import threading
 import time
@@ -21,6 +20,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.base.events import event
 from lakelog.base.shortage import NO_SPACE
+from lakelog.spark.archive.query_failure import reason_of
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
 from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.dead_letters import SUFFIX
@@ -115,7 +115,7 @@ class Run:
             self._reconcile()
             return self._query()
         except StreamingQueryException as error:
-            self._failed(_reason(str(error)))
+            self._failed(reason_of(error))
         except FINAL:
             raise
         except PASSING as error:
@@ -264,12 +264,6 @@ def _tasks_at_once(session: SparkSession) -> int:
         return int(session.sparkContext.defaultParallelism)
     except PySparkException:  # Spark Connect has no context
         return int(session.conf.get("spark.default.parallelism", "2") or 2)
-
-
-def _reason(text: str) -> str:
-    """Return the last Python error in Spark's text, as `ClassName: message`."""
-    found = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE)
-    return str(found[-1]) if found else text.strip().splitlines()[0]
 
 
 def _remove_leftovers(checkpoints: Path) -> None:
