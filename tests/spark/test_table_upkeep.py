@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.cli.main import run
 from lakelog.client.admin import Admin, ResourceType
@@ -40,8 +41,16 @@ def shell(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(bootstrap, capsys)
 
 
+def _refuse(*_: object) -> NoReturn:
+    raise PermissionError("the catalog refuses")
+
+
 def test_a_table_from_its_creation_to_its_end(
-    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+    shell: Shell,
+    bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = make_topic(30)
     (created,) = shell("create", topic, "--warehouse", str(tmp_path))
@@ -71,8 +80,14 @@ def test_a_table_from_its_creation_to_its_end(
     assert (audited["sound"], audited["rows"]) == (True, 180)
     assert len(BatchQuery(bootstrap, topic).run()) == 180
 
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "rename_table", _refuse)
+        failed = shell("drop", topic, "--purge", "--yes", status=1)
+    assert f"lakelog table drop {topic} --purge again does the rest" in failed
+    assert "[LL0804]" in shell("describe", topic, status=3)
     (dropped,) = shell("drop", topic, "--purge", "--yes")
     assert dropped["files_deleted"] > 2
+    assert "[LL0804]" in shell("drop", topic, "--yes", status=3)
     assert not list(tmp_path.rglob("*.parquet"))
     assert "[LL0804]" in shell("describe", topic, status=3)
     assert len(BatchQuery(bootstrap, topic).run()) == 180, "the log has all records still"

@@ -470,7 +470,8 @@ _ENTRIES = (
         "the table cannot be read or changed",
         ExitCode.FAILURE,
         "The catalog or a file of the table cannot be read or written from this host, or another "
-        "program changed the table. The message states the reason; the table is as before.",
+        "program changed the table. The message states the reason; the table is as before. A "
+        "drop that failed can be repeated.",
     ),
     Entry(
         "LL0806",

@@ -68,3 +68,13 @@ def named_errors() -> Iterator[None]:
         raise CliError("LL0805", text) from error
     except ValueError as error:
         raise CliError("LL0902", str(error)) from error
+
+
+@contextmanager
+def repeatable(command: str) -> Iterator[None]:
+    """Add a hint to errors of tables: the command does the rest when it is repeated."""
+    try:
+        with named_errors():
+            yield
+    except CliError as error:
+        raise CliError(error.code, error.message, f"{command} again does the rest") from error

@@ -4,7 +4,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from lakelog.cli.failures import CliError
-from lakelog.cli.table_archives import named_errors
+from lakelog.cli.table_archives import named_errors, repeatable
 from lakelog.tables.archive.history import ProgressMismatchError
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.latest.progress import LatestTableError
@@ -27,3 +27,10 @@ def test_errors_of_tables_have_a_code(raised: Exception, code: str) -> None:
     with pytest.raises(CliError) as failure, named_errors():
         raise raised
     assert (failure.value.code, failure.value.message) == (code, "x")
+
+
+def test_an_error_of_a_repeatable_command_says_so() -> None:
+    with pytest.raises(CliError) as failure, repeatable("lakelog table drop orders"):
+        raise PermissionError("not in this folder")
+    assert failure.value.code == "LL0805"
+    assert failure.value.hint == "lakelog table drop orders again does the rest"

@@ -109,11 +109,19 @@ def latest_findings(found: LatestAudit) -> dict[str, Any]:
 
 
 def latest_to_drop(client: TopicClient, place: TablePlace) -> TableAddress | None:
-    """Return the table of newest records that a drop of the topic's table drops, too."""
+    """Return the table of newest records that a drop of the topic's table drops, too.
+
+    A failed drop may have left files of it, which the next one deletes.
+    """
     from lakelog.tables.latest.place import find_latest
     from lakelog.tables.latest.table import find_table, is_latest_of
+    from lakelog.tables.upkeep.removal import is_unfinished
 
     topic_id = client.describe([place.topic])[place.topic].topic_id
     latest = find_latest(client, place.topic, place.address, also_disabled=True)
-    table = None if latest is None else find_table(latest.address)
-    return latest.address if latest and table and is_latest_of(table, topic_id) else None
+    if latest is None:
+        return None
+    table = find_table(latest.address)
+    if table is None:
+        return latest.address if is_unfinished(latest.address) else None
+    return latest.address if is_latest_of(table, topic_id) else None

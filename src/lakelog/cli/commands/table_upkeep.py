@@ -27,7 +27,7 @@ from lakelog.cli.options import (
     Session,
 )
 from lakelog.cli.render import Document, Listing, counted, show, sized
-from lakelog.cli.table_archives import named_errors, opened_archive
+from lakelog.cli.table_archives import named_errors, opened_archive, repeatable
 from lakelog.cli.table_places import chosen_places, require_libraries
 
 if TYPE_CHECKING:
@@ -315,7 +315,8 @@ def drop(
 
     The tables of dead letters and of newest records are dropped, too.
     Records that retention removed from the log are only in the table. Its files stay unless --purge
-    is given; a later table of this name gets another folder.
+    is given; a later table of this name gets another folder. If the command fails, repeat it:
+    it does the rest.
 
     Parameters
     ----------
@@ -324,7 +325,6 @@ def drop(
     purge
         Delete the files of the table, too.
     """
-    from lakelog.tables.archive.place import find_places
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
 
@@ -335,7 +335,7 @@ def drop(
         TopicClient(session.brokers, client_id="lakelog") as client,
     ):
         client.describe([topic])
-        place = find_places(client, [topic]).get(topic)
+        place = ownership.place_to_drop(client, topic)
         if place is None:
             raise CliError("LL0804", f"topic {topic!r} has no table")
         keys = [(topic, partition) for partition in place.published]
@@ -346,7 +346,8 @@ def drop(
         lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
         confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
         latest = latest_to_drop(client, place)
-        files = ownership.drop(admin, topic, place.address, purge=purge, latest=latest)
+        with repeatable(f"lakelog table drop {topic}{' --purge' if purge else ''}"):
+            files = ownership.drop(admin, topic, place.address, purge=purge, latest=latest)
     data = {"topic": topic, "table": f"lakelog.{place.name}", "files_deleted": files}
     show(Document(data, data), output.format)
 

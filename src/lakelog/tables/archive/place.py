@@ -39,15 +39,18 @@ class TablePlace:
         return TableAddress(place.catalog, (NAMESPACE, self.name))
 
 
-def find_places(client: TopicClient, topics: Iterable[str]) -> dict[str, TablePlace]:
+def find_places(
+    client: TopicClient, topics: Iterable[str], *, also_disabled: bool = False
+) -> dict[str, TablePlace]:
     """Return the places of the tables of those topics that have `table.enable` and a warehouse.
 
-    Raises `KafkaError`. Apache Kafka has no such keys, so its topics have no place.
+    also_disabled: return the places that topics without `table.enable` name, too. Raises
+    `KafkaError`. Apache Kafka has no such keys, so its topics have no place.
     """
     found = {}
     for topic, values in client.configs(topics, KEYS).items():
         warehouse = values.get("table.warehouse") or ""
-        if values.get("table.enable") == "true" and warehouse:
+        if warehouse and (also_disabled or values.get("table.enable") == "true"):
             found[topic] = TablePlace(
                 topic,
                 values.get("table.name") or topic,

@@ -35,11 +35,15 @@ class TableAddress:
         """
         from lakelog.tables.iceberg.catalog import open_catalog
 
-        path = urlsplit(self.catalog.get("uri", "")).path.removeprefix("/")
-        # Opening a SQLite catalog creates its file, which a reader must not do.
-        if self.catalog.get("uri", "").startswith("sqlite:") and not Path(path).exists():
-            return False
-        return bool(open_catalog(self.catalog).table_exists(self.identifier))
+        return self.catalog_exists() and bool(
+            open_catalog(self.catalog).table_exists(self.identifier)
+        )
+
+    def catalog_exists(self) -> bool:
+        """Return false if the catalog is a SQLite file that is missing: opening it creates it."""
+        uri = self.catalog.get("uri", "")
+        path = urlsplit(uri).path.removeprefix("/")
+        return not uri.startswith("sqlite:") or Path(path).exists()
 
     def load(self) -> Table:
         """Return the table's present version. Raises `TableReplacedError`."""

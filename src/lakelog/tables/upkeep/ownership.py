@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-
-from pyiceberg.exceptions import NoSuchTableError
 
 from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.archive.opening import PARTITION_BY
-from lakelog.tables.archive.place import KEYS, owner_of
+from lakelog.tables.archive.place import KEYS, TablePlace, find_places, owner_of
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.publication import group_of, keys_of
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.listing import stored_files
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse
 from lakelog.tables.latest.place import ENABLED
 from lakelog.tables.latest.place import KEYS as LATEST_KEYS
+from lakelog.tables.latest.table import find_table
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.upkeep.removal import is_unfinished, remove
+
+_ENABLING = ("table.enable", "table.archived.offsets", ENABLED)
 
 
 def create(
@@ -66,6 +67,32 @@ def _taken(name: str, why: str) -> ValueError:
     return ValueError(f"the table {NAMESPACE}.{name} {why}: choose another name with --name")
 
 
+def place_to_drop(client: TopicClient, topic: str) -> TablePlace | None:
+    """Return the place of the table that the topic's keys name; `None` if they name none.
+
+    They also name it while its archive is disabled, and after a drop that failed. Raises
+    `ValueError` if such a table now has another owner, and as `find_table`.
+    """
+    enabled = find_places(client, [topic]).get(topic)
+    if enabled is not None:
+        return enabled
+    place = find_places(client, [topic], also_disabled=True).get(topic)
+    if place is None:
+        return None
+    owner = owner_of(client, place.address, besides=topic)
+    if owner is not None:
+        raise ValueError(_of_another(place.name, f"belongs to topic {owner!r}"))
+    table = find_table(place.address)
+    topic_id = client.describe([topic])[topic].topic_id
+    if table is not None and archived_topic_ids(table.properties) - {topic_id}:
+        raise ValueError(_of_another(place.name, "has rows of another topic"))
+    return place
+
+
+def _of_another(name: str, why: str) -> str:
+    return f"the table {NAMESPACE}.{name} {why}: set the key table.name to the topic's own table"
+
+
 def drop(
     admin: Admin,
     topic: str,
@@ -76,30 +103,26 @@ def drop(
 ) -> int:
     """Take the table from the topic and drop it with its dead letters; return the deleted files.
 
-    purge: delete its files, too. latest: the table of newest records, which is dropped as well. The
-    topic's keys are reset first: after a failure the topic has no table, and the drop can be
-    repeated. Raises `OSError` and the errors of the catalog.
+    purge: delete its files, too. latest: the table of newest records, which is dropped as well.
+
+    The keys that enable the tables are reset first, so that jobs and queries leave them alone, and
+    the keys that name them at the end: until then the drop can be repeated, and does the rest.
+    Raises `OSError` and the errors of the catalog.
     """
-    admin.configs.alter(ResourceType.TOPIC, topic, dict.fromkeys((*KEYS, *LATEST_KEYS)))
+    _reset(admin, topic, _ENABLING)
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
-    dropped = [address] if find_letters(address) is None else [letters_address(address), address]
+    dropped, letters = [address], letters_address(address)
+    if find_letters(address) is not None or is_unfinished(letters):
+        dropped.insert(0, letters)
     # After the archive: a running refresh would create the table of newest records again.
     if latest is not None:
         dropped.append(latest)
-    return sum(_drop(each, purge=purge) for each in dropped)
+    deleted = sum(remove(each, purge=purge) for each in dropped)
+    _reset(admin, topic, (*KEYS, *LATEST_KEYS))
+    return deleted
 
 
-def _drop(address: TableAddress, *, purge: bool) -> int:
-    catalog = open_catalog(address.catalog)
-    try:
-        table = catalog.load_table(address.identifier)
-    except NoSuchTableError:
-        return 0
-    files = list(stored_files(table.io, table.location())) if purge else []
-    catalog.drop_table(address.identifier)
-    for file in files:
-        with suppress(FileNotFoundError):
-            table.io.delete(file.path)
-    return len(files)
+def _reset(admin: Admin, topic: str, keys: Iterable[str]) -> None:
+    admin.configs.alter(ResourceType.TOPIC, topic, dict.fromkeys(keys))

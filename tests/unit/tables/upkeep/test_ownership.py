@@ -4,20 +4,23 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.dead_letters import letters_address, open_letters
+from lakelog.tables.archive.place import TablePlace
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.topic.errors import ArchiveUnreadableError
-from lakelog.tables.upkeep import ownership
-from lakelog.tables.upkeep.ownership import create, drop
+from lakelog.tables.upkeep import ownership, removal
+from lakelog.tables.upkeep.ownership import create, drop, place_to_drop
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, files, folder, write_batch
 from unit.tables.latest.kit import Put, Tables
@@ -93,7 +96,7 @@ def test_a_refresh_during_a_drop_does_not_create_the_table_again(
     tables = Tables(address)
     tables.append(Put(b"a", b"1"))
     tables.refresh()
-    dropped = ownership._drop
+    dropped = removal.remove
 
     def drop_and_refresh(each: TableAddress, *, purge: bool) -> int:
         done = dropped(each, purge=purge)
@@ -101,10 +104,87 @@ def test_a_refresh_during_a_drop_does_not_create_the_table_again(
             tables.refresh()
         return done
 
-    monkeypatch.setattr(ownership, "_drop", drop_and_refresh)
+    monkeypatch.setattr(ownership, "remove", drop_and_refresh)
     latest = tables.place.address
     drop(cast("Admin", Cluster()), "orders", address, purge=True, latest=latest)
     assert not latest.exists()
+
+
+@pytest.mark.parametrize("purge", [True, False])
+def test_a_drop_that_fails_is_completed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purge: bool
+) -> None:
+    cluster, topics = Cluster(), Topics()
+    topics.keys_of["orders"] = cluster.values
+    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path))
+    address = create(admin, client(topics), "orders", place, "sold", latest=True)
+    open_letters(address, TOPIC_ID)
+    latest = TableAddress(address.catalog, ("lakelog", "sold_latest"))
+    ensure_table(latest)
+    found: TablePlace | None = None
+    real, tables = removal.remove, [letters_address(address), address, latest]
+    for failing in (each.identifier for each in tables):
+
+        def remove(each: TableAddress, *, purge: bool, failing: tuple[str, str] = failing) -> int:
+            if each.identifier == failing:
+                raise PermissionError("not in this folder")
+            return real(each, purge=purge)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ownership, "remove", remove)
+            with pytest.raises(PermissionError):
+                drop(admin, "orders", address, purge=purge, latest=latest)
+        assert cluster.values["table.enable"] is None
+        found = place_to_drop(client(topics), "orders")
+        assert found is not None
+        assert found.address.identifier == address.identifier
+
+    assert found is not None
+    deleted = drop(admin, "orders", found.address, purge=purge, latest=latest)
+    assert (deleted > 0) == purge
+    assert [each.exists() for each in tables] == [False] * 3
+    assert set(cluster.values.values()) == {None}
+    assert place_to_drop(client(topics), "orders") is None
+
+
+def test_dead_letters_whose_files_are_half_deleted_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = cast("Admin", Cluster())
+    address = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
+    open_letters(address, TOPIC_ID)
+
+    def delete(*_: object) -> NoReturn:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFileIO, "delete", delete)
+        with pytest.raises(PermissionError):
+            drop(admin, "orders", address, purge=True)
+    drop(admin, "orders", address, purge=True)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_disabled_topic_names_a_table_to_drop_while_it_has_no_other_owner(
+    tmp_path: Path,
+) -> None:
+    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    admin = cast("Admin", cluster)
+    address = create(admin, client(topics), "orders", place, "shared")
+    enabled = dict(cluster.values)
+    topics.keys_of["orders"] = enabled | {"table.enable": "false"}
+    found = place_to_drop(client(topics), "orders")
+    assert found is not None
+    assert found.address.identifier == address.identifier
+
+    topics.keys_of["sales"] = enabled
+    with pytest.raises(ValueError, match=r"lakelog\.shared belongs to topic 'sales'"):
+        place_to_drop(client(topics), "orders")
+    topics.keys_of["sales"] = {}
+    commit_batch(address, write_batch(address, 0, 3))
+    topics.topic_id = "another"
+    with pytest.raises(ValueError, match=r"lakelog\.shared has rows of another topic"):
+        place_to_drop(client(topics), "orders")
 
 
 def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:
