@@ -23,6 +23,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from lakelog.client.retry import pauses
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.table import load_for_commit
 
@@ -46,8 +47,8 @@ def exchange(
 
     make: returns the new files, which are durable. entry: returns the properties that the commit
     sets in the table and in the summary, or `None` if the table has changed. Raises
-    `UnknownOutcomeError`, `TableReplacedError`, the errors of `entry`, and after 16 attempts the
-    last error of the catalog.
+    `UnknownOutcomeError`, `TableReplacedError`, the errors of `entry` and `raise_if_unwritable`,
+    and after 16 attempts the last error of the catalog.
     """
     mark, is_unknown = {_ID: uuid.uuid4().hex}, False
     for pause in islice(pauses(), _ATTEMPTS_MAX):
@@ -71,6 +72,9 @@ def exchange(
                         overwrite.append_data_file(found)
                 transaction.set_properties(properties)
         except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+            # An earlier attempt may still succeed, so the new files must stay then.
+            if not is_unknown:
+                raise_if_unwritable(error, address.catalog)
             is_unknown |= not isinstance(error, CommitFailedException)
             last = error
             time.sleep(pause)

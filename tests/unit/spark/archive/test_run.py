@@ -198,7 +198,9 @@ def test_batches_of_too_many_partitions_become_smaller(
 FULL = "WarehouseFullError: the disk of the warehouse /w is full: free space"
 
 
-@pytest.mark.parametrize("reason", [FULL, "IOException: No space left on device"])
+@pytest.mark.parametrize(
+    "reason", [FULL, "IOException: No space left on device", "IOException: Disk quota exceeded"]
+)
 def test_a_full_disk_is_said_once_and_tried_again_while_following(
     run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
 ) -> None:
@@ -207,5 +209,7 @@ def test_a_full_disk_is_said_once_and_tried_again_while_following(
         run._failed(reason)
     assert lines == [f"orders: {reason}; retrying"]
     run.every_s = None
-    with pytest.raises(SyncError, match=r"No space left|the disk of the warehouse /w is full"):
+    with pytest.raises(
+        SyncError, match=r"No space left|quota exceeded|the disk of the warehouse /w is full"
+    ):
         run._failed(reason)

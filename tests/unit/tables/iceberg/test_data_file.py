@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -109,6 +110,14 @@ def test_a_full_disk_is_named_with_its_folder(tmp_path: Path) -> None:
         ):
             file.write(bytes(4 << 20))
             file.flush()
+
+
+def test_an_exceeded_quota_is_a_full_disk(tmp_path: Path) -> None:
+    with (
+        pytest.raises(WarehouseFullError, match=r"Disk quota exceeded\. Free space there"),
+        LocalFile((tmp_path / "1.parquet").as_uri()).writing(),
+    ):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
 
 def test_other_errors_of_the_caller_keep_their_type(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,7 +15,9 @@ from pyiceberg.table import Table, Transaction
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg import exchange as exchanges
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
+from lakelog.tables.iceberg.warehouse import WarehouseFullError
 from unit.tables.archive_table import folder, offsets, write_batch
 
 ENTRY = {"lakelog.test": "1"}
@@ -95,6 +99,50 @@ def test_failed_attempts_end_with_the_known_outcome(
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(expected):
         run(address, new)
+
+
+FULL = [OSError(errno.ENOSPC, "No space left"), OSError(errno.EDQUOT, "Disk quota exceeded")]
+
+
+@pytest.mark.parametrize("full", FULL)
+def test_a_full_disk_ends_the_exchange_at_once_and_its_outcome_is_known(
+    address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, full: OSError
+) -> None:
+    attempts = failing(monkeypatch, full)
+    with pytest.raises(WarehouseFullError, match=r"the disk of the warehouse .* is full"):
+        run(address, new)
+    assert len(attempts) == 1
+    assert offsets(address.load()) == [0, 1, 2]
+
+
+def test_a_full_disk_after_a_commit_without_an_answer_is_no_outcome(
+    address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller would remove files that the first attempt may still commit."""
+    monkeypatch.setattr(exchanges, "_ATTEMPTS_MAX", 3)
+    attempts = failing(monkeypatch, ConnectionError("no answer"), *FULL)
+    with pytest.raises(UnknownOutcomeError):
+        run(address, new)
+    assert len(attempts) == 3
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[int]:
+    """Have commits fail with these errors in turn; return a list that gets an item for each."""
+    attempts, left = list[int](), iter(errors)
+
+    def fail(self: Transaction) -> None:
+        attempts.append(1)
+        raise next(left)
+
+    monkeypatch.setattr(Transaction, "commit_transaction", fail)
+    return attempts
+
+
+def test_a_read_only_catalog_is_named(address: TableAddress, new: tuple[str, ...]) -> None:
+    path = address.catalog["uri"].removeprefix("sqlite:///")
+    read_only = {**address.catalog, "uri": f"sqlite:///file:{path}?mode=ro&uri=true"}
+    with pytest.raises(CatalogUnwritableError, match=r"read-only for this process"):
+        run(replace(address, catalog=read_only), new)
 
 
 def test_replaced_files_are_listed(address: TableAddress) -> None:
