@@ -50,6 +50,12 @@ class SmallDisk:
         """The folder as processes outside of the namespaces reach it."""
         return Path(f"/proc/{self.pid}/root", *self.folder.parts[1:])
 
+    @property
+    def inside(self) -> list[str]:
+        """The beginning of a command that runs with the file system at its folder."""
+        ways = ["nsenter", "--user", "--mount", "--preserve-credentials"]
+        return [*ways, f"--target={self.pid}"]
+
     def fill(self) -> None:
         """Leaves not a byte."""
         size = 1 << 20
@@ -74,8 +80,7 @@ class SmallDiskBroker(BrokerProcess):
         self.disk = disk
 
     def command(self) -> list[str]:
-        inside = ["nsenter", "--user", "--mount", "--preserve-credentials"]
-        return [*inside, f"--target={self.disk.pid}", *super().command()]
+        return [*self.disk.inside, *super().command()]
 
     def events(self, name: str) -> int:
         return self.log().count(f'"event": "{name}"')

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from broker_process import LAKELOG
@@ -14,11 +15,16 @@ TIMEOUT_S = 240
 
 
 class Sync:
-    """A run of the command, in a process group of its own as a terminal would have it."""
+    """A run of the command, in a process group of its own as a terminal would have it.
 
-    def __init__(self, bootstrap: str, *words: str, **environment: str) -> None:
+    inside: the beginning of the whole command.
+    """
+
+    def __init__(
+        self, bootstrap: str, *words: str, inside: Sequence[str] = (), **environment: str
+    ) -> None:
         self._process = subprocess.Popen(
-            [LAKELOG, "table", "sync", *words, "-b", bootstrap],
+            [*inside, LAKELOG, "table", "sync", *words, "-b", bootstrap],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
