@@ -74,13 +74,7 @@ def open_job(
     catalog = place.catalog
     identifier = (NAMESPACE, table)
     loaded = _open_table(place, TableAddress(catalog, identifier), terms)
-    others = archived_topic_ids(loaded.properties) - {meta.topic_id}
-    if others:
-        raise SyncError(
-            f"the table {NAMESPACE}.{table} holds another topic's records (topic id "
-            f"{', '.join(sorted(others))}; {topic!r} is {meta.topic_id} now, perhaps because it "
-            "was deleted and created again): archive into a table of another name"
-        )
+    _check_topic(loaded, topic, meta.topic_id)
     if is_json or registry:
         typed_fields(loaded)
     uuid = str(loaded.metadata.table_uuid)
@@ -109,6 +103,17 @@ def open_job(
         letters_uuid=letters_uuid,
         partition_by=tuple(map(str, terms_of(loaded))),
     )
+
+
+def _check_topic(table: Table, topic: str, topic_id: str) -> None:
+    """Raise `SyncError` if the table holds another topic's records."""
+    others = archived_topic_ids(table.properties) - {topic_id}
+    if others:
+        raise SyncError(
+            f"the table {'.'.join(table.name())} holds another topic's records (topic id "
+            f"{', '.join(sorted(others))}; {topic!r} is {topic_id} now, perhaps because it was "
+            "deleted and created again): archive into a table of another name"
+        )
 
 
 def _registry(topic: str, keys: Mapping[str, str | None]) -> RegistryAddress | None:
