@@ -1,7 +1,8 @@
-"""Writes and reads a topic as a user would: `stock_session.py KIND BOOTSTRAP TOPIC FOLDER`.
+"""Writes and reads a topic as a user would, with nothing that is set up for lakelog.
 
-It sets up nothing for lakelog. KIND is `classic` or `connect`; a process of its own, because one
-process cannot have a classic session and a Connect server.
+`stock_session.py KIND BOOTSTRAP TOPIC TYPED URL FOLDER`. KIND is `classic` or `connect`; a process
+of its own, because one process cannot have a classic session and a Connect server. The topic TYPED
+has values of the schema registry at URL.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import sys
 from pyspark.sql import SparkSession
 
 from lakelog.client.admin import Admin
-from lakelog.spark import attach, publish_progress
+from lakelog.spark import attach, from_registry, publish_progress
 
 
-def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
+def main(kind: str, bootstrap: str, topic: str, typed: str, url: str, folder: str) -> None:
     builder = SparkSession.builder
     spark = (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
     publisher = publish_progress(spark)
@@ -38,6 +39,8 @@ def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
     stream.awaitTermination()
     attach(spark, bootstrap, topics=[topic])
     view = spark.sql(f"SELECT value FROM `{topic}` WHERE offset >= 0")
+    values = from_registry("value", url, subject=f"{typed}-value").alias("value")
+    records = spark.read.format("lakelog").options(**options | {"subscribe": typed}).load()
     publisher.stop()
     with Admin(bootstrap) as admin:
         lags = admin.groups.lag("spark-seen")
@@ -49,6 +52,7 @@ def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
         "stream": sorted(row["value"].decode() for row in spark.table("seen").collect()),
         "view": sorted(row["value"].decode() for row in view.collect()),
         "lag": group,
+        "typed": [row[0] for row in records.select(values).select("value.data.id").collect()],
     }
     print(json.dumps(found))
     spark.stop()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.topics import MakeTopic
+from schema_registry import schema_registry
+from spark.topics import TYPED, MakeTopic, produce_typed
 
 pytestmark = [pytest.mark.spark]
 
@@ -31,21 +32,24 @@ OURS = ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH", 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_topic_is_written_read_named_and_followed(
+def test_a_topic_is_written_read_named_typed_and_followed(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str
 ) -> None:
-    topic = make_topic()
+    topic, typed = make_topic(), make_topic(partitions=1)
     session, settings = KINDS[kind]
     environment = {name: value for name, value in os.environ.items() if name not in OURS}
 
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), kind, bootstrap, topic, str(tmp_path / "checkpoint")],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        cwd=tmp_path,
-        env=environment | LOOPBACK | settings,
-    )
+    with schema_registry() as registry:
+        produce_typed(bootstrap, typed, registry)
+        words = (kind, bootstrap, topic, typed, registry.url, str(tmp_path / "checkpoint"))
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), *words],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            cwd=tmp_path,
+            env=environment | LOOPBACK | settings,
+        )
 
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
@@ -55,4 +59,5 @@ def test_a_topic_is_written_read_named_and_followed(
     assert found["batch"] == values
     assert found["stream"] == values
     assert found["view"] == values
+    assert found["typed"] == TYPED
     assert found["lag"] == {"0": 0, "1": 0, "2": 0}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.producer.api import Producer
+from schema_registry import Registry
 
 MakeTopic = Callable[..., str]
 
@@ -28,6 +30,20 @@ def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) 
                 partition=i % partitions,
                 timestamp_ms=START_MS + i,
             )
+
+
+TYPED = [7, -3]
+"""The field `id` of the values of `produce_typed`."""
+
+
+def produce_typed(bootstrap: str, topic: str, registry: Registry) -> None:
+    """Send Avro values, each behind the id of its schema, to partition 0."""
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+    prefix = struct.pack(">bI", 0, registry.register(f"{topic}-value", schema))
+    with Producer(bootstrap) as producer:
+        for number in TYPED:
+            zigzag = number << 1 if number >= 0 else ~(number << 1)
+            producer.send(topic, prefix + bytes([zigzag]), partition=0)
 
 
 @contextmanager
