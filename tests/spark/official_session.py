@@ -1,7 +1,8 @@
 """One checkpoint that Spark's own Kafka connector and lakelog continue in turn.
 
-`official_session.py JARS BOOTSTRAP TOPIC FOLDER`. It produces before each run, and prints as JSON
-the values of each run, and the group of each query with its offsets.
+`official_session.py JARS BOOTSTRAP TOPIC TYPED URL FOLDER`. It produces before each run, and prints
+as JSON the values of each run, the group of each query with its offsets, and the values of the
+topic TYPED, which the schema registry at URL describes, as `format("kafka")` reads them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
-from lakelog.spark import publish_progress
+from lakelog.spark import from_registry, publish_progress
 
 RUNS = ("kafka", "lakelog", "kafka", "lakelog")
 
 
-def main(jars: str, bootstrap: str, topic: str, folder: str) -> None:
+def main(jars: str, bootstrap: str, topic: str, typed: str, url: str, folder: str) -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", jars)
@@ -53,6 +54,10 @@ def main(jars: str, bootstrap: str, topic: str, folder: str) -> None:
         for number in range(len(RUNS)):
             committed = admin.groups.offsets(f"spark-run{number}")
             found["offsets"].append({str(key[1]): at.offset for key, at in committed.items()})
+    records = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    values = from_registry("value", url, subject=f"{typed}-value", headers="headers")
+    typed_records = records.options(subscribe=typed, includeHeaders=True).load()
+    found["typed"] = [row[0]["data"]["id"] for row in typed_records.select(values).collect()]
     print(json.dumps(found))
     spark.stop()
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from official_connector import connector_jars
-from spark.topics import MakeTopic
+from schema_registry import schema_registry
+from spark.topics import TYPED, MakeTopic, produce_typed
 
 pytestmark = [pytest.mark.spark]
 
@@ -21,20 +22,27 @@ SCRIPT = Path(__file__).parent / "official_session.py"
 def test_a_checkpoint_moves_to_lakelog_and_back(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Each record is read once, and the progress of both kinds of queries is a group."""
-    topic = make_topic(partitions=2)
+    """Each record is read once, and the progress of both kinds of queries is a group.
+
+    Values of a schema registry are typed columns of a DataFrame of the connector, too.
+    """
+    topic, typed = make_topic(partitions=2), make_topic(partitions=1)
     jars = ",".join(map(str, connector_jars()))
 
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), jars, bootstrap, topic, str(tmp_path / "checkpoint")],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        cwd=tmp_path,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-    )
+    with schema_registry() as registry:
+        produce_typed(bootstrap, typed, registry)
+        words = (jars, bootstrap, topic, typed, registry.url, str(tmp_path / "checkpoint"))
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), *words],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            cwd=tmp_path,
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
 
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
+    assert found["typed"] == TYPED
     assert found["values"] == [sorted(str(10 * run + row) for row in range(3)) for run in range(4)]
     assert found["offsets"] == [{"0": 2 * run, "1": run} for run in range(1, 5)]
