@@ -234,10 +234,12 @@ def open_files(folder: Path) -> list[str]:
     return sorted(path.name for path in paths if folder in path.parents)
 
 
-def index_entries(log: Log) -> list[tuple[list[int], list[int], list[int], list[int]]]:
-    """Every segment's index, as it is in memory."""
+def index_entries(
+    log: Log, first: int = 0
+) -> list[tuple[list[int], list[int], list[int], list[int]]]:
+    """The indexes of the segments from number `first` on, as they are in memory."""
     found = []
-    for segment in log.segments:
+    for segment in list(log.segments)[first:]:
         index = segment.index
         found.append(
             (
