@@ -29,6 +29,8 @@ _LONGEST = (
 )
 
 gc.disable()
+_COLLECTION_AFTER = 10_000
+"""New objects until a collection. After 700, as by default, it takes a tenth of the unit tests."""
 
 # How long an example takes is the machine's affair.
 settings.register_profile("lakelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -126,6 +128,7 @@ def pytest_collection_finish() -> None:
     That is a fifth of the time of the unit tests. Until then nothing is collected (`gc.disable`
     above): imports leave hardly any garbage.
     """
+    gc.set_threshold(_COLLECTION_AFTER)
     gc.enable()
     gc.collect()
     gc.freeze()
