@@ -136,7 +136,7 @@ def _decode_table(batches: list[bytes], columns: Sequence[str], *, compiled: boo
 
 
 def _ways_alone(count: int) -> Iterator[Way]:
-    """Yield ways for about `count` records: those of one response, again and again."""
+    """Yield ways for about `count` records: the records of one response, again and again."""
     values = [os.urandom(_SIZE) for _ in range(_RESPONSE_RECORDS)]
     table = pa.table({"value": values})
     data = _encode(AioBuilder, values)
