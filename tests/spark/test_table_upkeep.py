@@ -83,7 +83,7 @@ def test_a_table_from_its_creation_to_its_end(
     with monkeypatch.context() as patch:
         patch.setattr(SqlCatalog, "rename_table", _refuse)
         failed = shell("drop", topic, "--purge", "--yes", status=1)
-    assert f"lakelog table drop {topic} --purge again does the rest" in failed
+    assert f"run `lakelog table drop {topic} --purge` again to complete it" in failed
     assert "[LL0804]" in shell("describe", topic, status=3)
     (dropped,) = shell("drop", topic, "--purge", "--yes")
     assert dropped["files_deleted"] > 2

@@ -470,8 +470,8 @@ _ENTRIES = (
         "the table cannot be read or changed",
         ExitCode.FAILURE,
         "The catalog or a file of the table cannot be read or written from this host, or another "
-        "program changed the table. The message states the reason; the table is as before. A "
-        "drop that failed can be repeated.",
+        "program changed the table. The message states the reason. The table is as before, except "
+        "after a failed drop: run it again to complete it.",
     ),
     Entry(
         "LL0806",

@@ -72,9 +72,11 @@ def named_errors() -> Iterator[None]:
 
 @contextmanager
 def repeatable(command: str) -> Iterator[None]:
-    """Add a hint to errors of tables: the command does the rest when it is repeated."""
+    """Add a hint to errors of tables: the command, repeated, completes the failed one."""
     try:
         with named_errors():
             yield
     except CliError as error:
-        raise CliError(error.code, error.message, f"{command} again does the rest") from error
+        raise CliError(
+            error.code, error.message, f"run `{command}` again to complete it"
+        ) from error

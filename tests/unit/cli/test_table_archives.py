@@ -33,4 +33,4 @@ def test_an_error_of_a_repeatable_command_says_so() -> None:
     with pytest.raises(CliError) as failure, repeatable("lakelog table drop orders"):
         raise PermissionError("not in this folder")
     assert failure.value.code == "LL0805"
-    assert failure.value.hint == "lakelog table drop orders again does the rest"
+    assert failure.value.hint == "run `lakelog table drop orders` again to complete it"

@@ -315,8 +315,8 @@ def drop(
 
     The tables of dead letters and of newest records are dropped, too.
     Records that retention removed from the log are only in the table. Its files stay unless --purge
-    is given; a later table of this name gets another folder. If the command fails, repeat it:
-    it does the rest.
+    is given; a later table of this name gets another folder. If the command fails, run it
+    again to complete it.
 
     Parameters
     ----------

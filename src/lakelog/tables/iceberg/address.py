@@ -41,9 +41,15 @@ class TableAddress:
 
     def catalog_exists(self) -> bool:
         """Return false if the catalog is a SQLite file that is missing: opening it creates it."""
+        file = self.catalog_file
+        return file is None or file.exists()
+
+    @property
+    def catalog_file(self) -> Path | None:
+        """The SQLite file of the catalog; `None` for another kind."""
         uri = self.catalog.get("uri", "")
-        path = urlsplit(uri).path.removeprefix("/")
-        return not uri.startswith("sqlite:") or Path(path).exists()
+        is_file = uri.startswith("sqlite:")
+        return Path(urlsplit(uri).path.removeprefix("/")) if is_file else None
 
     def load(self) -> Table:
         """Return the table's present version. Raises `TableReplacedError`."""

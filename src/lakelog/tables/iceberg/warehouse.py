@@ -70,11 +70,19 @@ def open_warehouse(location: str, folder: str | None = None) -> Warehouse:
     """Return the warehouse at `location`; create its local folder if it is missing.
 
     folder: the local folder for the catalog; required if the tables are remote. Raises `ValueError`
-    if it is missing then, if the folder cannot be written to, and for an unsupported scheme.
+    if it is missing then, if the folder cannot be written to, for a local path that a URI cannot
+    have as it is, and for an unsupported scheme.
     """
     place = warehouse_at(location, folder)
     if not is_remote(location):
-        _writable(Path(unquote(urlsplit(place.location).path)))
+        tables = Path(unquote(urlsplit(place.location).path))
+        # PyIceberg reads and writes the path of the URI, without decoding it.
+        if place.location != f"file://{tables}":
+            raise ValueError(
+                f"the warehouse folder {str(tables)!r} has a space or another character that a URI "
+                "has to encode: choose a path of letters, digits and . _ - ~"
+            )
+        _writable(tables)
     _writable(place.folder)
     return place
 

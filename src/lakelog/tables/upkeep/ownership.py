@@ -71,21 +71,19 @@ def place_to_drop(client: TopicClient, topic: str) -> TablePlace | None:
     """Return the place of the table that the topic's keys name; `None` if they name none.
 
     They also name it while its archive is disabled, and after a drop that failed. Raises
-    `ValueError` if such a table now has another owner, and as `find_table`.
+    `ValueError` if the table has rows of another topic, or none and another topic names it, too,
+    and as `find_table`.
     """
-    enabled = find_places(client, [topic]).get(topic)
-    if enabled is not None:
-        return enabled
     place = find_places(client, [topic], also_disabled=True).get(topic)
-    if place is None:
-        return None
-    owner = owner_of(client, place.address, besides=topic)
+    table = None if place is None else find_table(place.address)
+    if place is None or table is None:
+        return place
+    archived = archived_topic_ids(table.properties)
+    if archived - {client.describe([topic])[topic].topic_id}:
+        raise ValueError(_of_another(place.name, "has rows of another topic"))
+    owner = None if archived else owner_of(client, place.address, besides=topic)
     if owner is not None:
         raise ValueError(_of_another(place.name, f"belongs to topic {owner!r}"))
-    table = find_table(place.address)
-    topic_id = client.describe([topic])[topic].topic_id
-    if table is not None and archived_topic_ids(table.properties) - {topic_id}:
-        raise ValueError(_of_another(place.name, "has rows of another topic"))
     return place
 
 
@@ -106,9 +104,14 @@ def drop(
     purge: delete its files, too. latest: the table of newest records, which is dropped as well.
 
     The keys that enable the tables are reset first, so that jobs and queries leave them alone, and
-    the keys that name them at the end: until then the drop can be repeated, and does the rest.
-    Raises `OSError` and the errors of the catalog.
+    the keys that name them at the end: until then a repeated drop completes this one. Raises
+    `OSError`, also if the catalog's file is missing, the errors of the catalog, and as `remove`.
     """
+    if not address.catalog_exists():
+        raise FileNotFoundError(
+            f"the catalog {address.catalog_file} does not exist on this host: mount the warehouse, "
+            "or run the command where the archive job runs"
+        )
     _reset(admin, topic, _ENABLING)
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):

@@ -1,8 +1,9 @@
-"""Removes a table from its catalog, and its files if they are to go.
+"""Removes a table from its catalog and, for a purge, its files.
 
 A table without its files would break its readers, and files without a table cannot be found again.
 So a table whose files are deleted is renamed first, by one change of the catalog, and leaves the
-catalog after its last file. After a failure between the two, `remove` finds it by that name.
+catalog before its last file, which is the metadata that the catalog loads. After a failure between
+the two, `remove` finds it by that name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
@@ -24,19 +27,19 @@ _SUFFIX = "~dropped"
 def remove(address: TableAddress, *, purge: bool) -> int:
     """Remove the table, if it exists, and complete a removal that failed; return deleted files.
 
-    purge: delete the files, too. Raises `OSError` and the errors of the catalog; then repeat it.
+    purge: delete the files, too. Raises `ValueError` if other tables or the catalog are among them,
+    `OSError` and the errors of the catalog; then repeat it.
     """
     if not address.catalog_exists():
         return 0
     catalog, renamed = open_catalog(address.catalog), _renamed(address)
     deleted = _delete(catalog, renamed)
-    with suppress(NoSuchTableError):
+    with suppress(NoSuchTableError, NoSuchNamespaceError):
         if not purge:
             catalog.drop_table(address.identifier)
             return deleted
-        # PyIceberg reads the metadata file after the change, which `_delete` does not need.
-        with suppress(FileNotFoundError):
-            catalog.rename_table(address.identifier, renamed.identifier)
+        _check_alone(address, catalog.load_table(address.identifier))
+        catalog.rename_table(address.identifier, renamed.identifier)
     return deleted + _delete(catalog, renamed)
 
 
@@ -63,21 +66,51 @@ def _is_listed(address: TableAddress) -> bool:
 
 
 def _delete(catalog: Catalog, address: TableAddress) -> int:
-    """Delete the files of a renamed table, and then its entry; return how many files."""
+    """Delete the files of a renamed table and its entry; return how many files."""
     count = 0
-    try:
+    with suppress(NoSuchTableError, NoSuchNamespaceError):
         table = catalog.load_table(address.identifier)
-    except NoSuchTableError:
-        return 0
-    except FileNotFoundError:
-        pass  # A removal deleted the last file, which this one is, and not the entry.
-    else:
-        # The catalog needs it to load the table once more.
-        last = table.metadata_location
-        paths = [file.path for file in stored_files(table.io, table.location())]
-        for path in sorted(paths, key=lambda path: path == last):
-            with suppress(FileNotFoundError):
-                table.io.delete(path)
-                count += 1
-    catalog.drop_table(address.identifier)
+        # A job that has not yet seen that its archive is disabled may add files meanwhile.
+        while deleted := sum(_delete_file(table.io, path) for path in _paths(table)):
+            count += deleted
+        catalog.drop_table(address.identifier)
+        count += _delete_file(table.io, table.metadata_location)
     return count
+
+
+def _paths(table: Table) -> list[str]:
+    """Return the files of the table without the metadata file, which the catalog loads."""
+    found = stored_files(table.io, table.location())
+    return [file.path for file in found if file.path != table.metadata_location]
+
+
+def _delete_file(io: FileIO, path: str) -> bool:
+    """Return false if the file does not exist any more."""
+    with suppress(FileNotFoundError):
+        io.delete(path)
+        return True
+    return False
+
+
+def _check_alone(address: TableAddress, table: Table) -> None:
+    """Raise `ValueError` if the table's folder has files of the catalog or of other tables."""
+    folder, file = _folder(table.location()), address.catalog_file
+    inside = [f"the catalog {file}"] if file and file.as_uri().startswith(folder) else []
+    catalog = open_catalog(address.catalog)
+    for namespace in catalog.list_namespaces():
+        for other in catalog.list_tables(namespace):
+            with suppress(NoSuchTableError, FileNotFoundError):
+                other_folder = _folder(catalog.load_table(other).location())
+                if other != address.identifier and (
+                    other_folder.startswith(folder) or folder.startswith(other_folder)
+                ):
+                    inside.append(f"the table {'.'.join(other)}")
+    if inside:
+        raise ValueError(
+            f"the folder {table.location()} of the table also has {', '.join(inside)}: drop it "
+            "without --purge, and delete its files by hand"
+        )
+
+
+def _folder(location: str) -> str:
+    return location.rstrip("/") + "/"

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lakelog.cli.commands.table_latest import (
     audited_latest,
@@ -15,6 +16,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.latest.table import own_latest
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.upkeep.removal import remove
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, new_table
 from unit.tables.latest.kit import Put, Tables
@@ -64,3 +66,21 @@ def test_the_table_of_another_is_not_dropped(tables: Tables) -> None:
     ensure_table(TableAddress(tables.archive.catalog, ("lakelog", "orders_latest")))
     assert latest_to_drop(client(), place_of(tables)) is None
     assert own_latest(client(), tables.version()) is None
+
+
+def test_a_table_whose_files_are_half_deleted_is_dropped(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.refresh()
+    latest = tables.place.address
+
+    def delete(*_: object) -> NoReturn:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFileIO, "delete", delete)
+        with pytest.raises(PermissionError):
+            remove(latest, purge=True)
+    assert latest_to_drop(client(), place_of(tables)) == latest
+    remove(latest, purge=True)
+    assert latest_to_drop(client(), place_of(tables)) is None

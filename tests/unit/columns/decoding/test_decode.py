@@ -297,7 +297,7 @@ def test_the_compiled_decoder_imports_no_pandas() -> None:
     script = """
 import sys
 from lakelog.columns.decoding.decode import decode_columns
-from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS, column_types
+from lakelog.columns.decoding.groups import column_types
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 builder = BatchBuilder()

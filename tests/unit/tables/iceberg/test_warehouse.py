@@ -8,11 +8,19 @@ from lakelog.tables.iceberg.warehouse import Warehouse, is_remote, open_warehous
 
 
 def test_a_folder_has_its_catalog_itself(tmp_path: Path) -> None:
-    house = tmp_path / "a house"
+    house = tmp_path / "house"
     for location in (str(house), house.as_uri()):
         assert open_warehouse(location) == Warehouse(house.as_uri(), house)
     assert house.is_dir()
     assert list(house.iterdir()) == []
+
+
+def test_a_path_that_pyiceberg_cannot_write_to_is_refused(tmp_path: Path) -> None:
+    house = tmp_path / "a house"
+    for location in (str(house), house.as_uri()):
+        with pytest.raises(ValueError, match=r"a house' has a space or another character"):
+            open_warehouse(location)
+    assert not house.exists()
 
 
 def test_the_catalog_may_be_elsewhere(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def test_dead_letters_whose_files_are_half_deleted_are_found(
     admin = cast("Admin", Cluster())
     address = create(admin, client(), "orders", open_warehouse(str(tmp_path)), "orders")
     open_letters(address, TOPIC_ID)
+    (tmp_path / "lakelog" / "orders_dead_letters" / "orphan.parquet").touch()
 
     def delete(*_: object) -> NoReturn:
         raise PermissionError
@@ -162,7 +163,7 @@ def test_dead_letters_whose_files_are_half_deleted_are_found(
         with pytest.raises(PermissionError):
             drop(admin, "orders", address, purge=True)
     drop(admin, "orders", address, purge=True)
-    assert not list(tmp_path.rglob("*.json"))
+    assert not [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.parquet")]
 
 
 def test_a_disabled_topic_names_a_table_to_drop_while_it_has_no_other_owner(
@@ -180,11 +181,36 @@ def test_a_disabled_topic_names_a_table_to_drop_while_it_has_no_other_owner(
     topics.keys_of["sales"] = enabled
     with pytest.raises(ValueError, match=r"lakelog\.shared belongs to topic 'sales'"):
         place_to_drop(client(topics), "orders")
-    topics.keys_of["sales"] = {}
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_table_with_rows_is_dropped_for_their_topic_only(
+    tmp_path: Path, is_enabled: bool
+) -> None:
+    cluster, topics, place = Cluster(), Topics(), open_warehouse(str(tmp_path))
+    address = create(cast("Admin", cluster), client(topics), "orders", place, "shared")
     commit_batch(address, write_batch(address, 0, 3))
+    keys = cluster.values | {"table.enable": str(is_enabled).lower()}
+    topics.keys_of = {"orders": dict(keys), "sales": dict(keys)}
+    found = place_to_drop(client(topics), "orders")
+    assert found is not None
+    assert found.address.identifier == address.identifier
+
     topics.topic_id = "another"
     with pytest.raises(ValueError, match=r"lakelog\.shared has rows of another topic"):
-        place_to_drop(client(topics), "orders")
+        place_to_drop(client(topics), "sales")
+
+
+def test_a_drop_without_the_catalog_keeps_the_keys(tmp_path: Path) -> None:
+    cluster, away = Cluster(), tmp_path / "away"
+    admin, place = cast("Admin", cluster), open_warehouse(str(tmp_path / "warehouse"))
+    address = create(admin, client(), "orders", place, "orders")
+    keys = dict(cluster.values)
+    (tmp_path / "warehouse").rename(away)
+    with pytest.raises(FileNotFoundError, match=r"catalog\.db does not exist on this host: mount"):
+        drop(admin, "orders", address, purge=True)
+    assert cluster.values == keys
+    assert not (tmp_path / "warehouse").exists()
 
 
 def test_a_topic_with_the_name_of_dead_letters_keeps_its_table(tmp_path: Path) -> None:
