@@ -240,7 +240,7 @@ def plan(  # noqa: C901 - calls with arrays cost too much
     return batches, sticky
 
 
-def write(
+def write(  # noqa: C901 - calls with arrays cost too much
     count: int,
     key_ends: Any,
     key_nulls: Any,
@@ -270,8 +270,15 @@ def write(
     """
     with_keys = len(key_ends) > 0
     with_null_keys, with_null_values = len(key_nulls) > 0, len(value_nulls) > 0
+    # The batch of the last row, whose numbers are in the arrays only after the next other batch.
+    batch, at, delta, base_time = -1, 0, 0, 0
     for row in range(count):
-        batch = int(batch_of[row])
+        if batch != batch_of[row]:
+            if batch >= 0:
+                positions[batch], deltas[batch] = at, delta
+            batch = int(batch_of[row])
+            at, delta = int(positions[batch]), int(deltas[batch])
+            base_time = int(base_times[batch])
         key = value = NULL
         key_start, value_start = 0, int(value_ends[row])
         if with_keys and not (with_null_keys and key_nulls[row]):
@@ -279,9 +286,7 @@ def write(
             key = int(key_ends[row + 1]) - key_start
         if not (with_null_values and value_nulls[row]):
             value = int(value_ends[row + 1]) - value_start
-        delta, body = int(deltas[batch]), int(bodies[row])
-        time = int(timestamps[row]) - int(base_times[batch])
-        at = int(positions[batch])
+        body, time = int(bodies[row]), int(timestamps[row]) - base_time
         if body < _SHORT and delta < _SHORT and -_SHORT <= time < _SHORT:
             word, size = short_varint(body)
             short, taken = short_varint(time)
@@ -323,5 +328,6 @@ def write(
                 header_value_nulls,
                 header_values,
             )
+        delta += 1
+    if batch >= 0:
         positions[batch] = at
-        deltas[batch] = delta + 1
