@@ -8,6 +8,7 @@ the two, `remove` finds it by that name.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ def remove(address: TableAddress, *, purge: bool) -> int:
         if not purge:
             catalog.drop_table(address.identifier)
             return deleted
-        _check_alone(address, catalog.load_table(address.identifier))
+        _check_alone(catalog, address, catalog.load_table(address.identifier))
         catalog.rename_table(address.identifier, renamed.identifier)
     return deleted + _delete(catalog, renamed)
 
@@ -92,19 +93,14 @@ def _delete_file(io: FileIO, path: str) -> bool:
     return False
 
 
-def _check_alone(address: TableAddress, table: Table) -> None:
+def _check_alone(catalog: Catalog, address: TableAddress, table: Table) -> None:
     """Raise `ValueError` if the table's folder has files of the catalog or of other tables."""
-    folder, file = _folder(table.location()), address.catalog_file
+    folder, file = _folder(table), address.catalog_file
     inside = [f"the catalog {file}"] if file and file.as_uri().startswith(folder) else []
-    catalog = open_catalog(address.catalog)
-    for namespace in catalog.list_namespaces():
-        for other in catalog.list_tables(namespace):
-            with suppress(NoSuchTableError, FileNotFoundError):
-                other_folder = _folder(catalog.load_table(other).location())
-                if other != address.identifier and (
-                    other_folder.startswith(folder) or folder.startswith(other_folder)
-                ):
-                    inside.append(f"the table {'.'.join(other)}")
+    for other in _others(catalog, address):
+        theirs = _folder(other)
+        if theirs.startswith(folder) or folder.startswith(theirs):
+            inside.append(f"the table {'.'.join(other.name())}")
     if inside:
         raise ValueError(
             f"the folder {table.location()} of the table also has {', '.join(inside)}: drop it "
@@ -112,5 +108,15 @@ def _check_alone(address: TableAddress, table: Table) -> None:
         )
 
 
-def _folder(location: str) -> str:
+def _others(catalog: Catalog, address: TableAddress) -> Iterator[Table]:
+    """Yield the other tables of the catalog; leave out any whose metadata is missing."""
+    for namespace in catalog.list_namespaces():
+        for identifier in catalog.list_tables(namespace):
+            if identifier != address.identifier:
+                with suppress(NoSuchTableError, FileNotFoundError):
+                    yield catalog.load_table(identifier)
+
+
+def _folder(table: Table) -> str:
+    location: str = table.location()
     return location.rstrip("/") + "/"
