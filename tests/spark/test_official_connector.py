@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from official_connector import connector_jars
 from schema_registry import schema_registry
+from spark.program import result_of
 from spark.topics import TYPED, MakeTopic, produce_typed
 
 pytestmark = [pytest.mark.spark]
@@ -32,17 +31,12 @@ def test_a_checkpoint_moves_to_lakelog_and_back(
     with schema_registry() as registry:
         produce_typed(bootstrap, typed, registry)
         words = (jars, bootstrap, topic, typed, registry.url, str(tmp_path / "checkpoint"))
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), *words],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            cwd=tmp_path,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        )
+        environment = os.environ | {
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        found = result_of(SCRIPT, *words, folder=tmp_path, environment=environment)
 
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
     assert found["typed"] == TYPED
     assert found["values"] == [sorted(str(10 * run + row) for row in range(3)) for run in range(4)]
     assert found["offsets"] == [{"0": 2 * run, "1": run} for run in range(1, 5)]

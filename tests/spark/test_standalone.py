@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import sysconfig
 import tarfile
 import venv
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark.program import result_of
 from spark.standalone import awaited, daemon, worker_words
 from spark.topics import MakeTopic
 
@@ -52,18 +50,14 @@ def test_executors_on_other_addresses_read_write_and_follow(
             daemon(logs / "w0", "worker.Worker", *words[0], host=WORKERS[0]),
             daemon(logs / "w1", "worker.Worker", *words[1], host=WORKERS[1]),
         ):
-            done = subprocess.run(
-                [sys.executable, str(SCRIPT), master, bootstrap, topic, target],
-                capture_output=True,
-                text=True,
-                timeout=900,
-                cwd=tmp_path,
-                env=os.environ
-                | {"PYSPARK_PYTHON": "./environment/bin/python", "SPARK_LOCAL_IP": DRIVER},
+            settings = {"PYSPARK_PYTHON": "./environment/bin/python", "SPARK_LOCAL_IP": DRIVER}
+            found = result_of(
+                SCRIPT,
+                *(master, bootstrap, topic, target),
+                folder=tmp_path,
+                environment=os.environ | settings,
             )
 
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
     assert found["driver"] == DRIVER, "lakelog forces no address on the driver"
     assert found["executors"] == sorted(WORKERS)
     unpacked = [home.startswith(str(tmp_path / "work-")) for home in found["homes"]]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from schema_registry import schema_registry
+from spark.program import result_of
 from spark.topics import TYPED, MakeTopic, produce_typed
 
 pytestmark = [pytest.mark.spark]
@@ -42,17 +41,9 @@ def test_a_topic_is_written_read_named_typed_and_followed(
     with schema_registry() as registry:
         produce_typed(bootstrap, typed, registry)
         words = (kind, bootstrap, topic, typed, registry.url, str(tmp_path / "checkpoint"))
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), *words],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            cwd=tmp_path,
-            env=environment | LOOPBACK | settings,
-        )
+        environment |= LOOPBACK | settings
+        found = result_of(SCRIPT, *words, folder=tmp_path, environment=environment)
 
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
     values = sorted(f"v{i}" for i in range(10))
     assert found["kind"] == session
     assert found["columns"][:3] == ["key", "value", "topic"]
