@@ -14,7 +14,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -131,20 +131,18 @@ def _options(arguments: argparse.Namespace, variant: tuple[str, str]) -> dict[st
     """Return the options of a variant that it does not share with the others."""
     if variant not in _FLOORS:
         return _OPTIONS.get(variant, {})
-    sizes = {"records": arguments.records, "bytes": arguments.value_bytes}
     return {
-        **{name: str(size) for name, size in sizes.items()},
+        "records": str(arguments.records),
+        "bytes": str(arguments.value_bytes),
         "partitions": str(_PARTITIONS),
         "columns": variant[1],
     }
 
 
 def run_query(
-    spark: SparkSession,
-    bootstrap: str,
-    variant: tuple[str, str],
-    options: dict[str, str] | None = None,
+    spark: SparkSession, bootstrap: str, variant: tuple[str, str], options: Mapping[str, str]
 ) -> Run:
+    """Run the query of a variant. options: besides brokers and topic."""
     java_before, python_before = cpu_seconds(spark)
     began = time.monotonic()
     format_, columns = variant
@@ -152,7 +150,7 @@ def run_query(
         spark.read.format(format_)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", _TOPIC)
-        .options(**(_OPTIONS.get(variant, {}) if options is None else options))
+        .options(**options)
         .load()
     )
     (row,) = frame.selectExpr(*_QUERIES[columns]).collect()

@@ -47,7 +47,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 def _first_query(format_: str, bootstrap: str, master: str, log: str) -> None:
     """Print the first query of a new session, as JSON."""
     spark = start_session(master, connector_jars(), Path(log))
-    run = run_query(spark, bootstrap, (format_, "all"))
+    run = run_query(spark, bootstrap, (format_, "all"), {})
     print(json.dumps(asdict(run), default=str))
     spark.stop()
 
