@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import new_table
 
@@ -12,3 +13,9 @@ from unit.tables.archive_table import new_table
 def address(tmp_path: Path) -> TableAddress:
     """The address of a new table of the archive."""
     return new_table(tmp_path)
+
+
+@pytest.fixture
+def on_two_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have writers commit as on two hosts: without turns, so that commits meet."""
+    monkeypatch.setattr(turns, "_open_locked", lambda _: None)

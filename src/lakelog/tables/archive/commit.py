@@ -12,18 +12,15 @@ leave them out. `dead_letters.py` says why a repeated batch does not add them tw
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from lakelog.base.events import event
-from lakelog.client.retry import pauses
 from lakelog.tables.archive.dead_letters import Letters, commit_letters
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.progress import (
@@ -43,11 +40,10 @@ from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError, raise_if_unwritable
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.turns import attempts, turn
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 
 _log = logging.getLogger("lakelog.tables")
-_ATTEMPTS_MAX = 16
 
 
 class Outcome(Enum):
@@ -85,41 +81,39 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     attempts the last error of the catalog.
     """
     is_unknown = False
-    for pause in islice(pauses(), _ATTEMPTS_MAX):
-        # Load the table again for each attempt: its progress shows whether the last one succeeded.
-        table = load_for_commit(address)
-        try:
-            check_owner(table.properties, batch.topic_id)
-            before = agreed_progress(table, batch.topic_id)
-            place = standing(before, batch.extents)
-        except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
-            _clean_up(table, batch, is_unknown=is_unknown)
-            raise
-        # The table holds these offsets, perhaps from an earlier attempt: `remove_unreferenced`
-        # keeps the files that its snapshots reference.
-        if place is not Standing.NEXT:
-            _clean_up(table, batch, is_unknown=is_unknown)
-            return Outcome.ALREADY_THERE
-        _commit_letters(table, batch, is_unknown=is_unknown)
-        try:
-            append(table, batch, before)
-        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+    for _ in attempts():
+        with turn(address) as table:  # its progress shows whether the last attempt succeeded
             try:
-                raise_if_unwritable(error, address.catalog)
-            except (CatalogUnwritableError, WarehouseFullError):
+                check_owner(table.properties, batch.topic_id)
+                before = agreed_progress(table, batch.topic_id)
+                place = standing(before, batch.extents)
+            except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
                 _clean_up(table, batch, is_unknown=is_unknown)
                 raise
-            _log.info(
-                "the commit of batch %s is checked and retried: %s",
-                batch.number,
-                error,
-                extra=event("archive_commit_retried", batch=batch.number),
-            )
-            # Only a rejected commit certainly has no effect; any other may still succeed later.
-            is_unknown |= not isinstance(error, CommitFailedException)
-            last = error
-            time.sleep(pause)
-            continue
+            # The table holds these offsets, perhaps from an earlier attempt: `remove_unreferenced`
+            # keeps the files that its snapshots reference.
+            if place is not Standing.NEXT:
+                _clean_up(table, batch, is_unknown=is_unknown)
+                return Outcome.ALREADY_THERE
+            _commit_letters(table, batch, is_unknown=is_unknown)
+            try:
+                append(table, batch, before)
+            except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+                try:
+                    raise_if_unwritable(error, address.catalog)
+                except (CatalogUnwritableError, WarehouseFullError):
+                    _clean_up(table, batch, is_unknown=is_unknown)
+                    raise
+                _log.info(
+                    "the commit of batch %s is checked and retried: %s",
+                    batch.number,
+                    error,
+                    extra=event("archive_commit_retried", batch=batch.number),
+                )
+                # Only a rejected commit certainly has no effect; any other may still succeed later.
+                is_unknown |= not isinstance(error, CommitFailedException)
+                last = error
+                continue
         # After the commit: an expiry that fails must not fail the batch.
         expire_snapshots(address)
         return Outcome.APPENDED

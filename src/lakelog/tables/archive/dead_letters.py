@@ -12,11 +12,9 @@ records, `cut_letters` removes them before other records get their offsets.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +24,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
-from lakelog.client.retry import pauses
 from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.tables.archive.letter_file import LETTER_SCHEMA
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
@@ -36,7 +33,8 @@ from lakelog.tables.iceberg.catalog import raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
-from lakelog.tables.iceberg.table import ensure_table, load_for_commit
+from lakelog.tables.iceberg.table import ensure_table
+from lakelog.tables.iceberg.turns import attempts, turn
 
 SUFFIX = "_dead_letters"
 """The name of the table is that of the archive's table with this suffix."""
@@ -49,7 +47,6 @@ _SCHEMA = Schema(
     NestedField(5, "reason", StringType(), required=True),
     NestedField(6, "raw", BinaryType(), required=True),
 )
-_ATTEMPTS_MAX = 16
 
 
 class DeadLettersError(Exception):
@@ -106,29 +103,27 @@ def commit_letters(
     `DeadLettersError`, `TableReplacedError`, and after 16 attempts the last error of the catalog.
     """
     address, is_unknown = letters.address, False
-    for pause in islice(pauses(), _ATTEMPTS_MAX):
-        # Load the table again for each attempt: its progress shows whether the last one succeeded.
-        table = load_for_commit(address)
-        before = letters_progress(table, topic_id)
-        if all(extent.end <= before.ends.get(p, -1) for p, extent in extents.items()):
-            if not is_unknown:
-                remove_unreferenced(table, letters.paths)
-            return
-        fresh = [_without_known(path, address.catalog, before.ends) for path in letters.paths]
-        paths = [path for path in fresh if path is not None]
-        after = Progress(_after(before, extents), query_id, number)
-        try:
-            with table.transaction() as transaction:
-                record(transaction, topic_id, after, paths)
-        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
-            raise_if_unwritable(error, address.catalog)
-            # Only a rejected commit certainly has no effect; any other may still succeed later.
-            if isinstance(error, CommitFailedException):
-                remove_unreferenced(address.load(), set(paths) - set(letters.paths))
-            is_unknown |= not isinstance(error, CommitFailedException)
-            last = error
-            time.sleep(pause)
-            continue
+    for _ in attempts():
+        with turn(address) as table:  # its progress shows whether the last attempt succeeded
+            before = letters_progress(table, topic_id)
+            if all(extent.end <= before.ends.get(p, -1) for p, extent in extents.items()):
+                if not is_unknown:
+                    remove_unreferenced(table, letters.paths)
+                return
+            fresh = [_without_known(path, address.catalog, before.ends) for path in letters.paths]
+            paths = [path for path in fresh if path is not None]
+            after = Progress(_after(before, extents), query_id, number)
+            try:
+                with table.transaction() as transaction:
+                    record(transaction, topic_id, after, paths)
+            except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+                raise_if_unwritable(error, address.catalog)
+                # Only a rejected commit certainly has no effect; any other may still succeed later.
+                if isinstance(error, CommitFailedException):
+                    remove_unreferenced(address.load(), set(paths) - set(letters.paths))
+                is_unknown |= not isinstance(error, CommitFailedException)
+                last = error
+                continue
         if not is_unknown and paths != list(letters.paths):
             remove_unreferenced(address.load(), letters.paths)
         expire_snapshots(address)

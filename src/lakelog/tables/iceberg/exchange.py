@@ -15,22 +15,19 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
-from lakelog.client.retry import pauses
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.turns import attempts, turn
 
 REPLACED = "lakelog-replaced-"
 """The name of a list of replaced files begins so."""
 _ID = "lakelog.exchange"
-_ATTEMPTS_MAX = 16
 
 
 class UnknownOutcomeError(Exception):
@@ -51,41 +48,50 @@ def exchange(
     and after 16 attempts the last error of the catalog.
     """
     mark, is_unknown = {_ID: uuid.uuid4().hex}, False
-    for pause in islice(pauses(), _ATTEMPTS_MAX):
-        table = load_for_commit(address)
-        if is_unknown and _has_committed(table, mark):
-            return True
-        live = {task.file.file_path: task for task in table.scan().plan_files()}
-        # A delete file that was added since would be lost, and its rows would return.
-        if any(_deletes(live.get(each.file.file_path)) != _deletes(each) for each in old):
-            return False
-        properties = entry(table)
-        if properties is None:
-            return False
-        try:
-            with table.transaction() as transaction:
-                update = transaction.update_snapshot(snapshot_properties={**properties, **mark})
-                with update.overwrite() as overwrite:
-                    for each in old:
-                        overwrite.delete_data_file(live[each.file.file_path].file)
-                    for found in make(table):
-                        overwrite.append_data_file(found)
-                transaction.set_properties(properties)
-        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
-            # An earlier attempt may still succeed, so the new files must stay then.
-            if not is_unknown:
-                raise_if_unwritable(error, address.catalog)
-            is_unknown |= not isinstance(error, CommitFailedException)
-            last = error
-            time.sleep(pause)
-            continue
-        return True
+    for _ in attempts():
+        with turn(address) as table:
+            if is_unknown and _has_committed(table, mark):
+                return True
+            live = {task.file.file_path: task for task in table.scan().plan_files()}
+            # A delete file that was added since would be lost, and its rows would return.
+            if any(_deletes(live.get(each.file.file_path)) != _deletes(each) for each in old):
+                return False
+            properties = entry(table)
+            if properties is None:
+                return False
+            try:
+                _replace(table, [live[each.file.file_path] for each in old], make, properties, mark)
+            except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
+                # An earlier attempt may still succeed, so the new files must stay then.
+                if not is_unknown:
+                    raise_if_unwritable(error, address.catalog)
+                is_unknown |= not isinstance(error, CommitFailedException)
+                last = error
+            else:
+                return True
     if is_unknown:
         raise UnknownOutcomeError(
             f"whether the catalog has committed new files is unknown ({type(last).__name__}: "
             f"{last}); no row is lost or twice, so try again when the catalog answers"
         ) from last
     raise last
+
+
+def _replace(
+    table: Table,
+    old: Iterable[FileScanTask],
+    make: Callable[[Table], Iterable[DataFile]],
+    properties: Mapping[str, str],
+    mark: Mapping[str, str],
+) -> None:
+    with table.transaction() as transaction:
+        update = transaction.update_snapshot(snapshot_properties={**properties, **mark})
+        with update.overwrite() as overwrite:
+            for each in old:
+                overwrite.delete_data_file(each.file)
+            for found in make(table):
+                overwrite.append_data_file(found)
+        transaction.set_properties(dict(properties))
 
 
 def note_replaced(table: Table, catalog: Mapping[str, str], paths: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ from pyiceberg.table.snapshots import Snapshot
 from lakelog.base.events import event
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.references import remove_expired
-from lakelog.tables.iceberg.table import SNAPSHOTS_MAX, load_for_commit
+from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
+from lakelog.tables.iceberg.turns import turn
 
 _log = logging.getLogger("lakelog.tables")
 _KEPT = SNAPSHOTS_MAX // 2
@@ -56,7 +57,7 @@ def expire_snapshots(address: TableAddress) -> int:
     the outcome of an expiry is unknown, no file is removed.
     """
     try:
-        table = load_for_commit(address)
+        table = address.load()
         # Not before: an expiry after each commit would be a second commit each time.
         if len(_unnamed(table)) < SNAPSHOTS_MAX:
             return 0
@@ -76,14 +77,14 @@ def expire_by(address: TableAddress, policy: Policy, now_ms: int) -> int:
     now_ms: milliseconds since the epoch. Raises `TableReplacedError`, `OSError` and the errors of
     the catalog; no file is removed then.
     """
-    table = load_for_commit(address)
-    expired = expirable(table, policy, now_ms)
-    if not expired:
-        return 0
-    ids = [snapshot.snapshot_id for snapshot in expired]
-    # The metadata first: a crash in between leaves files without a reference, never a reference
-    # without its file.
-    table.maintenance.expire_snapshots().by_ids(ids).commit()
+    with turn(address) as table:
+        expired = expirable(table, policy, now_ms)
+        if not expired:
+            return 0
+        ids = [snapshot.snapshot_id for snapshot in expired]
+        # The metadata first: a crash in between leaves files without a reference, never a reference
+        # without its file.
+        table.maintenance.expire_snapshots().by_ids(ids).commit()
     # Loaded again: a concurrent commit may reuse a manifest of an expired snapshot.
     remove_expired(address.load(), expired)
     return len(expired)

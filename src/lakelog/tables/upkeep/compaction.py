@@ -73,17 +73,21 @@ def compact(
     """Compact the small files of a table, in rounds of about 1 GiB; return the counts.
 
     A file is small below three quarters of `target_bytes`. A round needs `files_min` small files of
-    one partition of the table. Raises `CompactionError`, `UnknownOutcomeError`,
+    one partition of the table. Files that are committed meanwhile are left for the next call, which
+    would not end beside a fast archive otherwise. Raises `CompactionError`, `UnknownOutcomeError`,
     `ProgressMismatchError`, `TableReplacedError`, `OSError` and the errors of the catalog.
     """
     assert files_min >= 2, "one file alone would be compacted for ever"
     total = Compacted()
+    first = {task.file.file_path for task in load_for_commit(address).scan().plan_files()}
     while True:
         table = load_for_commit(address)
         schema = _schema(table)
         # New files are of the present spec, in which older files may have several partitions.
         tasks = (
-            each for each in table.scan().plan_files() if each.file.spec_id == table.spec().spec_id
+            each
+            for each in table.scan().plan_files()
+            if each.file.file_path in first and each.file.spec_id == table.spec().spec_id
         )
         chosen = choose(tasks, target_bytes, files_min)
         if not chosen:

@@ -101,6 +101,7 @@ def test_a_commit_that_landed_but_raised_is_not_repeated(
     assert offsets(address.load()) == list(range(5))
 
 
+@pytest.mark.usefixtures("on_two_hosts")
 def test_a_commit_that_landed_is_found_even_when_others_followed(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
     return commit_batch(address, ours)
 
 
+@pytest.mark.usefixtures("on_two_hosts")
 def test_a_table_of_another_program_is_not_rebased_in_silence(
     foreign: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_table_of_another_program_is_not_rebased_in_silence(
     assert offsets(foreign.load()) == list(range(5))
 
 
+@pytest.mark.usefixtures("on_two_hosts")
 def test_a_table_that_lost_its_properties_is_not_rebased_in_silence(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.iceberg import exchange as exchanges
+from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import CatalogUnwritableError
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
@@ -95,7 +95,7 @@ def test_failed_attempts_end_with_the_known_outcome(
     def fail(self: Transaction) -> None:
         raise raised
 
-    monkeypatch.setattr(exchanges, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(expected):
         run(address, new)
@@ -119,7 +119,7 @@ def test_a_full_disk_after_a_commit_without_an_answer_is_no_outcome(
     address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller would remove files that the first attempt may still commit."""
-    monkeypatch.setattr(exchanges, "_ATTEMPTS_MAX", 3)
+    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 3)
     attempts = failing(monkeypatch, ConnectionError("no answer"), *FULL)
     with pytest.raises(UnknownOutcomeError):
         run(address, new)

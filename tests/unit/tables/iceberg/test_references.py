@@ -69,6 +69,7 @@ def test_a_conflict_that_is_certain_leaves_no_files(address: TableAddress) -> No
     assert files(address) == 1
 
 
+@pytest.mark.usefixtures("on_two_hosts")
 @pytest.mark.parametrize(
     ("error", "left"), [(ConnectionError("no answer"), 2), (CommitFailedException("lost"), 1)]
 )

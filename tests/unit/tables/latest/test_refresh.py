@@ -12,7 +12,7 @@ from pyiceberg.table import Transaction
 
 from lakelog.tables.archive.progress import Extent, Progress
 from lakelog.tables.archive.recording import record
-from lakelog.tables.iceberg import exchange
+from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.references import referenced_files
@@ -195,7 +195,7 @@ def test_files_of_a_commit_of_unknown_outcome_stay(
             raise ConnectionError("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(exchange, "_ATTEMPTS_MAX", 2)
+        patch.setattr(turns, "_ATTEMPTS_MAX", 2)
         patch.setattr(Transaction, "commit_transaction", silent)
         with pytest.raises(UnknownOutcomeError):
             tables.refresh()

@@ -15,9 +15,9 @@ from pyiceberg.types import StringType
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import agreed_progress
-from lakelog.tables.iceberg import exchange
+from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError, note_replaced
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.registry.avro import AvroSchema
 from lakelog.tables.typed.columns import widen
@@ -90,6 +90,7 @@ def test_a_replaced_file_stays_for_older_snapshots(address: TableAddress) -> Non
     assert sorted(json.loads(listed.read_bytes())["paths"]) == sorted(old)
 
 
+@pytest.mark.usefixtures("on_two_hosts")
 def test_another_commit_in_between_is_kept(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,25 @@ def test_another_commit_in_between_is_kept(
     assert len(live(address)) == 2
 
 
+def test_files_that_arrive_meanwhile_are_left_for_the_next_call(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside an archive that commits two files in each round, no call would end otherwise."""
+    commit_each(address, 0, 2)
+    real, arrived = note_replaced, list[int]()
+
+    def note(*arguments: Any) -> None:
+        real(*arguments)
+        assert len(arrived) < 5, "the call does not end"
+        arrived.append(2 + 2 * len(arrived))
+        commit_each(address, arrived[-1], arrived[-1] + 2)
+
+    monkeypatch.setattr(compaction, "note_replaced", note)
+    assert compacted(address, files_min=2).files_before == 2
+    assert compacted(address, files_min=2).files_before == 3
+    assert offsets(address.load()) == list(range(60))
+
+
 def test_after_failed_commits_no_new_file_remains(
     address: TableAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +136,7 @@ def test_after_failed_commits_no_new_file_remains(
     def fail(self: Transaction) -> None:
         raise CommitFailedException("another commit came first")
 
-    monkeypatch.setattr(exchange, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", fail)
     with pytest.raises(CommitFailedException):
         compacted(address)
@@ -146,7 +166,7 @@ def test_a_catalog_that_never_answers_leaves_the_outcome_open(
     def silent(self: Transaction) -> None:
         raise ConnectionError("no answer")
 
-    monkeypatch.setattr(exchange, "_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
     monkeypatch.setattr(Transaction, "commit_transaction", silent)
     with pytest.raises(UnknownOutcomeError, match=r"unknown \(ConnectionError: no answer"):
         compacted(address)
@@ -258,7 +278,7 @@ def test_rows_that_are_deleted_meanwhile_do_not_return(
 ) -> None:
     deleted = Deleted(monkeypatch, [0])
     commit_each(address, 0, 8)
-    before, real = live(address), exchange.note_replaced
+    before, real = live(address), note_replaced
 
     def delete(*arguments: Any) -> None:
         real(*arguments)
