@@ -64,15 +64,19 @@ class Refresh:
     bucket_bytes: int = _BUCKET_BYTES
 
     def run(self, archive: TopicArchive, *, rebuild: bool = False) -> Refreshed:
-        """Bring the table to the end of the archive's newest version.
+        """Bring the table at least to the present end of the archive.
 
-        rebuild: compute all rows again, regardless of the present rows. Raises `LatestTableError`,
+        Rows that are archived meanwhile may be left for the next refresh: beside a fast archive
+        this one would not end otherwise. rebuild: compute all rows again, regardless of the present
+        rows. Raises `LatestTableError`,
         `ArchiveUnreadableError`, `UnknownOutcomeError`, `TableReplacedError`, `ValueError`,
         `OSError` and the errors of the catalog.
         """
         total, lost = Refreshed(), 0
+        wanted: Mapping[int, int] | None = None
         while not self.stop.is_set():
             archive = reload(archive.topic, archive.topic_id, archive.address)
+            wanted = archive.progress.ends if wanted is None else wanted
             done = self._round(archive, rebuild=rebuild)
             if done is None:
                 lost += 1
@@ -91,6 +95,8 @@ class Refresh:
                 total.commits + done.commits,
                 done.ends,
             )
+            if all(done.ends.get(partition, 0) >= end for partition, end in wanted.items()):
+                break
         return total
 
     @property
@@ -115,12 +121,13 @@ class Refresh:
         with Spill(buckets, own_schema(archive.table)) as spill:
             taken = take(archive, ranges, spill, self.bucket_bytes)
             present = list(table.scan().plan_files())
+            after = _advanced(progress, taken)
             round_ = _Round(
                 address,
                 table,
                 archive.topic_id,
                 before,
-                _advanced(progress, taken).to_text(),
+                after.to_text(),
                 present if is_new else [],
                 {} if is_new else _by_bucket(table, present),
             )
@@ -132,7 +139,7 @@ class Refresh:
         if not is_done:
             return None
         expire_snapshots(address)
-        return Refreshed(taken.rows, round_.written, 1, taken.ends)
+        return Refreshed(taken.rows, round_.written, 1, after.ends)
 
     def _progress(self, table: Table, archive: TopicArchive, *, rebuild: bool) -> LatestProgress:
         """Return the agreed progress. Raises `LatestTableError`."""

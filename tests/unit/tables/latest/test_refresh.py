@@ -126,6 +126,26 @@ def test_many_records_take_several_commits(tables: Tables, monkeypatch: pytest.M
     assert tables.values() == tables.expected()
 
 
+def test_rows_that_are_archived_meanwhile_are_left_for_the_next_refresh(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside an archive that commits in each round, no refresh would end otherwise."""
+    tables.append(Put(b"a", b"0"), Put(b"b", b"0", 1))
+    real, arrived = backlogs.take, list[int]()
+
+    def take(*arguments: Any) -> Any:
+        assert len(arrived) < 5, "the refresh does not end"
+        arrived.append(1)
+        tables.append(Put(b"a", b"%d" % len(arrived)))
+        return real(*arguments)
+
+    monkeypatch.setattr("lakelog.tables.latest.refresh.take", take)
+    assert tables.refresh().rows == 2
+    assert tables.values() == {b"a": b"0", b"b": b"0"}
+    assert tables.refresh().rows == 1
+    assert tables.values() == {b"a": b"1", b"b": b"0"}
+
+
 def test_keys_in_several_partitions_have_the_newest_timestamp(tables: Tables) -> None:
     tables.append(Put(b"a", b"p0", 0, at=5), Put(b"a", b"p1", 1, at=9), Put(b"b", b"p1", 1, at=1))
     tables.refresh()
