@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -81,14 +81,19 @@ async def _until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def _expire(session: KazooSession) -> None:
-    """End the session at the ensemble, as its timeout does."""
-    client = session._client
-    servers = ",".join(f"{host}:{port}" for host, port in client.hosts)
-    twin = KazooClient(servers, client_id=client.client_id)
-    twin.start()
-    twin.stop()
+async def _expire(session: KazooSession, proxies: Sequence[Proxy], servers: str) -> None:
+    """End the session at the ensemble, as its timeout does.
+
+    The client is cut off meanwhile: it could take its session back before the twin ends it.
+    """
+    twin = KazooClient(servers, client_id=session._client.client_id)
+    for proxy in proxies:
+        proxy.cut()
+    await asyncio.to_thread(twin.start)
+    await asyncio.to_thread(twin.stop)
     twin.close()
+    for proxy in proxies:
+        proxy.mend()
 
 
 async def _effects(
@@ -138,8 +143,8 @@ async def _of_simulated(event: str) -> dict[str, object]:
 
 
 async def _of_real(event: str, version: str) -> dict[str, object]:
-    servers = zookeeper_ensemble.shared(version).servers
-    async with Proxy(servers[0]).running() as proxy:
+    server = zookeeper_ensemble.shared(version).servers[0]
+    async with Proxy(server).running() as proxy:
         session = KazooSession((proxy.address,), _TIMEOUT_S)
 
         async def disturb() -> None:
@@ -147,9 +152,9 @@ async def _of_real(event: str, version: str) -> dict[str, object]:
                 proxy.cut()
                 proxy.mend()
             else:
-                await asyncio.to_thread(_expire, session)
+                await _expire(session, [proxy], server)
 
-        return await _effects(session, KazooSession((servers[0],), _TIMEOUT_S), disturb)
+        return await _effects(session, KazooSession((server,), _TIMEOUT_S), disturb)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -169,20 +174,23 @@ def test_after_an_expiry_a_store_reads_no_older_state(version: str) -> None:
 
     async def scenario() -> None:
         servers = zookeeper_ensemble.shared(version).servers
-        session, seen = KazooSession(servers, _TIMEOUT_S), list[int]()
-        store = _store(session, f"/newest-{secrets.token_hex(8)}")
-        await store.open(create=True)
-        session._client.add_listener(lambda state: seen.append(session._client.last_zxid))
-        await store.register_broker(1, b"n" * 16)
-        for number in range(3):
-            epoch = (await store.elect()).epoch
-            batch = MetadataBatch(b"w" * 16, number + 1, epoch, b"[]\n")
-            assert (await store.append(batch, number)).outcome is Outcome.DONE
-            seen.clear()
-            await asyncio.to_thread(_expire, session)
-            await _until(lambda: 0 in seen)
-            assert len((await store.read(0)).entries) == number + 1
-        await store.close()
+        async with contextlib.AsyncExitStack() as stack:
+            proxies = [await stack.enter_async_context(Proxy(each).running()) for each in servers]
+            session = KazooSession(tuple(each.address for each in proxies), _TIMEOUT_S)
+            seen = list[int]()
+            store = _store(session, f"/newest-{secrets.token_hex(8)}")
+            await store.open(create=True)
+            session._client.add_listener(lambda state: seen.append(session._client.last_zxid))
+            await store.register_broker(1, b"n" * 16)
+            for number in range(3):
+                epoch = (await store.elect()).epoch
+                batch = MetadataBatch(b"w" * 16, number + 1, epoch, b"[]\n")
+                assert (await store.append(batch, number)).outcome is Outcome.DONE
+                seen.clear()
+                await _expire(session, proxies, ",".join(servers))
+                await _until(lambda: 0 in seen)
+                assert len((await store.read(0)).entries) == number + 1
+            await store.close()
 
     asyncio.run(scenario())
 
