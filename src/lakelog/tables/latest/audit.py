@@ -8,7 +8,7 @@ could not compare it with rows that were archived later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +19,9 @@ from lakelog.tables.joined.archives import TopicArchive, reload
 from lakelog.tables.latest.backlog import backlog, take
 from lakelog.tables.latest.merge import BucketMerge, fitted
 from lakelog.tables.latest.newest import last_of_partitions
-from lakelog.tables.latest.progress import LatestProgress, LatestTableError
+from lakelog.tables.latest.progress import LatestTableError
 from lakelog.tables.latest.spill import Spill
 from lakelog.tables.latest.table import agreed
-from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.columns import own_schema
 
 _PARTS_MAX = 256
@@ -83,7 +82,7 @@ def audit_latest(archive: TopicArchive, table: Table) -> LatestAudit:
     compared = pa.schema([schema.field(name) for name in _COMPARED])
     found = LatestAudit()
     with Spill(parts, schema) as rows, Spill(parts, compared) as present:
-        taken = take(archive, _ranges(archive, progress), rows, _NO_LIMIT)
+        taken = take(archive, backlog(archive, {}, progress.ends), rows, _NO_LIMIT)
         found.null_keys = sum(taken.null_keys.values())
         if taken.null_keys != dict(progress.null_keys):
             found.wrong += 1
@@ -106,17 +105,6 @@ def _parts(archive: TopicArchive, buckets: int) -> int:
     # Compressed files are several times smaller than their rows in memory.
     wanted = 4 * size // _PART_BYTES // buckets + 1
     return buckets * max(1, min(wanted, _PARTS_MAX // buckets))
-
-
-def _ranges(archive: TopicArchive, progress: LatestProgress) -> list[OffsetRange]:
-    """Return the archived offsets below the progress."""
-    everything = backlog(archive, LatestProgress(progress.archive))
-    ends = progress.ends
-    return [
-        replace(each, end=min(each.end, ends[each.partition]))
-        for each in everything
-        if each.start < ends.get(each.partition, 0)
-    ]
 
 
 def _read_table(

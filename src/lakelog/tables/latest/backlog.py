@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from lakelog.tables.joined.files import files_of
 from lakelog.tables.joined.reading import read_archived
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.latest.newest import last_of_partitions
-from lakelog.tables.latest.progress import LatestProgress
 from lakelog.tables.latest.spill import Spill
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.typed.columns import own_schema
@@ -30,14 +29,16 @@ class Taken:
     null_keys: dict[int, int] = field(default_factory=dict)
 
 
-def backlog(archive: TopicArchive, progress: LatestProgress) -> list[OffsetRange]:
-    """Return the archived offsets that follow the progress."""
+def backlog(
+    archive: TopicArchive, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> list[OffsetRange]:
+    """Return the archived offsets between `starts` (0 by default) and `ends` of the partitions."""
     ranges = []
     for partition, extent in sorted(archive.progress.extents.items()):
-        start = max(extent.start, progress.ends.get(partition, 0))
-        if start < extent.end:
-            found = OffsetRange(archive.topic, partition, start, extent.end, archive.topic_id)
-            ranges.append(found)
+        start = max(extent.start, starts.get(partition, 0))
+        end = min(extent.end, ends.get(partition, 0))
+        if start < end:
+            ranges.append(OffsetRange(archive.topic, partition, start, end, archive.topic_id))
     return ranges
 
 

@@ -36,6 +36,8 @@ def latest_overview(archive: TopicArchive, table: Table) -> LatestOverview:
         files=len(files),
         size=sum(file.file_size_in_bytes for file in files),
         buckets=buckets_of(table) or 0,
-        lag=sum(each.end - each.start for each in backlog(archive, progress)),
+        lag=sum(
+            each.end - each.start for each in backlog(archive, progress.ends, archive.progress.ends)
+        ),
         null_keys=sum(progress.null_keys.values()),
     )

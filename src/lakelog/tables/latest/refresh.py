@@ -64,20 +64,21 @@ class Refresh:
     bucket_bytes: int = _BUCKET_BYTES
 
     def run(self, archive: TopicArchive, *, rebuild: bool = False) -> Refreshed:
-        """Bring the table at least to the present end of the archive.
+        """Bring the table to the end that the archive has at the beginning.
 
-        Rows that are archived meanwhile may be left for the next refresh: beside a fast archive
-        this one would not end otherwise. rebuild: compute all rows again, regardless of the present
-        rows. Raises `LatestTableError`,
+        Rows that are archived meanwhile are left for the next refresh. Otherwise a refresh would
+        not end beside a fast archive.
+
+        rebuild: compute all rows again, regardless of the present rows. Raises `LatestTableError`,
         `ArchiveUnreadableError`, `UnknownOutcomeError`, `TableReplacedError`, `ValueError`,
         `OSError` and the errors of the catalog.
         """
         total, lost = Refreshed(), 0
-        wanted: Mapping[int, int] | None = None
+        ends: Mapping[int, int] | None = None
         while not self.stop.is_set():
             archive = reload(archive.topic, archive.topic_id, archive.address)
-            wanted = archive.progress.ends if wanted is None else wanted
-            done = self._round(archive, rebuild=rebuild)
+            ends = archive.progress.ends if ends is None else ends
+            done = self._round(archive, ends, rebuild=rebuild)
             if done is None:
                 lost += 1
                 if lost >= _ATTEMPTS_MAX:
@@ -95,15 +96,15 @@ class Refresh:
                 total.commits + done.commits,
                 done.ends,
             )
-            if all(done.ends.get(partition, 0) >= end for partition, end in wanted.items()):
-                break
         return total
 
     @property
     def _name(self) -> str:
         return ".".join(self.place.address.identifier)
 
-    def _round(self, archive: TopicArchive, *, rebuild: bool) -> Refreshed | None:
+    def _round(
+        self, archive: TopicArchive, ends: Mapping[int, int], *, rebuild: bool
+    ) -> Refreshed | None:
         """Commit one round; return `None` if another program changed the table meanwhile."""
         table = open_latest(self.place, archive)
         address = pinned(self.place, table)
@@ -112,7 +113,7 @@ class Refresh:
         is_new = rebuild or progress.rewinds != archive.progress.rewinds
         if is_new:
             progress = LatestProgress(_uuid(archive.table), archive.progress.rewinds)
-        ranges = backlog(archive, progress)
+        ranges = backlog(archive, progress.ends, ends)
         if not ranges and not is_new:
             return Refreshed(ends=progress.ends)
         table = align(address, archive.table)
@@ -121,13 +122,12 @@ class Refresh:
         with Spill(buckets, own_schema(archive.table)) as spill:
             taken = take(archive, ranges, spill, self.bucket_bytes)
             present = list(table.scan().plan_files())
-            after = _advanced(progress, taken)
             round_ = _Round(
                 address,
                 table,
                 archive.topic_id,
                 before,
-                after.to_text(),
+                _advanced(progress, taken).to_text(),
                 present if is_new else [],
                 {} if is_new else _by_bucket(table, present),
             )
@@ -139,7 +139,7 @@ class Refresh:
         if not is_done:
             return None
         expire_snapshots(address)
-        return Refreshed(taken.rows, round_.written, 1, after.ends)
+        return Refreshed(taken.rows, round_.written, 1, taken.ends)
 
     def _progress(self, table: Table, archive: TopicArchive, *, rebuild: bool) -> LatestProgress:
         """Return the agreed progress. Raises `LatestTableError`."""

@@ -6,7 +6,6 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
 from lakelog.tables.latest import backlog as module
 from lakelog.tables.latest.backlog import backlog, take
-from lakelog.tables.latest.progress import LatestProgress
 from lakelog.tables.latest.spill import Spill
 from unit.tables.latest.kit import Put, Tables
 
@@ -18,16 +17,16 @@ def tables(address: TableAddress) -> Tables:
     return made
 
 
-def test_the_backlog_follows_the_progress(tables: Tables) -> None:
-    ranges = backlog(tables.version(), LatestProgress("uuid", ends={0: 4}))
-    assert [(each.partition, each.start, each.end) for each in ranges] == [(0, 4, 10), (1, 0, 11)]
-    assert not backlog(tables.version(), LatestProgress("uuid", ends={0: 10, 1: 11}))
+def test_the_backlog_is_between_starts_and_ends(tables: Tables) -> None:
+    ranges = backlog(tables.version(), {0: 4}, {0: 10, 1: 9, 2: 3})
+    assert [(each.partition, each.start, each.end) for each in ranges] == [(0, 4, 10), (1, 0, 9)]
+    assert not backlog(tables.version(), {0: 10, 1: 9}, {0: 20, 1: 9})
 
 
 def test_the_last_rows_of_the_keys_are_taken(tables: Tables) -> None:
     version = tables.version()
     with Spill(1, ARROW_SCHEMA) as spill:
-        taken = take(version, backlog(version, LatestProgress("uuid")), spill, 1 << 20)
+        taken = take(version, backlog(version, {}, version.progress.ends), spill, 1 << 20)
         rows = spill.read(0).select(["key", "value", "partition"]).to_pylist()
     assert (taken.rows, taken.ends, taken.null_keys) == (21, {0: 10, 1: 11}, {1: 1})
     found = {(row["key"], row["partition"]): row["value"] for row in rows}
@@ -41,7 +40,7 @@ def test_a_full_bucket_ends_the_round(tables: Tables, monkeypatch: pytest.Monkey
     tables.append(Put(b"k", b"v", 0))
     version = tables.version()
     with Spill(1, ARROW_SCHEMA) as spill:
-        taken = take(version, backlog(version, LatestProgress("uuid")), spill, 1)
+        taken = take(version, backlog(version, {}, version.progress.ends), spill, 1)
     assert taken.ends == {0: 10}, "the chunk of the first file"
-    left = backlog(version, LatestProgress("uuid", ends=taken.ends))
+    left = backlog(version, taken.ends, version.progress.ends)
     assert [(each.partition, each.start) for each in left] == [(0, 10), (1, 0)]

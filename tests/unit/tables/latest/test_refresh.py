@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyiceberg.table import Transaction
 
-from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.archive.commit import Batch, commit_batch
+from lakelog.tables.archive.progress import Extent
 from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
@@ -29,6 +30,16 @@ from unit.tables.latest.kit import Put, Tables
 @pytest.fixture
 def tables(address: TableAddress) -> Tables:
     return Tables(address)
+
+
+def cut(tables: Tables, end: int) -> None:
+    """Remove the rows of partition 0 from `end` on, as after a loss of records."""
+    progress = tables.version().progress
+    back = replace(progress, extents={0: Extent(0, end, 0)}, rewinds=progress.rewinds + 1)
+    with load_for_commit(tables.archive).transaction() as transaction:
+        transaction.delete(f"offset >= {end}")
+        record(transaction, TOPIC_ID, back)
+    del tables.puts[0][end:]
 
 
 def data_files(tables: Tables) -> set[str]:
@@ -126,10 +137,16 @@ def test_many_records_take_several_commits(tables: Tables, monkeypatch: pytest.M
     assert tables.values() == tables.expected()
 
 
+@pytest.mark.parametrize("is_one_at_a_time", [False, True])
 def test_rows_that_are_archived_meanwhile_are_left_for_the_next_refresh(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, is_one_at_a_time: bool
 ) -> None:
-    """Beside an archive that commits in each round, no refresh would end otherwise."""
+    """Beside an archive that commits in each round, no refresh would end otherwise.
+
+    Retention has removed all records of partition 2. If a round takes one row only, the rows of
+    partition 0 must not keep partition 1 waiting.
+    """
+    commit_batch(tables.archive, Batch(TOPIC_ID, "", -1, {2: Extent(500, 500, 0)}, ()))
     tables.append(Put(b"a", b"0"), Put(b"b", b"0", 1))
     real, arrived = backlogs.take, list[int]()
 
@@ -139,11 +156,33 @@ def test_rows_that_are_archived_meanwhile_are_left_for_the_next_refresh(
         tables.append(Put(b"a", b"%d" % len(arrived)))
         return real(*arguments)
 
+    if is_one_at_a_time:
+        monkeypatch.setattr(backlogs, "_CHUNK_BYTES", 1)
     monkeypatch.setattr("lakelog.tables.latest.refresh.take", take)
-    assert tables.refresh().rows == 2
+    first = tables.refresh(bucket_bytes=1)
+    assert first.rows == 2
     assert tables.values() == {b"a": b"0", b"b": b"0"}
-    assert tables.refresh().rows == 1
-    assert tables.values() == {b"a": b"1", b"b": b"0"}
+    assert tables.refresh(bucket_bytes=1).rows == first.commits
+    assert tables.values() == {b"a": b"%d" % first.commits, b"b": b"0"}
+
+
+def test_rows_that_leave_the_archive_meanwhile_do_not_keep_a_refresh_from_its_end(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.append(*(Put(b"k%d" % number, b"v") for number in range(6)))
+    real, rounds = backlogs.take, list[int]()
+
+    def take(*arguments: Any) -> Any:
+        taken = real(*arguments)
+        rounds.append(1)
+        assert len(rounds) < 5, "the refresh does not end"
+        if len(rounds) == 1:
+            cut(tables, 2)
+        return taken
+
+    monkeypatch.setattr("lakelog.tables.latest.refresh.take", take)
+    tables.refresh()
+    assert set(tables.values()) == {b"k0", b"k1"}
 
 
 def test_keys_in_several_partitions_have_the_newest_timestamp(tables: Tables) -> None:
@@ -299,16 +338,9 @@ def test_rows_that_left_the_archive_leave_the_table(tables: Tables) -> None:
     tables.append(Put(b"a", b"1"), Put(b"b", b"2"))
     tables.append(Put(b"a", b"lost"), Put(b"d", b"lost"))
     tables.refresh()
-    table = load_for_commit(tables.archive)
-    progress = tables.version().progress
-    back = replace(progress, extents={0: Extent(0, 2, 0)}, rewinds=progress.rewinds + 1)
-    with table.transaction() as transaction:
-        transaction.delete("offset >= 2")
-        record(transaction, TOPIC_ID, back)
-    del tables.puts[0][2:]
+    cut(tables, 2)
     tables.append(Put(b"c", b"3"))
     tables.append(Put(b"c", b"4"))
     tables.refresh()
     assert tables.values() == {b"a": b"1", b"b": b"2", b"c": b"4"}
     assert "is computed again" in tables.notices[0]
-    assert isinstance(progress, Progress)
