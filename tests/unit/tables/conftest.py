@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,4 +19,4 @@ def address(tmp_path: Path) -> TableAddress:
 @pytest.fixture
 def on_two_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have writers commit as on two hosts: without turns, so that commits meet."""
-    monkeypatch.setattr(turns, "_open_locked", lambda _: None)
+    monkeypatch.setattr(turns, "_locked", lambda _: nullcontext())

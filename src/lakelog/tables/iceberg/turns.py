@@ -1,9 +1,9 @@
 """Turns of the writers of a table: on one host they commit one after another.
 
 Iceberg's commits are optimistic: a commit fails if another came after its table was loaded. A
-commit that replaces files reads all manifests in between. Beside a job that appends often it would
-fail each time, and the longer it fails the more manifests there are. So a writer locks the table's
-folder from the load to the commit.
+commit that replaces files reads all manifests in between. Beside a job that appends often, each of
+its attempts would fail, and the files that are appended meanwhile make the next ones slower. So
+appends, exchanges of files and expiries lock the table's folder from the load to the commit.
 
 The catalog alone keeps commits correct. A writer continues without the lock if the folder is not on
 this host, cannot be locked, or stays locked for long, as by a stopped process.
@@ -11,7 +11,9 @@ this host, cannot be locked, or stays locked for long, as by a stopped process.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -22,13 +24,17 @@ from urllib.parse import unquote, urlsplit
 
 from pyiceberg.table import Table
 
+from lakelog.base.events import event
 from lakelog.client.retry import pauses
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.table import load_for_commit
 
+_log = logging.getLogger("lakelog.tables")
 _ATTEMPTS_MAX = 16
 _POLL_S = 0.01
-_WAIT_MAX_S = 30.0
+_WAIT_MAX_S = 10.0
+_stuck: set[str] = set()
+"""Folders that stayed locked: the next writer does not wait for them again."""
 
 
 def attempts() -> Iterator[None]:
@@ -41,17 +47,13 @@ def attempts() -> Iterator[None]:
 
 @contextmanager
 def turn(address: TableAddress) -> Iterator[Table]:
-    """Load the table; no other writer of this host commits to it until the end of the block.
+    """Load the table; no other append, exchange or expiry of this host commits during the block.
 
     A block must not take another turn of the same table. Raises as `load_for_commit`.
     """
     path = _folder(tuple(sorted(address.catalog.items())), address.identifier, address.uuid)
-    fd = None if path is None else _open_locked(path)
-    try:
+    with contextlib.nullcontext() if path is None else _locked(path):
         yield load_for_commit(address)
-    finally:
-        if fd is not None:
-            os.close(fd)
 
 
 @lru_cache
@@ -63,21 +65,43 @@ def _folder(
     return unquote(url.path) if url.scheme in {"", "file"} else None
 
 
-def _open_locked(path: str) -> int | None:
-    """Open a folder and lock it; return `None` if that is not possible or takes too long."""
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Lock the folder during the block, if that is possible soon."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return None
-    end_s = time.monotonic() + _WAIT_MAX_S
-    while time.monotonic() < end_s:
+        yield
+        return
+    try:
+        _wait_for_lock(fd, path)
+        yield
+    finally:
+        # A process that was forked meanwhile keeps the folder open, and so the lock.
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _wait_for_lock(fd: int, path: str) -> None:
+    end_s = time.monotonic() + (0 if path in _stuck else _WAIT_MAX_S)
+    while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if time.monotonic() >= end_s:
+                break
             time.sleep(_POLL_S)
         except OSError:  # a file system without locks, or without locks of folders
-            break
+            return
         else:
-            return fd
-    os.close(fd)
-    return None
+            _stuck.discard(path)
+            return
+    if path not in _stuck:
+        _stuck.add(path)
+        _log.warning(
+            "another process has locked %s for %g s: commits no longer wait for it",
+            path,
+            _WAIT_MAX_S,
+            extra=event("table_lock_ignored", path=path),
+        )

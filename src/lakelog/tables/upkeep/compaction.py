@@ -73,28 +73,35 @@ def compact(
     """Compact the small files of a table, in rounds of about 1 GiB; return the counts.
 
     A file is small below three quarters of `target_bytes`. A round needs `files_min` small files of
-    one partition of the table. Files that are committed meanwhile are left for the next call, which
-    would not end beside a fast archive otherwise. Raises `CompactionError`, `UnknownOutcomeError`,
-    `ProgressMismatchError`, `TableReplacedError`, `OSError` and the errors of the catalog.
+    one partition of the table. Files that are committed meanwhile are left for the next call.
+    Otherwise this call would not end beside a fast archive.
+
+    Raises `CompactionError`, `UnknownOutcomeError`, `ProgressMismatchError`, `TableReplacedError`,
+    `OSError` and the errors of the catalog.
     """
-    assert files_min >= 2, "one file alone would be compacted for ever"
+    assert files_min >= 2, "each round leaves fewer small files"
     total = Compacted()
-    first = {task.file.file_path for task in load_for_commit(address).scan().plan_files()}
+    mine: set[str] | None = None
     while True:
         table = load_for_commit(address)
         schema = _schema(table)
+        present = list(table.scan().plan_files())
+        if mine is None:
+            mine = {task.file.file_path for task in present}
         # New files are of the present spec, in which older files may have several partitions.
         tasks = (
-            each
-            for each in table.scan().plan_files()
-            if each.file.file_path in first and each.file.spec_id == table.spec().spec_id
+            task
+            for task in present
+            if task.file.file_path in mine and task.file.spec_id == table.spec().spec_id
         )
         chosen = choose(tasks, target_bytes, files_min)
         if not chosen:
             return total
-        done = _round(address, table, _Topic(topic, topic_id), chosen, schema, target_bytes)
+        made: list[str] = []
+        done = _round(address, table, _Topic(topic, topic_id), chosen, schema, target_bytes, made)
         if done is None:
             return total
+        mine |= set(made)
         total += done
 
 
@@ -129,10 +136,13 @@ def _round(
     tasks: Sequence[FileScanTask],
     schema: pa.Schema,
     target_bytes: int,
+    made: list[str],
 ) -> Compacted | None:
-    """Replace the files of `tasks`; return `None` if another program replaced them meanwhile."""
+    """Replace the files of `tasks`; return `None` if another program replaced them meanwhile.
+
+    made: gets the path of each new file before it is written.
+    """
     files = [archived_file(task) for task in tasks]
-    made: list[str] = []
     try:
         rows = _write(table, topic.name, files, schema, target_bytes, address.catalog, made)
         if not any(task.delete_files for task in tasks):
