@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import socket
 import struct
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import kafka_jars
+from lakelog.cli.local_cluster.ports import free_ports
 
 START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
@@ -48,7 +47,7 @@ class KafkaProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port = _free_port()
+        self.port, self._controller_port = free_ports("127.0.0.1", 2)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,7 +58,9 @@ class KafkaProcess:
         self._folder.mkdir(parents=True)
         properties = self._folder / "server.properties"
         properties.write_text(
-            PROPERTIES.format(port=self.port, controller_port=_free_port(), folder=self._folder)
+            PROPERTIES.format(
+                port=self.port, controller_port=self._controller_port, folder=self._folder
+            )
         )
         identity = self._storage_tool("random-uuid")
         self._storage_tool("format", "-t", identity, "-c", str(properties))
@@ -116,15 +117,3 @@ class KafkaProcess:
                 process.kill()
                 process.wait()
         atexit.unregister(self._end)
-
-
-def _free_port() -> int:
-    """Return ports below the ephemeral range, so that no other process gets one before Kafka does.
-
-    They do not come from `random`, which has the same seed in every process that runs tests.
-    """
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port

@@ -12,13 +12,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from lakelog.cli.local_cluster.orphans import OrphanGuard
-from lakelog.cli.local_cluster.ports import port_of, reserve
+from lakelog.cli.local_cluster.ports import free_ports
 from lakelog.spark.session import JavaMissingError, require_java
 
 _START_TIMEOUT_S = 120.0
@@ -70,7 +69,7 @@ class ZooKeeperEnsemble:
     def __init__(self, folder: Path, homes: Sequence[Home] = (Home(),) * 3) -> None:
         self._folder = folder
         self._homes = dict(enumerate(homes, 1))
-        ports = iter(_free_ports(3 * len(homes)))
+        ports = iter(free_ports("127.0.0.1", 3 * len(homes)))
         self._ports = {number: next(ports) for number in self._homes}
         self._quorum = [
             f"server.{number}={home.address}:{next(ports)}:{next(ports)}"
@@ -203,9 +202,3 @@ def _command() -> tuple[str, ...]:
     except JavaMissingError as error:
         raise EnsembleError(str(error), "java") from error
     return (java, *_JVM, "-cp", f"{Path(spec.origin).parent}/jars/*", _MAIN)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return free ports. ZooKeeper binds its election port without SO_REUSEADDR."""
-    with ExitStack() as stack:
-        return [port_of(stack.enter_context(reserve("127.0.0.1", 0))) for _ in range(count)]

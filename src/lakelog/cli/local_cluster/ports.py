@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+
+_NOT_EPHEMERAL = range(20_000, 32_000)
+"""No system gives these to outgoing connections: Linux begins at 32768, others at 49152."""
 
 
 def reserve(host: str, port: int) -> socket.socket:
@@ -35,3 +39,20 @@ def reserved_ports(host: str, first: int, count: int) -> Iterator[list[int]]:
     with ExitStack() as stack:
         wanted = range(first, first + count) if first else [0] * count
         yield [port_of(stack.enter_context(reserve(host, port))) for port in wanted]
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Return ports that no process has and that the system gives to none by itself.
+
+    For servers that do not bind with SO_REUSEADDR, such as ZooKeeper: a reserved port is refused to
+    them. Raises `OSError` if there are not so many.
+    """
+    found: list[int] = []
+    untried = random.SystemRandom().sample(_NOT_EPHEMERAL, len(_NOT_EPHEMERAL))
+    while len(found) < count:
+        if not untried:
+            raise OSError(f"fewer than {count} ports of {_NOT_EPHEMERAL} are free")
+        with suppress(OSError), closing(socket.socket()) as server:
+            server.bind((host, port := untried.pop()))
+            found.append(port)
+    return found
