@@ -7,6 +7,7 @@ broker, such as an Apache Kafka to check the tests themselves against.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -193,8 +194,24 @@ class BrokerProcess:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines of `log`, all of which must be JSON."""
+        return [json.loads(line) for line in whole_lines(self.log())]
+
+    @property
+    def http_address(self) -> str:
+        """HOST:PORT of the pages of a broker that is ready and has `--http`."""
+        (served,) = (line for line in self.lines() if line["event"] == "http_ready")
+        address: str = served["address"]
+        return address
+
     def _failure(self, what: str) -> BrokerError:
         return BrokerError(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
+
+
+def whole_lines(log: str) -> list[str]:
+    """Return the lines of a log without the last one while it is still being written."""
+    return log.split("\n")[:-1]
 
 
 def eventually(

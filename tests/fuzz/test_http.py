@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from contextlib import ExitStack, closing, suppress
@@ -34,9 +33,7 @@ def _abuse(stack: ExitStack, address: tuple[str, int], data: bytes) -> None:
 
 
 def _http_address(broker: BrokerProcess) -> tuple[str, int]:
-    lines = [json.loads(line) for line in broker.log().splitlines()]
-    (ready,) = (line for line in lines if line["event"] == "http_ready")
-    host, _, port = ready["message"].rpartition("/")[2].rpartition(":")
+    host, _, port = broker.http_address.rpartition(":")
     return host, int(port)
 
 

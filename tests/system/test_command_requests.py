@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import urllib.request
 from collections import Counter
@@ -24,10 +23,7 @@ class CountingBroker(BrokerProcess):
 
     def requests(self) -> Counter[str]:
         """Return the number of requests of each API since the start of the broker."""
-        lines = [json.loads(line) for line in self.log().splitlines()]
-        (ready,) = (line for line in lines if line["event"] == "http_ready")
-        address = ready["message"].rpartition("/")[2]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as response:
+        with urllib.request.urlopen(f"http://{self.http_address}/metrics", timeout=60) as response:
             text = response.read().decode()
         return Counter(
             {

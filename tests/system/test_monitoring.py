@@ -37,9 +37,7 @@ class Endpoint:
     """The pages of a broker, whose log says where they are."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        lines = [json.loads(line) for line in broker.log().splitlines()]
-        (ready,) = (line for line in lines if line["event"] == "http_ready")
-        self.address = ready["message"].rpartition("/")[2]
+        self.address = broker.http_address
 
     def get(self, path: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.address, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -25,15 +24,12 @@ def member(folder: Path, node_id: int, *arguments: str) -> BrokerProcess:
 
 def events(broker: BrokerProcess, prefix: str = "peer_") -> list[str]:
     """Return the events about peers, or others of the prefix, in order."""
-    lines = [json.loads(line) for line in broker.log().splitlines()]
-    return [line["event"] for line in lines if line["event"].startswith(prefix)]
+    return [line["event"] for line in broker.lines() if line["event"].startswith(prefix)]
 
 
 def metrics(broker: BrokerProcess) -> dict[str, float]:
     """Return the samples of /metrics by name and labels."""
-    lines = [json.loads(line) for line in broker.log().splitlines()]
-    (ready,) = (line for line in lines if line["event"] == "http_ready")
-    with urllib.request.urlopen(f"http://{ready['address']}/metrics", timeout=60) as page:
+    with urllib.request.urlopen(f"http://{broker.http_address}/metrics", timeout=60) as page:
         samples = (line.decode().split() for line in page if not line.startswith(b"#"))
         return {name: float(number) for *_, name, number in samples}
 

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import LAKELOG, eventually
+from broker_process import LAKELOG, eventually, whole_lines
 from system.processes import await_exit
 
 _LIMIT_S = 180
@@ -31,8 +31,8 @@ class Workers:
             self.process = subprocess.Popen([*words, "--data", str(folder / "data")], stderr=log)
 
     def events(self, name: str) -> list[Any]:
-        whole = (line for line in self._log.read_text().splitlines(keepends=True) if line[-1:])
-        lines = [json.loads(line) for line in whole if line.startswith("{") and line[-1] == "\n"]
+        whole = whole_lines(self._log.read_text())
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
     @property
