@@ -66,7 +66,7 @@ def test_watches_fire_for_the_same_operations(version: str) -> None:
 
     async def fired(session: Session) -> list[tuple[bool, bool]]:
         await session.open(lambda: None)
-        await session.write(Create(root), Create(f"{root}/a"))
+        await session.write(Create(root), Create(f"{root}/a"), Create(f"{root}/end"))
         seen = []
         for operation in (
             Put(f"{root}/a", b"1"),
@@ -80,8 +80,10 @@ def test_watches_fire_for_the_same_operations(version: str) -> None:
             await session.get(f"{root}/a", data.set)
             await session.children(f"{root}/a", children.set)
             assert await session.write(operation) is None
-            await session.get(root)
-            await asyncio.sleep(0.05)
+            # Events come in the order of their operations.
+            await session.get(f"{root}/end", (ended := asyncio.Event()).set)
+            await session.write(Put(f"{root}/end", b""))
+            await ended.wait()
             seen.append((data.is_set(), children.is_set()))
         await session.close()
         return seen
