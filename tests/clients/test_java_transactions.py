@@ -101,7 +101,8 @@ def test_kafkas_tool_lists_describes_and_aborts(unverified: BrokerProcess) -> No
         request = produce_request("orders", batch, transaction="nobody")
         answer = wire.call(request, 11).responses[0].partition_responses[0]
         assert answer.error_code == 0
-    with TransactionalProducer(bootstrap, "billing") as producer:
+    # Two tools run, each in a JVM of its own, while the transaction is open.
+    with TransactionalProducer(bootstrap, "billing", transaction_timeout_ms=900_000) as producer:
         producer.begin()
         producer.send("orders", b"open", partition=0).result(TIMEOUT_S)
         assert re.search(r"billing\s+\d+\s+\d+\s+Ongoing", tools(command, "list"))

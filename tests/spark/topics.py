@@ -48,8 +48,11 @@ def produce_typed(bootstrap: str, topic: str, registry: Registry) -> None:
 
 @contextmanager
 def open_transaction(bootstrap: str, topic: str) -> Iterator[ConfluentTransactional]:
-    """The producer of `open`, not committed yet, after 0 and 2, committed, and 1 and 3, aborted."""
-    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
+    """The producer of `open`, not committed yet, after 0 and 2, committed, and 1 and 3, aborted.
+
+    Its transaction may be open for 15 minutes, the longest time that a broker allows by default.
+    """
+    with closing(ConfluentTransactional(bootstrap, topic, timeout_ms=900_000)) as producer:
         producer.init()
         for number in range(4):
             producer.begin()
