@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lakelog.testing.broker_cluster import Cluster, cluster
-from lakelog.testing.broker_process import BrokerError, Setting
+from lakelog.testing.broker_process import Setting
 
 BROKERS = 3
 _PAUSE_S = 1.0
@@ -33,7 +33,7 @@ class Mover:
         self.cluster = brokers
         self.restarts = 0
         self._ending = threading.Event()
-        self._error: BrokerError | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="mover")
         self._thread.start()
 
@@ -43,10 +43,14 @@ class Mover:
         return [broker.data for broker in self.cluster.brokers.values()]
 
     def end(self) -> None:
-        """Return when all brokers run and are in sync. Raises the `BrokerError` of the thread."""
+        """Return when all brokers run and are in sync. Raises the error of the thread."""
         self._ending.set()
         self._thread.join(_END_TIMEOUT_S)
         assert not self._thread.is_alive(), "a broker still starts"
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error of the thread, if it has ended with one: no broker moves any more."""
         if self._error is not None:
             logs = [broker.log for broker in self.cluster.brokers.values()]
             print(*logs, sep="\n", file=sys.stderr)
@@ -60,7 +64,7 @@ class Mover:
                 broker.restart()
                 self.cluster.await_in_sync()
                 self.restarts += 1
-        except BrokerError as error:
+        except Exception as error:  # noqa: BLE001 - raised by `check`
             self._error = error
 
 
@@ -68,7 +72,7 @@ class Mover:
 def moving_cluster(folder: Path) -> Iterator[Mover]:
     """Run a cluster whose leaders move within the block, and come to rest at its end.
 
-    Raises `BrokerError` if a broker did not stop or start in order.
+    Raises the error of the mover: a `BrokerError` if a broker did not stop or start in order.
     """
     with cluster(brokers=BROKERS, folder=folder, settings=_SETTINGS) as running:
         mover = Mover(running)

@@ -33,6 +33,7 @@ def load(mover: Mover) -> int:
     with closing(group), closing(ConfluentTransactional(bootstrap, TOPIC)) as transactional:
         transactional.init()
         while mover.restarts < BROKERS or rounds < 20:
+            mover.check()
             for number in range(300):
                 plain.produce(TOPIC, b"%d " % number * 20, partition=number % PARTITIONS)
             assert plain.flush(_TIMEOUT_S) == 0
