@@ -15,6 +15,8 @@ from typing import Any
 from broker_process import LAKELOG
 
 _TIMEOUT_S = 120
+PATIENT = ("--timeout", "60s")
+"""Before the words of a command that must succeed, also while a cluster chooses a leader."""
 
 
 class Shell:
@@ -24,8 +26,10 @@ class Shell:
         self.environment = os.environ | {"LAKELOG_BROKERS": bootstrap, "NO_COLOR": "1"}
 
     def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run a command, which is `PATIENT` unless its words have a `--timeout`."""
+        patience = () if "--timeout" in words else PATIENT
         return subprocess.run(
-            [LAKELOG, *words],
+            [LAKELOG, *patience, *words],
             input=given,
             capture_output=True,
             env=self.environment,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from broker_process import LAKELOG, eventually
+from command_shell import PATIENT
 from system.processes import await_exit
 
 _LIMIT_S = 180
@@ -54,7 +55,7 @@ class DevCluster:
     def run(self, *words: str, status: int = 0) -> str:
         """Run a command for this cluster; return its output."""
         done = subprocess.run(
-            [LAKELOG, *words, "-b", self.bootstrap],
+            [LAKELOG, *PATIENT, *words, "-b", self.bootstrap],
             capture_output=True,
             text=True,
             timeout=_LIMIT_S,
@@ -65,7 +66,7 @@ class DevCluster:
 
     def health(self) -> Any:
         done = subprocess.run(
-            [LAKELOG, "cluster", "health", "-f", "jsonl", "-b", self.bootstrap],
+            [LAKELOG, *PATIENT, "cluster", "health", "-f", "jsonl", "-b", self.bootstrap],
             capture_output=True,
             timeout=_LIMIT_S,
             check=False,
@@ -79,7 +80,7 @@ class DevCluster:
 def dev_cluster(folder: Path, *options: str) -> Iterator[DevCluster]:
     cluster = DevCluster(folder, *options)
     try:
-        eventually(cluster.is_ready)
+        eventually(cluster.is_ready, _LIMIT_S)
         yield cluster
     finally:
         cluster.process.kill()
@@ -97,7 +98,7 @@ def test_records_survive_the_death_of_the_controller_which_starts_again(
 ) -> None:
     cluster.run("topic", "create", "orders", "--partitions", "3")
     subprocess.run(
-        [LAKELOG, "produce", "orders", "-b", cluster.bootstrap],
+        [LAKELOG, *PATIENT, "produce", "orders", "-b", cluster.bootstrap],
         input=b"one\ntwo\nthree\n",
         check=True,
         timeout=_LIMIT_S,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import LAKELOG, BrokerError, BrokerProcess, eventually
+from command_shell import PATIENT
 from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S, ZooKeeperEnsemble
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
@@ -145,8 +146,8 @@ def test_an_ensemble_without_a_quorum_comes_back(
 
 
 def _lakelog(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
-    command = [LAKELOG, *arguments, "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    command = [LAKELOG, *PATIENT, *arguments, "--bootstrap-server", broker.bootstrap]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
