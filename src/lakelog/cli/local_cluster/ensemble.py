@@ -24,10 +24,12 @@ _START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
 _TICK_MS = 200
+_SESSION_TIMEOUT_MAX_MS = 60_000
 SESSION_TIMEOUT_S = 4.0
-"""The longest session that servers of this tick grant."""
+"""A short session, of 20 ticks. A client may ask for up to a minute, and gets it."""
 _SETTINGS = """\
 tickTime={tick_ms}
+maxSessionTimeout={session_timeout_max_ms}
 initLimit=50
 syncLimit=25
 dataDir={folder}
@@ -108,7 +110,11 @@ class ZooKeeperEnsemble:
         (folder / "myid").write_text(str(number))
         home = self._homes[number]
         settings = _SETTINGS.format(
-            tick_ms=_TICK_MS, folder=folder, address=home.address, port=self._ports[number]
+            tick_ms=_TICK_MS,
+            session_timeout_max_ms=_SESSION_TIMEOUT_MAX_MS,
+            folder=folder,
+            address=home.address,
+            port=self._ports[number],
         )
         config = folder / "zoo.cfg"
         config.write_text(settings + "\n".join(self._quorum) + "\n")
