@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from broker_process import BrokerProcess, eventually
@@ -89,7 +90,7 @@ class Servers:
         self._stack.close()
 
     def _create_topics(self) -> None:
-        eventually(lambda: len(self.metadata().brokers) == len(BROKERS))
+        eventually(self._is_complete)
         wanted = [
             NewTopic(name, PARTITIONS, len(BROKERS), config=_TOPIC_SETTINGS) for name in TOPICS
         ]
@@ -100,11 +101,21 @@ class Servers:
     def metadata(self) -> ClusterMetadata:
         return self._admin.list_topics(timeout=_TIMEOUT_S)
 
+    def _is_complete(self) -> bool:
+        try:
+            return len(self.metadata().brokers) == len(BROKERS)
+        except KafkaException:
+            return False
+
     def is_full(self) -> bool:
-        """Whether every broker is in sync with every partition."""
+        """Whether a broker answers, and every broker is in sync with every partition."""
+        try:
+            topics = self.metadata().topics.values()
+        except KafkaException:
+            return False
         return all(
             sorted(partition.isrs) == sorted(partition.replicas) and partition.leader in BROKERS
-            for topic in self.metadata().topics.values()
+            for topic in topics
             for partition in topic.partitions.values()
         )
 
