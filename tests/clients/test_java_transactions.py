@@ -25,6 +25,7 @@ from wire_client import WireClient, batch_of, produce_request
 pytestmark = pytest.mark.java
 
 RECORDS = 200
+_LOG_S = 180.0
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def _transaction_log(tools: Tools, wanted: set[str]) -> dict[str, Any] | None:
     """Return the last values by transactional id; none if the tool ended before all wanted ones."""
     printed = tools(
         f"{TOOLS}.consumer.ConsoleConsumer",
-        *("--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "5000"),
+        *("--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "15000"),
         *("--formatter", f"{TOOLS}.consumer.TransactionLogMessageFormatter"),
     )
     records = [json.loads(text) for text in printed.replace('}{"key"', '}\n{"key"').splitlines()]
@@ -77,7 +78,7 @@ def test_kafkas_tools_are_undisturbed_by_a_sink(bootstrap: str, topic: str) -> N
         assert "Ongoing" in described
         sink.commit(run, 0, [receipt])
         assert read_all(bootstrap, topic, COMMITTED) == [b"v"]
-    found = eventually(lambda: _transaction_log(tools, {topic, child}))
+    found = eventually(lambda: _transaction_log(tools, {topic, child}), _LOG_S)
     states = [found[name]["data"]["transactionStatus"] for name in (topic, child)]
     assert states == [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT]
     assert {found[name]["version"] for name in (topic, child)} == {1}
