@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from broker_process import eventually
+from lakelog.storage.names import DELETE_DIR, DELETED
 from small_disk import SmallDisk, SmallDiskBroker
 from wire_client import WireClient, batch_of, create_topic, described, fetch, produce
 
@@ -30,7 +32,7 @@ SETTINGS = {
 }
 STORAGE_ERROR = 56
 OUT_OF_RANGE = 1
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class FullDisk:
@@ -49,7 +51,11 @@ class FullDisk:
         return path.stat().st_size if path.exists() else -1
 
     def fill(self, topic: str) -> None:
-        """With records, until not one more is taken, and with a file to the last byte."""
+        """With records, until not one more is taken, and with a file to the last byte.
+
+        Files that are already deleted go first: their space would be free again afterwards.
+        """
+        eventually(lambda: not self.deleted_files(), PATIENCE_S, "rid of deleted files")
         with WireClient(self.broker.bootstrap) as client:
             for size in (100_000, 100):
                 while (code := produce(client, topic, batch_of(bytes(size))).error_code) == 0:
@@ -57,6 +63,12 @@ class FullDisk:
                 assert code == STORAGE_ERROR
             self.disk.fill()
             assert produce(client, topic, batch_of(bytes(5_000))).error_code == STORAGE_ERROR
+
+    def deleted_files(self) -> list[str]:
+        """Return the names of the files and folders that the broker has renamed to remove them."""
+        found = os.walk(self.disk.seen_folder)  # which may meet files that are just removed
+        names = [name for _, folders, files in found for name in (*folders, *files)]
+        return [name for name in names if name.endswith((DELETED, DELETE_DIR))]
 
     def takes_records(self, topic: str) -> bool:
         with WireClient(self.broker.bootstrap) as client:
@@ -117,7 +129,7 @@ def test_space_is_freed_while_the_disk_is_full(full: FullDisk, killed: bool) -> 
         full.create(topic)
     full.fill("trimmed")
     full.delete_records("trimmed", 40)
-    assert full.reserve_bytes <= 0, "it was needed"
+    assert full.broker.events("disk_reserve_freed") >= 1, "it was needed"
     perhaps_killed()
     assert full.start_of("trimmed") == 40
     eventually(lambda: full.takes_records("trimmed"), what="space of deleted records")
