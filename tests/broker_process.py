@@ -30,6 +30,7 @@ EVENT_TIMEOUT_S = 60.0
 """Deadline of an awaited event on a machine with much other work; no test sleeps for it."""
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
+_TIMING_EVENTS = {"loop_held_up", "slow_request"}
 _READY = re.compile(r"ready on (\S+):(\d+)\D")
 
 
@@ -197,6 +198,10 @@ class BrokerProcess:
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of `log`, all of which must be JSON."""
         return [json.loads(line) for line in whole_lines(self.log())]
+
+    def untimed_lines(self) -> list[dict[str, Any]]:
+        """Return the lines of `log` without the two warnings that a slow machine causes."""
+        return [line for line in self.lines() if line["event"] not in _TIMING_EVENTS]
 
     @property
     def http_address(self) -> str:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,8 @@ class Bystander:
         stored = b"".join(bytes(batch) for _, batch in stored_batches(self.bootstrap, self.topic))
         assert all(value in stored for value in self._produced)
 
-    def log_lines(self) -> list[str]:
-        return self._broker.log().splitlines() if self._broker is not None else []
+    def log_lines(self) -> list[dict[str, Any]]:
+        return self._broker.untimed_lines() if self._broker is not None else []
 
     def expect_one_line(self, before: int) -> None:
         if self._broker is not None:

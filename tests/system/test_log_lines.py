@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ class Log:
     """The lines of a broker's log, by event."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        self.lines: list[dict[str, Any]] = [json.loads(line) for line in broker.log().splitlines()]
+        self.lines = broker.untimed_lines()
 
     def of(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["event"] == event]
