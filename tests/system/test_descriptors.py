@@ -32,8 +32,6 @@ TOPIC = "wide"
 class SmallBroker(BrokerProcess):
     """A broker that may open `LIMIT` files."""
 
-    http = ""
-
     def command(self) -> list[str]:
         return ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *super().command()]
 
@@ -50,12 +48,7 @@ class SmallBroker(BrokerProcess):
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[SmallBroker]:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    http = ("--http", f"127.0.0.1:{port}")
-    with SmallBroker(tmp_path / "data", arguments=http) as broker:
-        broker.http = f"http://127.0.0.1:{port}"
+    with SmallBroker(tmp_path / "data", arguments=("--http", "127.0.0.1:0")) as broker:
         with WireClient(broker.bootstrap) as client:
             create_topic(client, TOPIC, partitions=PARTITIONS)
         yield broker
@@ -80,7 +73,7 @@ def codes_of_all(client: WireClient) -> set[int]:
 
 def readiness(broker: Any) -> list[str]:
     try:
-        with urllib.request.urlopen(f"{broker.http}/readyz") as answer:
+        with urllib.request.urlopen(f"http://{broker.http_address}/readyz") as answer:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         found = json.load(error)
@@ -96,7 +89,7 @@ def test_a_flood_of_connections_leaves_all_partitions_served(broker: SmallBroker
         use_all(client, 1)
         eventually(lambda: "connections refused" in broker.log(), what="a line about refusals")
         assert readiness(broker) == []
-        with urllib.request.urlopen(f"{broker.http}/metrics") as answer:
+        with urllib.request.urlopen(f"http://{broker.http_address}/metrics") as answer:
             refused = [
                 float(line.split()[1])
                 for line in answer.read().decode().splitlines()
