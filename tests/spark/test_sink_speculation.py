@@ -73,5 +73,6 @@ def test_a_slow_task_and_its_twin_write_and_one_of_them_counts(
             copy.check()
             everything.rest(1.0)
         assert len(everything.values) == len(copy.produced)
-        assert max(everything.values.values()) == 2, "both attempts have written"
+        # More than twice if Spark starts one more attempt.
+        assert max(everything.values.values()) >= 2, "both attempts have written"
     assert len(fleet.drivers) == 1
