@@ -86,7 +86,7 @@ def run(
 def expect_refusal(broker: BrokerProcess, *arguments: str, text: str, given: bytes = b"") -> None:
     """Run a command that a full disk fails, until the broker's answer is its error.
 
-    It repeats its request for two seconds, which a slow machine may take for the first answer.
+    It repeats its request for two seconds; on a slow machine, the first answer may come later.
     """
 
     def is_refused() -> bool:
