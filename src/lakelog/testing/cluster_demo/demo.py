@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from lakelog.base.errors import KafkaError
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 from lakelog.testing.broker_cluster import Cluster, cluster
-from lakelog.testing.broker_process import Setting
+from lakelog.testing.broker_process import BrokerError, Setting
 from lakelog.testing.cluster_demo.load import Load, stored_records
 from lakelog.testing.cluster_demo.proof import examine
 from lakelog.testing.cluster_demo.timeline import Fault, longest_gap, table
@@ -22,6 +24,7 @@ TOPIC, PARTITIONS = "demo", 6
 _STEADY_S = 3.0
 _SESSION_TIMEOUT_MS = 1500
 _SETTLE_TIMEOUT_S = 120.0
+_RETRY_S = 0.05
 
 
 class Demo:
@@ -71,22 +74,30 @@ class Demo:
 
     def _kill_leader(self) -> tuple[str, Callable[[], None]]:
         """Kill the leader of a partition, if possible not the controller."""
-        controller = self._cluster.controller_id
-        leaders = [self._cluster.leader_id(TOPIC, index) for index in range(PARTITIONS)]
+        controller = self._controller()
+        leaders = [self._leader(index) for index in range(PARTITIONS)]
         node_id = next((each for each in leaders if each != controller), leaders[0])
         led = leaders.count(node_id)
         return self._kill_broker(node_id, f"kill -9 broker {node_id}, leader of {led} partitions")
 
     def _kill_controller(self) -> tuple[str, Callable[[], None]]:
-        node_id = self._cluster.controller_id
+        node_id = self._controller()
         return self._kill_broker(node_id, f"kill -9 broker {node_id}, the controller")
+
+    def _controller(self) -> int:
+        return _known(lambda: self._cluster.controller_id, "the cluster has no controller")
+
+    def _leader(self, index: int) -> int:
+        return _known(
+            lambda: self._cluster.leader_id(TOPIC, index), f"{TOPIC}-{index} has no leader"
+        )
 
     def _kill_broker(self, node_id: int, text: str) -> tuple[str, Callable[[], None]]:
         self._say(text)
         self._cluster.brokers[node_id].kill()
 
         def repair() -> None:
-            controller = self._cluster.controller_id
+            controller = self._controller()
             self._say(f"  start broker {node_id} again; the controller is broker {controller}")
             self._cluster.brokers[node_id].start()
 
@@ -143,6 +154,18 @@ def run_demo(folder: Path, *, steady_s: float = _STEADY_S) -> bool:
             brokers.await_in_sync()
             _write(f"Brokers: {brokers.bootstrap_servers}; 3 replicas, min.insync.replicas=2\n")
             return Demo(brokers, ensemble, steady_s=steady_s).run()
+
+
+def _known(read: Callable[[], int], missing: str) -> int:
+    """Return the node id once there is one: it is -1 during an election. Raises `BrokerError`."""
+    deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        # A broker that ends or starts, or a change of the controller, is an error of the request.
+        with suppress(KafkaError):
+            if (node_id := read()) >= 0:
+                return node_id
+        time.sleep(_RETRY_S)
+    raise BrokerError(f"{missing} after {_SETTLE_TIMEOUT_S:g} s")
 
 
 def _write(line: str) -> None:

@@ -11,7 +11,7 @@ from lakelog.testing.cluster_demo.proof import Acknowledged
 
 _PAUSE_S = 0.002
 _FLUSH_S = 60.0
-_POLL_S = 10.0
+_POLL_S = 60.0
 _QUIET = {"log_level": 0}
 _PRODUCER = {
     "enable.idempotence": True,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.testing.broker_process import BrokerError
 from lakelog.testing.cluster_demo import demo
 from lakelog.testing.cluster_demo.demo import PARTITIONS, Demo
 from lakelog.testing.cluster_demo.proof import Acknowledged
@@ -64,3 +68,41 @@ def test_each_fault_is_repaired_before_the_next_and_a_loss_fails(
     assert f"kill -9 broker 2, leader of {PARTITIONS // 2} partitions" in said
     assert ("Nothing acknowledged is missing." in said) == bool(stored)
     assert ("FAILED" in said) != bool(stored)
+
+
+class Electing(World):
+    """It elects while its leaders and its controller are asked for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: Iterator[int] = chain([-1, -2], repeat(0))
+
+    def _answer(self, node_id: int) -> int:
+        answer = next(self._answers)
+        if answer == -2:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return answer or node_id
+
+    @property
+    def controller_id(self) -> int:  # type: ignore[override]
+        return self._answer(1)
+
+    def leader_id(self, topic: str, partition: int) -> int:
+        return self._answer(super().leader_id(topic, partition))
+
+
+def test_an_election_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "Load", Load)
+    monkeypatch.setattr(demo, "stored_records", lambda *_: {0: [(0, b"0")]})
+    world: Any = Electing()
+    assert Demo(world, world, steady_s=0.0).run()
+    assert world.calls[:2] == ["kill 2", "start 2"]
+
+
+def test_an_election_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "Load", Load)
+    monkeypatch.setattr(demo, "_SETTLE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(World, "controller_id", -1)
+    world: Any = World()
+    with pytest.raises(BrokerError, match="no controller after"):
+        Demo(world, world, steady_s=0.0).run()
