@@ -29,6 +29,7 @@ from lakelog.tables.topic.reading import OnLoss, Reading
 from lakelog.tables.topic.rows import ArrowRows
 
 _ATTEMPTS_MAX = 8
+"""One after the other without a row; with rows in between, a range may need any number."""
 
 
 @dataclass(slots=True)
@@ -125,7 +126,9 @@ def read_archived(
     files: as planned. If one was removed since, the rest is read from the newest snapshot.
     Raises `ArchiveUnreadableError` and `BadRecordError`.
     """
-    for _ in range(_ATTEMPTS_MAX):
+    fruitless = 0
+    while fruitless < _ATTEMPTS_MAX:
+        begin = left.start
         try:
             for batch in archived.read(left, files):
                 # The first column has the offsets, in order; see `ArchivedRows.read`.
@@ -135,6 +138,7 @@ def read_archived(
             return
         except FileNotFoundError as error:
             missing = error
+        fruitless = fruitless + 1 if left.start == begin else 0
         # Compaction replaced the file, and it was removed after its grace period.
         files = files_of(_newest(left, address), [left])
     raise ArchiveUnreadableError(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
@@ -14,6 +14,7 @@ from lakelog.records.builder import BatchBuilder
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.joined.files import ArchivedFile
 from lakelog.tables.joined.plan import PlannedRange, plan_ranges
 from lakelog.tables.joined.reading import JoinedReading
 from lakelog.tables.joined.rows import ArchivedRows
@@ -33,7 +34,7 @@ from unit.tables.joined.kit import archive_of, offsets
 SCHEMA = pa.schema([("offset", pa.int64())])
 
 
-def reading() -> JoinedReading:
+def reading(rows: type[ArchivedRows] = ArchivedRows) -> JoinedReading:
     def no_loss(_: OffsetRange, error: DataLossError) -> NoReturn:
         raise error
 
@@ -41,7 +42,7 @@ def reading() -> JoinedReading:
         raise AssertionError("the table has all the offsets")
 
     return JoinedReading(
-        ArchivedRows(SCHEMA, {}, null_timestamps=False, way_on=""),
+        rows(SCHEMA, {}, null_timestamps=False, way_on=""),
         ArrowRows(SCHEMA, null_timestamps=False, way_on=""),
         no_client,
         no_loss,
@@ -89,6 +90,21 @@ def test_a_plan_survives_the_removal_of_its_files(
     rest = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
     assert first + rest == list(range(30))
     assert found(plan) == list(range(30))
+
+
+class _Removed(ArchivedRows):
+    """Each file is removed when one of its rows has been read."""
+
+    def read(self, wanted: OffsetRange, files: Sequence[ArchivedFile]) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(wanted, files):
+            yield batch.slice(0, 1)
+            raise FileNotFoundError
+
+
+def test_files_may_be_removed_again_and_again_while_rows_are_read(plan: list[PlannedRange]) -> None:
+    (part,) = plan
+    batches = reading(_Removed).read(part)
+    assert [row for batch in batches for row in batch.column("offset").to_pylist()] == [*range(30)]
 
 
 def test_a_missing_file_of_the_newest_snapshot_is_an_error(
