@@ -19,12 +19,16 @@ from typing import NamedTuple
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.zookeeper.layout import Layout
 from lakelog.metadata.store.zookeeper.requests import get_all, write_repeatable
-from lakelog.metadata.store.zookeeper.session import Create, Delete, Notify, Put, Session
+from lakelog.metadata.store.zookeeper.session import Create, Delete, Node, Notify, Put, Session
 
 
 class _Sign(NamedTuple):
-    """The last heartbeat of a broker, and when this handle saw it first."""
+    """The last heartbeat of a broker, and when this handle saw it first.
 
+    Versions begin again in each session of the broker.
+    """
+
+    session: int
     version: int
     seen_s: float
 
@@ -133,7 +137,7 @@ class Brokers:
             self._signs.clear()
         self._looked_s = now_s
         signs = {
-            incarnation_id: self._sign(incarnation_id, -1 if beat is None else beat.version, now_s)
+            incarnation_id: self._sign(incarnation_id, beat, now_s)
             for incarnation_id, beat in zip(found.values(), beats, strict=True)
         }
         self._signs = signs
@@ -147,9 +151,13 @@ class Brokers:
             self.changes += 1
         return live
 
-    def _sign(self, incarnation_id: bytes, version: int, now_s: float) -> _Sign:
+    def _sign(self, incarnation_id: bytes, beat: Node | None, now_s: float) -> _Sign:
         old = self._signs.get(incarnation_id)
-        return old if old is not None and old.version >= version else _Sign(version, now_s)
+        if beat is None:
+            return old or _Sign(0, -1, now_s)
+        if old is None or old.session != beat.owner or old.version < beat.version:
+            return _Sign(beat.owner, beat.version, now_s)
+        return old
 
     async def _claim(self, mine: _Registration) -> bool:
         """Return whether the node is this process's now; replace one of its earlier sessions."""

@@ -137,3 +137,21 @@ def test_a_lost_session_is_replaced_unless_the_id_was_taken() -> None:
             await broker.restore()
 
     in_world(work)
+
+
+def test_a_broker_that_registered_again_between_two_looks_lives() -> None:
+    async def work(world: World) -> None:
+        broker, session = await _brokers(world)
+        reader, _ = await _brokers(world)
+        await broker.register(1, b"1" * 16)
+        for _ in range(20):
+            assert await broker.beat()
+        await reader.live()
+        session.expire()
+        await broker.restore()
+        for _ in range(10):
+            await asyncio.sleep(TIMEOUT_S / 5)
+            assert await broker.beat()
+            assert await reader.live() == {1: b"1" * 16}
+
+    in_world(work)
