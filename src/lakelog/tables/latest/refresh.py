@@ -64,20 +64,18 @@ class Refresh:
     bucket_bytes: int = _BUCKET_BYTES
 
     def run(self, archive: TopicArchive, *, rebuild: bool = False) -> Refreshed:
-        """Bring the table to the end that the archive has at the beginning.
+        """Bring the table to the end of this version of the archive.
 
-        Rows that are archived meanwhile are left for the next refresh. Otherwise a refresh would
-        not end beside a fast archive.
+        Rows that are archived later are left for the next refresh. Otherwise a refresh would not
+        end beside a fast archive.
 
         rebuild: compute all rows again, regardless of the present rows. Raises `LatestTableError`,
         `ArchiveUnreadableError`, `UnknownOutcomeError`, `TableReplacedError`, `ValueError`,
         `OSError` and the errors of the catalog.
         """
-        total, lost = Refreshed(), 0
-        ends: Mapping[int, int] | None = None
+        total, lost, ends = Refreshed(), 0, archive.progress.ends
         while not self.stop.is_set():
             archive = reload(archive.topic, archive.topic_id, archive.address)
-            ends = archive.progress.ends if ends is None else ends
             done = self._round(archive, ends, rebuild=rebuild)
             if done is None:
                 lost += 1
