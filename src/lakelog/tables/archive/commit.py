@@ -83,17 +83,8 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     is_unknown = False
     for _ in attempts():
         with turn(address) as table:  # its progress shows whether the last attempt succeeded
-            try:
-                check_owner(table.properties, batch.topic_id)
-                before = agreed_progress(table, batch.topic_id)
-                place = standing(before, batch.extents)
-            except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
-                _clean_up(table, batch, is_unknown=is_unknown)
-                raise
-            # The table holds these offsets, perhaps from an earlier attempt: `remove_unreferenced`
-            # keeps the files that its snapshots reference.
-            if place is not Standing.NEXT:
-                _clean_up(table, batch, is_unknown=is_unknown)
+            before = _followed(table, batch, is_unknown=is_unknown)
+            if before is None:
                 return Outcome.ALREADY_THERE
             _commit_letters(table, batch, is_unknown=is_unknown)
             try:
@@ -143,6 +134,26 @@ def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
     """Remove the files of a batch for which no commit was tried. Raises `TableReplacedError`."""
     # Read again, so that a snapshot that references one of the files keeps it.
     remove_unreferenced(address.load(), tuple(paths))
+
+
+def _followed(table: Table, batch: Batch, *, is_unknown: bool) -> Progress | None:
+    """Return the progress that the batch follows; `None` if the table has its offsets already.
+
+    The files of a batch that cannot be appended are removed. Raises as `commit_batch`.
+    """
+    try:
+        check_owner(table.properties, batch.topic_id)
+        before = agreed_progress(table, batch.topic_id)
+        place = standing(before, batch.extents)
+    except (ForeignTableError, ProgressConflictError, ProgressMismatchError):
+        _clean_up(table, batch, is_unknown=is_unknown)
+        raise
+    if place is Standing.NEXT:
+        return before
+    # Perhaps from an earlier attempt: `remove_unreferenced` keeps the files that its snapshots
+    # reference.
+    _clean_up(table, batch, is_unknown=is_unknown)
+    return None
 
 
 def _commit_letters(table: Table, batch: Batch, *, is_unknown: bool) -> None:

@@ -11,13 +11,12 @@ this host, cannot be locked, or stays locked for long, as by a stopped process.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from itertools import islice
 from urllib.parse import unquote, urlsplit
@@ -52,7 +51,7 @@ def turn(address: TableAddress) -> Iterator[Table]:
     A block must not take another turn of the same table. Raises as `load_for_commit`.
     """
     path = _folder(tuple(sorted(address.catalog.items())), address.identifier, address.uuid)
-    with contextlib.nullcontext() if path is None else _locked(path):
+    with nullcontext() if path is None else _locked(path):
         yield load_for_commit(address)
 
 
@@ -78,7 +77,7 @@ def _locked(path: str) -> Iterator[None]:
         yield
     finally:
         # A process that was forked meanwhile keeps the folder open, and so the lock.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
