@@ -428,11 +428,13 @@ _ENTRIES = (
     ),
     Entry(
         "LL0710",
-        "the broker was unregistered",
+        "the broker was unregistered or replaced",
         ExitCode.CONFLICT,
-        "`lakelog cluster unregister` removed this broker from the cluster while its process was "
-        "paused or could not reach the metadata store. The broker has stopped in order. To have it "
-        "in the cluster, start it: it registers again and copies the records that it lacks.",
+        "`lakelog cluster unregister` removed this broker from the cluster, or another process "
+        "registered with its node id, while its process was paused or could not reach the metadata "
+        "store. The broker has stopped in order. To have an unregistered broker in the cluster, "
+        "start it: it registers again and copies the records that it lacks. Start a replaced one "
+        "only with a node id of its own.",
     ),
     Entry(
         "LL0801",

@@ -40,7 +40,7 @@ class MetadataDenied(MetadataError):  # noqa: N818
 
 
 class RegistrationLost(MetadataError):  # noqa: N818
-    """The broker was unregistered while it ran: it must stop."""
+    """The broker was unregistered or replaced while it ran: it must stop."""
 
 
 class MetadataNotEmpty(MetadataError):  # noqa: N818

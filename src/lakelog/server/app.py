@@ -373,6 +373,7 @@ class Server:
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         """See `lakelog.metadata.log.Subscriber`."""
+        self._control.check(new)
         await self._replicas.logs.prepare(old, new, records)
 
     async def follow(

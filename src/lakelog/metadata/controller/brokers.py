@@ -68,7 +68,7 @@ def plan_register_broker(
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
-    epoch = _last_epoch(image, broker_id) + 1
+    epoch = last_epoch(image, broker_id) + 1
     records: list[Record] = [
         BrokerRecord(
             broker_id,
@@ -118,7 +118,7 @@ def plan_join(
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), Joined(known.epoch, has_lost=False))
-    last = _last_epoch(image, broker_id)
+    last = last_epoch(image, broker_id)
     epoch = last + 1
     records: list[Record] = [
         BrokerRecord(
@@ -151,7 +151,7 @@ def _recorded(
     return features if image.feature_level(METADATA_VERSION) >= LEVELS_SINCE else ()
 
 
-def _last_epoch(image: MetadataImage, broker_id: int) -> int:
+def last_epoch(image: MetadataImage, broker_id: int) -> int:
     """Return the epoch of the last registration of a broker, 0 before the first."""
     known = image.brokers.get(broker_id)
     return image.unregistered.get(broker_id, 0) if known is None else known.epoch

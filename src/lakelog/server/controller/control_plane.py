@@ -166,6 +166,10 @@ class ControlPlane:
                 extra=event("death_not_reported", broker=process.node_id),
             )
 
+    def check(self, image: MetadataImage) -> None:
+        """See `Membership.check`. Raises `RegistrationLost`."""
+        self.membership.check(image)
+
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a change of the registered brokers."""
         if new.brokers is not old.brokers:

@@ -7,7 +7,7 @@ raise NOT_CONTROLLER.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +18,7 @@ from lakelog.base.events import event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
+    last_epoch,
     plan_fence,
     plan_forget_epochs,
     plan_join,
@@ -114,11 +115,12 @@ class Controller:
     # Requests of brokers
 
     async def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Register a process of a broker, which is fenced until it asks to be unfenced."""
+        """Register a process of a broker, which is fenced until it asks to be unfenced.
+
+        A request may arrive after its process has ended: only a live process is registered.
+        """
         try:
-            epoch = await self._metadata.submit(
-                lambda image: _registered(image, request, self._config)
-            )
+            epoch = await self._register(request)
         except KafkaError as error:
             return BrokerRegistrationResponse(error_code=error.code)
         return BrokerRegistrationResponse(broker_epoch=epoch)
@@ -193,10 +195,7 @@ class Controller:
         """
         # Read before the live processes: a process that starts in between has a higher epoch.
         known = self._metadata.image.brokers.get(broker_id)
-        try:
-            live = await self._metadata.live_brokers()
-        except MetadataError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        live = await self._live_brokers()
         ended = known.epoch if known is not None and broker_id not in live else None
         await self._metadata.submit(lambda image: plan_unregister(image, broker_id, ended))
         logger.info(
@@ -205,11 +204,36 @@ class Controller:
             extra=event("broker_unregistered", broker=broker_id),
         )
 
+    async def _register(self, request: BrokerRegistrationRequest) -> int:
+        # Read before the live processes: if another process registers in between, the plan finds
+        # its epoch.
+        seen = last_epoch(self._metadata.image, request.broker_id)
+        live = (await self._live_brokers()).get(request.broker_id)
+        if live is None:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"the metadata store knows no live process of broker {request.broker_id}",
+            )
+        if live != request.incarnation_id:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"another process of broker {request.broker_id} is alive",
+            )
+        return await self._metadata.submit(
+            lambda image: _registered(image, request, self._config, seen)
+        )
+
+    async def _live_brokers(self) -> Mapping[int, bytes]:
+        """Return the live processes by broker id. Raises `KafkaError`."""
+        try:
+            return await self._metadata.live_brokers()
+        except MetadataError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
         image = self._metadata.image
-        known = check_broker_epoch(image, broker_id, epoch)
-        self._contacts.note(Process(broker_id, known.incarnation_id))
+        process = Process(broker_id, check_broker_epoch(image, broker_id, epoch).incarnation_id)
         if request.want_shut_down:
             # Fenced before it closes: its partitions have new leaders while it still answers their
             # clients with these.
@@ -221,9 +245,20 @@ class Controller:
         # exist or miss its own leaderships (KIP-841).
         is_caught_up = request.current_metadata_offset + 1 >= image.end
         if is_caught_up and not request.want_fence:
-            await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
+            await self._unfence(process, epoch)
         is_fenced = check_broker_epoch(self._metadata.image, broker_id, epoch).is_fenced
         return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
+
+    async def _unfence(self, process: Process, epoch: int) -> None:
+        """Unfence a live process; a heartbeat may arrive after the death of its sender."""
+        broker_id = process.node_id
+        if (await self._live_brokers()).get(broker_id) != process.incarnation_id:
+            return
+        self._contacts.note(process)
+        await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
+        # If the process has died since the read of the store, the report of its death may have come
+        # before this change, when the broker was still fenced.
+        self._on_brokers()
 
     # Dead brokers
 
@@ -321,8 +356,9 @@ def _log_failure(error: KafkaError | MetadataError) -> None:
 
 
 def _registered(
-    image: MetadataImage, request: BrokerRegistrationRequest, config: BrokerConfig
+    image: MetadataImage, request: BrokerRegistrationRequest, config: BrokerConfig, seen: int
 ) -> Plan[int]:
+    """Return the plan to register a process that was alive when its id had the epoch `seen`."""
     if request.cluster_id != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -334,6 +370,13 @@ def _registered(
         for each in request.features
     )
     check_supported(image, request.broker_id, features)
+    known = image.brokers.get(request.broker_id)
+    is_repeated = known is not None and known.incarnation_id == request.incarnation_id
+    if last_epoch(image, request.broker_id) != seen and not is_repeated:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another process of broker {request.broker_id} has registered meanwhile",
+        )
     endpoints = (Endpoint(each.name, each.host, each.port) for each in request.listeners)
     joined = plan_join(
         image,

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 _JOIN_PATIENCE_S = 60.0
 _LEAVE_PATIENCE_S = 5.0
 _NAMED_MAX = 10
+_UNCERTAIN = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+"""The controller does not find this process in the store, or a former one was registered meanwhile.
+Reading the store registers this process there again, or shows that another one has its id."""
 _PAUSES_MAX = 50
 """Pauses of the link between two attempts after many failures: 5 seconds."""
 
@@ -122,9 +125,11 @@ class Membership:
             kept_topics_epoch=kept.broker_epoch,
             kept_topics=list(kept.topic_ids),
         )
-        response: BrokerRegistrationResponse = await self._link.carry_out(
-            request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S
-        )
+        response = await self._try_register(request)
+        while response.error_code in _UNCERTAIN:
+            await self._link.pause()
+            await self._metadata.refresh()
+            response = await self._try_register(request)
         _check(response.error_code, "the controller refused the registration")
         while self.epoch < response.broker_epoch:
             await self._link.pause()
@@ -134,6 +139,12 @@ class Membership:
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH, "another process has registered with this node id"
             )
+
+    async def _try_register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        response: BrokerRegistrationResponse = await self._link.carry_out(
+            request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S
+        )
+        return response
 
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
@@ -154,6 +165,18 @@ class Membership:
         """Stay unfenced from now on."""
         self._serves = True
         self.follow(self._metadata.image)
+
+    def check(self, image: MetadataImage) -> None:
+        """Raise `RegistrationLost` if another process has registered with this broker's id.
+
+        Epoch and leaderships then belong to the other process, and this one must not act on them.
+        """
+        own = image.brokers.get(self._node_id)
+        if own is not None and own.incarnation_id != self._metadata.incarnation_id:
+            raise RegistrationLost(
+                f"another process has registered as broker {self._node_id} while this one ran; "
+                "start each broker with a --node-id of its own, and a replaced broker not at all"
+            )
 
     def follow(self, image: MetadataImage) -> None:
         """Ask to be unfenced if the image says that this broker is fenced.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.features import SUPPORTED
+from lakelog.metadata.plan import Planner
 from lakelog.protocol.allocate_producer_ids import AllocateProducerIdsRequest
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.broker_registration import (
@@ -37,8 +39,25 @@ class Cluster:
         cluster_id: str | None = None,
         previous_epoch: int = -1,
         folder: bytes = b"d" * 16,
+        is_late: bool = False,
     ) -> BrokerRegistrationResponse:
-        request = BrokerRegistrationRequest(
+        """Register a process, which is in the store before; a late request outlives its sender."""
+        if not is_late:
+            self.world.metadata._brokers[OTHER] = incarnation
+        request = self.registration(
+            incarnation, cluster_id=cluster_id, previous_epoch=previous_epoch, folder=folder
+        )
+        return self.world.run(self.controller.register(request))
+
+    def registration(
+        self,
+        incarnation: bytes,
+        *,
+        cluster_id: str | None = None,
+        previous_epoch: int = -1,
+        folder: bytes = b"d" * 16,
+    ) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
             broker_id=OTHER,
             cluster_id=cluster_id or self.world.broker.cluster_id,
             incarnation_id=incarnation,
@@ -50,7 +69,6 @@ class Cluster:
             log_dirs=[folder],
             previous_broker_epoch=previous_epoch,
         )
-        return self.world.run(self.controller.register(request))
 
     def beat(self, epoch: int, *, behind: int = 0, stop: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
@@ -118,6 +136,64 @@ def test_blocks_of_producer_ids_are_for_registered_brokers(cluster: Cluster) -> 
     assert ask(epoch + 1)[0] == ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.parametrize("live", [b"b" * 16, None], ids=["another process lives", "none lives"])
+def test_a_late_registration_replaces_no_process(cluster: Cluster, live: bytes | None) -> None:
+    epoch = cluster.register(b"b" * 16).broker_epoch
+    cluster.beat(epoch)
+    if live is None:
+        cluster.world.metadata._brokers.pop(OTHER)
+    assert cluster.register(b"a" * 16, is_late=True).error_code == (
+        ErrorCode.BROKER_NOT_AVAILABLE if live is None else ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    )
+    known = cluster.world.broker.image.brokers[OTHER]
+    assert (known.incarnation_id, known.epoch, known.is_fenced) == (b"b" * 16, epoch, False)
+
+
+def test_a_registration_that_was_overtaken_replaces_no_process(cluster: Cluster) -> None:
+    """The sender dies after the controller has read that it lives, and its successor registers."""
+    world, metadata = cluster.world, cluster.world.broker.metadata
+    world.metadata._brokers[OTHER] = b"a" * 16
+    submit = metadata.submit
+
+    async def submit_later(plan: Planner[Any], *, from_reserve: bool = False) -> Any:
+        metadata.submit = submit  # type: ignore[method-assign]
+        world.metadata._brokers[OTHER] = b"b" * 16
+        successor = cluster.registration(b"b" * 16)
+        assert not (await cluster.controller.register(successor)).error_code
+        return await submit(plan, from_reserve=from_reserve)
+
+    metadata.submit = submit_later  # type: ignore[method-assign]
+    response = world.run(cluster.controller.register(cluster.registration(b"a" * 16)))
+    assert response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert world.broker.image.brokers[OTHER].incarnation_id == b"b" * 16
+
+
+def test_a_late_heartbeat_unfences_no_dead_process(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.world.metadata._brokers.pop(OTHER)
+    response = cluster.beat(epoch)
+    assert (response.error_code, response.is_fenced, cluster.is_fenced) == (0, True, True)
+
+
+def test_a_process_that_dies_while_it_is_unfenced_is_fenced_again(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+
+    class DyingAfterTheLook(dict[int, bytes]):
+        """The live brokers of one read, after which the process is gone."""
+
+        def get(self, broker_id: int, default: Any = None) -> Any:
+            found = super().get(broker_id, default)
+            cluster.world.metadata._brokers = {1: self[1]}
+            return found
+
+    cluster.world.metadata._brokers = DyingAfterTheLook(cluster.world.metadata._brokers)
+    cluster.beat(epoch)
+    cluster.world.pass_time(0.01)
+    assert cluster.is_fenced
+
+
 def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     cluster.world.metadata._brokers[OTHER] = b"a" * 16
@@ -135,6 +211,7 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
 
 def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
+    cluster.world.metadata._brokers.pop(OTHER)
     cluster.controller.promises.give(OTHER)
     cluster.controller.start()
     cluster.world.pass_time(0.01)
@@ -147,6 +224,7 @@ def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
 def test_a_dead_broker_is_fenced_after_the_promise_to_it(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.metadata._brokers.pop(OTHER)
     cluster.controller.promises.give(OTHER)
     cluster.controller.start()
     cluster.world.pass_time(session_s * WORD_PER_SESSION)
@@ -160,6 +238,7 @@ def test_a_controller_that_stops_does_not_report_that_it_fences_no_brokers(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, is_stopping: bool
 ) -> None:
     cluster.beat(cluster.register().broker_epoch)
+    cluster.world.metadata._brokers.pop(OTHER)
     cluster.world.metadata.fault = MetadataUnavailable("planted")
     cluster.controller.start()
     if is_stopping:

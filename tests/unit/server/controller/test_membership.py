@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.brokers import plan_fence
+from lakelog.metadata.errors import RegistrationLost
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerFenced, BrokerUnregistered
+from lakelog.metadata.records import (
+    NO_DIRECTORY,
+    BrokerFenced,
+    BrokerRecord,
+    BrokerUnregistered,
+)
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 
@@ -18,7 +25,7 @@ def test_a_broker_registers_is_unfenced_and_leaves() -> None:
     with MemoryBroker() as world:
         membership, metadata = world._server._control.membership, world.broker.metadata
         before = membership.epoch
-        metadata.incarnation_id = b"n" * 16
+        metadata.incarnation_id = world.metadata._brokers[OWN] = b"n" * 16
         endpoint = Endpoint("PLAINTEXT", "h", 9092)
         world.run(
             membership.register(
@@ -79,3 +86,20 @@ def test_a_living_broker_that_was_unregistered_stops(
         (line,) = [each for each in caplog.records if "unregistered" in each.getMessage()]
         assert stopped == [line.getMessage()]
         assert "it registers again" in stopped[0]
+
+
+def test_a_living_broker_that_was_replaced_stops_before_it_acts_on_the_image() -> None:
+    with MemoryBroker() as world:
+        membership, metadata = world._server._control.membership, world.broker.metadata
+        stopped: list[str] = []
+        world._server.watch_failure(lambda: stopped.append(str(world._server.failure)))
+        membership.serve()
+        epoch = membership.epoch
+        records = (
+            BrokerFenced(OWN, epoch),
+            BrokerRecord(OWN, b"n" * 16, epoch + 1, (), None, NO_DIRECTORY, ()),
+        )
+        with pytest.raises(KafkaError, match="another process has registered as broker 1"):
+            world.run(metadata.submit(lambda image: Plan(records, None)))
+        assert (membership.epoch, len(stopped)) == (epoch, 1)
+        assert isinstance(world._server.failure, RegistrationLost)

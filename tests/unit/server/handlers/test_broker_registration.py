@@ -14,6 +14,7 @@ from memory_broker import MemoryBroker
 @pytest.mark.parametrize("version", range(5))
 def test_a_broker_is_registered_with_its_listeners(version: int) -> None:
     with MemoryBroker() as world:
+        world.metadata._brokers[2] = b"i" * 16
         request = BrokerRegistrationRequest(
             broker_id=2,
             cluster_id=world.broker.cluster_id,
@@ -42,6 +43,7 @@ def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
 
 def test_a_broker_without_the_levels_of_the_cluster_is_rejected() -> None:
     with MemoryBroker() as world:
+        world.metadata._brokers[2] = b"i" * 16
         request = BrokerRegistrationRequest(
             broker_id=2, cluster_id=world.broker.cluster_id, incarnation_id=b"i" * 16
         )
