@@ -36,6 +36,19 @@ SETTINGS = {
 SCRIPT = "read.py"
 INSTALLED = ".venv/lib/python*/site-packages"
 TIMEOUT_S = 900
+UPKEEP = """
+lakelog table list
+lakelog table describe requests
+lakelog table audit requests
+"""
+"""The next commands of a reader, which find the table of README."""
+WITHOUT_KEYS = f"""
+lakelog topic alter requests --unset table.warehouse --unset table.catalog --unset table.name
+{UPKEEP}
+lakelog table compact requests
+lakelog table expire requests
+lakelog table drop requests --yes
+"""
 
 
 def blocks() -> Iterator[tuple[str, str]]:
@@ -109,7 +122,8 @@ def test_every_line_works_in_a_fresh_checkout(checkout: Path) -> None:
     assert script.count(f":{port}") >= 1
     # The same script where nothing is activated: the workers must not run the PATH's Python.
     outside = "PATH=/usr/bin:/bin:$(dirname $(command -v java)) .venv/bin/python read.py"
-    script = script.replace(f"python {SCRIPT}", f"python {SCRIPT}\n{outside}\necho outside: $?")
+    later = f"{outside}\necho outside: $?\n{UPKEEP}{WITHOUT_KEYS}"
+    script = script.replace(f"python {SCRIPT}", f"python {SCRIPT}\n{later}")
 
     done = run(checkout, script, port=port, path=path)
 
@@ -118,6 +132,13 @@ def test_every_line_works_in_a_fresh_checkout(checkout: Path) -> None:
     assert "outside: 0" in done.stdout
     assert '"name": "orders"' in done.stdout
     assert re.search(r"^rows total +1000$", done.stdout, re.MULTILINE)
+    # Listed, described and audited by the topic's keys, and again without them.
+    assert (
+        len(re.findall(r"^requests +lakelog\.requests .* 1000 +0$", done.stdout, re.MULTILINE)) == 2
+    )
+    assert len(re.findall(r"^rows +1000$", done.stdout, re.MULTILINE)) == 4
+    assert len(re.findall(r"^sound +yes$", done.stdout, re.MULTILINE)) == 2
+    assert re.search(r"^files deleted +0$", done.stdout, re.MULTILINE)
     (installed,) = checkout.glob(INSTALLED)
     for package in ("lakelog", "pyspark_lakelog", "pytest_lakelog"):
         assert files_below(installed / package) == files_below(ROOT / "src" / package)

@@ -84,7 +84,8 @@ def test_a_table_from_its_creation_to_its_end(
         patch.setattr(SqlCatalog, "rename_table", _refuse)
         failed = shell("drop", topic, "--purge", "--yes", status=1)
     assert f"run `lakelog table drop {topic} --purge` again to complete it" in failed
-    assert "[LL0804]" in shell("describe", topic, status=3)
+    (left,) = shell("describe", topic)
+    assert left["rows"] == 180, "the catalog has kept the table"
     (dropped,) = shell("drop", topic, "--purge", "--yes")
     assert dropped["files_deleted"] > 2
     assert "[LL0804]" in shell("drop", topic, "--yes", status=3)
@@ -94,6 +95,30 @@ def test_a_table_from_its_creation_to_its_end(
     with Admin(bootstrap) as admin:
         values = admin.configs.describe(ResourceType.TOPIC, topic, keys=("table.enable",))
     assert values["table.enable"].value == "false"
+
+
+def test_a_table_of_a_sync_is_found_by_each_command(
+    shell: Shell, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """By the topic's keys, and by the options of the sync when the keys were reset."""
+    topic = make_topic(30)
+    Archiver(bootstrap, topic, tmp_path).run()
+    for options in ((), ("--warehouse", str(tmp_path), "--name", topic)):
+        if options:
+            keys = dict.fromkeys(("table.warehouse", "table.name"))
+            with Admin(bootstrap) as admin:
+                admin.configs.alter(ResourceType.TOPIC, topic, keys)
+            assert "add --warehouse FOLDER" in shell("describe", topic, status=3)
+        (listed,) = [row for row in shell("list", *options[:2]) if row["topic"] == topic]
+        assert (listed["archived"], listed["lag"], listed["enabled"]) == (30, 0, False)
+        assert shell("describe", topic, *options)[0]["rows"] == 30
+        assert shell("audit", topic, *options)[0]["sound"] is True
+        assert shell("compact", topic, *options)[0]["topic"] == topic
+        assert shell("expire", topic, *options)[0]["files_removed"] == 0
+    failed = shell("drop", topic, "--warehouse", str(tmp_path), "--name", "x", "--yes", status=3)
+    assert "[LL0804]" in failed
+    assert shell("drop", topic, *options, "--purge", "--yes")[0]["files_deleted"] > 2
+    assert "[LL0804]" in shell("describe", topic, *options, status=3)
 
 
 def test_a_partitioned_table_has_a_file_for_each_day(

@@ -464,8 +464,10 @@ _ENTRIES = (
         "LL0804",
         "the topic has no table",
         ExitCode.NOT_FOUND,
-        "The topic's keys table.enable and table.warehouse name no table, or nothing was archived "
-        "into it yet. `lakelog table create` makes one; `lakelog table list` shows all.",
+        "The topic's key table.warehouse names no table, the data folders of brokers on this host "
+        "have none, or nothing was archived into it yet. `lakelog table sync` and `lakelog table "
+        "create` make one; `lakelog table list` shows all. If the table is elsewhere, pass the "
+        "--warehouse, --catalog and --name of its sync.",
     ),
     Entry(
         "LL0805",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session
-from lakelog.cli.table_places import require_libraries
+from lakelog.cli.table_places import ANY_TABLE, TableChoice, find_table, require_libraries
 
 if TYPE_CHECKING:
     from lakelog.tables.joined.archives import TopicArchive
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, TopicArchive]]:
+def opened_archive(
+    session: Session, topic: str, choice: TableChoice = ANY_TABLE
+) -> Iterator[tuple[TopicClient, TopicArchive]]:
     """Open the table of a topic. Raises `CliError`: LL0102, LL0804, LL0805."""
     require_libraries()
-    from lakelog.tables.joined.archives import open_archives
+    from lakelog.tables.joined.archives import open_places
     from lakelog.tables.topic.client import TopicClient
 
     with (
@@ -28,15 +30,22 @@ def opened_archive(session: Session, topic: str) -> Iterator[tuple[TopicClient, 
             session.brokers, client_id="lakelog", timeout_s=session.timeout_s, keep_damaged=True
         ) as client,
     ):
-        client.describe([topic])
-        archive = open_archives(client, [topic]).get(topic)
+        place = find_table(session, client, topic, choice)
+        archive = open_places(client, {topic: place}).get(topic) if place else None
         if archive is None:
-            raise CliError(
-                "LL0804",
-                f"topic {topic!r} has no table, or nothing is archived in it yet",
-                f"lakelog table create {topic}, then lakelog table sync {topic}",
-            )
+            raise missing_table(topic, choice)
         yield client, archive
+
+
+def missing_table(topic: str, choice: TableChoice) -> CliError:
+    """Return the error for a topic without a table."""
+    if choice != ANY_TABLE:
+        return CliError("LL0804", f"topic {topic!r} has no table there:{choice.words}")
+    return CliError(
+        "LL0804",
+        f"topic {topic!r} has no table, or nothing is archived in it yet",
+        f"lakelog table sync {topic}; for a table elsewhere add --warehouse FOLDER",
+    )
 
 
 @contextmanager

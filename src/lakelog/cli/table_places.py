@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session
 
+if TYPE_CHECKING:
+    from lakelog.tables.archive.place import TablePlace
+    from lakelog.tables.topic.client import TopicClient, TopicMeta
+
 _NEEDED = ("pyspark", "pyarrow", "pyiceberg")
 _WAREHOUSE = "warehouse"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseChoice:
+    """The warehouse that a command looks into, as `lakelog table sync` got it."""
+
+    warehouse: Annotated[
+        str | None,
+        Parameter(
+            help="Folder or URI of the tables (default: as the topic's keys name it, or `warehouse`"
+            " in the broker's data folder)."
+        ),
+    ] = None
+    catalog: Annotated[
+        str | None, Parameter(help="Local folder of the catalog (default: the warehouse).")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChoice(WarehouseChoice):
+    """The table that a command is about."""
+
+    name: Annotated[str | None, Parameter(help="Name of the table (default: the topic's).")] = None
+
+    @property
+    def words(self) -> str:
+        """The options of this choice, as a user writes them."""
+        given = {"warehouse": self.warehouse, "catalog": self.catalog, "name": self.name}
+        return "".join(f" --{option} {value}" for option, value in given.items() if value)
+
+
+ANY_WAREHOUSE = WarehouseChoice()
+ANY_TABLE = TableChoice()
 
 
 def require_libraries() -> None:
@@ -43,13 +86,68 @@ def chosen_places(
     return warehouse or folder, catalog or folder
 
 
+def find_tables(
+    session: Session,
+    client: TopicClient,
+    topics: dict[str, TopicMeta],
+    choice: WarehouseChoice = ANY_WAREHOUSE,
+) -> dict[str, TablePlace]:
+    """Return the places of all tables of topics.
+
+    The choice names the warehouse to search. Without it the topics' keys name tables, and the
+    default warehouses of brokers on this host are searched. Raises `CliError`, `KafkaError`, and as
+    `stored_places`.
+    """
+    from lakelog.tables.upkeep.whereabouts import named_places, stored_places
+
+    if choice.warehouse or choice.catalog:
+        where, folder = chosen_places(session, choice.warehouse, choice.catalog)
+        return stored_places(topics, [(where, folder or "")])
+    named = named_places(client, topics)
+    others = {topic: meta for topic, meta in topics.items() if topic not in named}
+    if not others:
+        return named
+    return named | stored_places(others, [(each, "") for each in _default_folders(session)])
+
+
+def find_table(
+    session: Session, client: TopicClient, topic: str, choice: TableChoice = ANY_TABLE
+) -> TablePlace | None:
+    """Return the place of a topic's table, whether or not the table exists; `None` without one.
+
+    Raises as `find_tables`, and `TopicMissingError`.
+    """
+    from lakelog.tables.archive.place import TablePlace
+
+    found = find_tables(session, client, client.describe([topic]), choice).get(topic)
+    if choice.name is None and (found or choice.warehouse is None):
+        return found
+    if choice.warehouse or choice.catalog or found is None:
+        where, folder = chosen_places(session, choice.warehouse, choice.catalog)
+    else:
+        where, folder = found.warehouse, found.catalog
+    name = choice.name or topic
+    if found and (found.name, found.warehouse, found.catalog) == (name, where, folder or ""):
+        return found
+    return TablePlace(topic, name, where, folder or "", {}, is_enabled=False)
+
+
 def _default_folder(session: Session, option: str) -> str:
     """Return the default folder, in the data folder of a broker on this host."""
-    with open_admin(session) as admin:
-        folders = [Path(folder.path) for folder in admin.log_dirs()]
-    for folder in folders:
-        if folder.is_dir():
-            return str(folder / _WAREHOUSE)
+    for folder in _default_folders(session):
+        return folder
     raise CliError(
         "LL0902", "the broker's data folder is not on this host", f"specify {option} FOLDER"
     )
+
+
+def _default_folders(session: Session) -> list[str]:
+    """Return the default warehouses of the brokers on this host, whether or not they exist."""
+    with open_admin(session) as admin:
+        folders = [Path(folder.path) for folder in admin.log_dirs()]
+    return [str(folder / _WAREHOUSE) for folder in folders if folder.is_dir()]
+
+
+def at(place: TablePlace) -> TableChoice:
+    """Return the options that name a place."""
+    return TableChoice(warehouse=place.warehouse, catalog=place.catalog or None, name=place.name)

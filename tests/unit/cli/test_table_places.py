@@ -1,11 +1,25 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import cast
+
 import pytest
 
 from lakelog.cli import table_places
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session
-from lakelog.cli.table_places import chosen_places, require_libraries
+from lakelog.cli.table_places import (
+    ANY_TABLE,
+    TableChoice,
+    at,
+    chosen_places,
+    find_table,
+    require_libraries,
+)
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.topic.client import TopicClient
+from unit.tables.archive_table import new_table, write_batch
+from unit.tables.upkeep.test_ownership import Topics
 
 
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +42,37 @@ def test_a_warehouse_in_an_unknown_store_is_an_error_of_its_option() -> None:
     with pytest.raises(CliError, match="unsupported warehouse 'ftp://h/w'") as error:
         chosen_places(Session(brokers="127.0.0.1:1"), "ftp://h/w", None)
     assert error.value.code == "LL0902"
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_table_is_found_by_keys_in_the_default_folder_and_by_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    address = new_table(tmp_path)
+    commit_batch(address, write_batch(address, 0, 3))
+    topics = Topics()
+    if is_named:
+        topics.keys_of["orders"] = {"table.enable": "false", "table.warehouse": str(tmp_path)}
+    folders = [] if is_named else [str(tmp_path)]
+    monkeypatch.setattr(table_places, "_default_folders", lambda _: folders)
+    client, nowhere = cast(TopicClient, topics), Session(brokers="127.0.0.1:1")
+    found = find_table(nowhere, client, "orders")
+    assert found is not None
+    assert (found.name, found.warehouse, found.published) == ("orders", str(tmp_path), {0: 3})
+    here = TableChoice(warehouse=str(tmp_path))
+    assert find_table(nowhere, client, "orders", here) == found
+    assert find_table(nowhere, client, "orders", at(found)) == found
+    other = find_table(nowhere, client, "orders", TableChoice(name="other"))
+    assert other is not None
+    assert (other.name, other.warehouse, other.published) == ("other", str(tmp_path), {})
+
+
+def test_a_topic_without_keys_and_folders_has_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_places, "_default_folders", lambda _: [])
+    client = cast(TopicClient, Topics())
+    assert find_table(Session(brokers="127.0.0.1:1"), client, "orders", ANY_TABLE) is None
+
+
+def test_the_options_of_a_choice_are_shown_as_they_are_written() -> None:
+    choice = TableChoice(warehouse="/w", name="sold")
+    assert (choice.words, ANY_TABLE.words) == (" --warehouse /w --name sold", "")

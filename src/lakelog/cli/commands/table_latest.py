@@ -9,6 +9,7 @@ from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, S
 from lakelog.cli.render import Document, Listing, note, show
 from lakelog.cli.stopping import stopping
 from lakelog.cli.table_archives import opened_archive
+from lakelog.cli.table_places import ANY_TABLE, TableChoice
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.place import TablePlace
@@ -23,6 +24,7 @@ def refresh(
     /,
     *,
     rebuild: Flag = False,
+    where: TableChoice = ANY_TABLE,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -39,7 +41,7 @@ def refresh(
         Compute all rows again: after the table was rolled back or changed by another program, or
         after rows were deleted from the archive.
     """
-    with opened_archive(session, topic) as (client, archive):
+    with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.latest.place import find_latest
         from lakelog.tables.latest.refresh import Refresh
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from lakelog.cli.asking import confirm
 from lakelog.cli.commands.table_latest import (
@@ -27,15 +25,27 @@ from lakelog.cli.options import (
     Session,
 )
 from lakelog.cli.render import Document, Listing, counted, show, sized
-from lakelog.cli.table_archives import named_errors, opened_archive, repeatable
-from lakelog.cli.table_places import chosen_places, require_libraries
+from lakelog.cli.table_archives import missing_table, named_errors, opened_archive, repeatable
+from lakelog.cli.table_places import (
+    ANY_TABLE,
+    ANY_WAREHOUSE,
+    TableChoice,
+    WarehouseChoice,
+    at,
+    chosen_places,
+    find_table,
+    find_tables,
+    require_libraries,
+)
 
 if TYPE_CHECKING:
+    from lakelog.tables.archive.place import TablePlace
     from lakelog.tables.joined.archives import TopicArchive
+    from lakelog.tables.topic.client import TopicClient, TopicMeta
     from lakelog.tables.upkeep.audit import PartitionAudit
     from lakelog.tables.upkeep.overview import Overview
 
-_LISTED = ("topic", "table", "latest", "warehouse", "archived", "lag")
+_LISTED = ("topic", "table", "latest", "enabled", "warehouse", "archived", "lag")
 _OFFSETS = ("partition", "archived_from", "archived_to", "log_start", "log_end", "lag")
 _AUDITED = (
     "partition",
@@ -107,38 +117,62 @@ def create(
     show(Document(data, data), output.format)
 
 
-def list_(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
-    """List the topics that have a table."""
-    from lakelog.tables.archive.place import find_places
-    from lakelog.tables.latest.place import find_latest
+def list_(
+    *,
+    where: WarehouseChoice = ANY_WAREHOUSE,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """List the topics that have a table.
+
+    Offsets of a table whose catalog is on another host are unknown, unless its archive is enabled.
+    """
+    require_libraries()
     from lakelog.tables.topic.client import TopicClient
 
-    with TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client:
+    with (
+        named_errors(),
+        TopicClient(session.brokers, client_id="lakelog", timeout_s=session.timeout_s) as client,
+    ):
         topics = client.topics()
-        places = find_places(client, topics)
-        rows = []
-        for topic, place in sorted(places.items()):
-            keys = [(topic, partition) for partition in topics[topic].partitions]
-            starts, ends = client.earliest(keys), client.latest(keys)
-            ends_of = place.published
-            latest = find_latest(client, topic, place.address)
-            lags = [max(0, ends[key] - max(ends_of.get(key[1], 0), starts[key])) for key in keys]
-            rows.append(
-                {
-                    "topic": topic,
-                    "table": f"lakelog.{place.name}",
-                    "latest": ".".join(latest.address.identifier) if latest else None,
-                    "warehouse": place.warehouse,
-                    "catalog": place.catalog or place.warehouse,
-                    "archived": sum(ends_of.values()),
-                    "lag": sum(lags),
-                }
-            )
+        places = find_tables(session, client, topics, where)
+        rows = [_listed(client, topics[topic], place) for topic, place in sorted(places.items())]
     show(Listing(rows, _LISTED, empty="No topic has a table."), output.format)
 
 
+def _listed(client: TopicClient, topic: TopicMeta, place: TablePlace) -> dict[str, Any]:
+    """Return the row of a topic with a table."""
+    from lakelog.tables.latest.place import find_latest
+
+    latest = find_latest(client, topic.name, place.address)
+    is_known = place.is_enabled or bool(place.published)
+    return {
+        "topic": topic.name,
+        "table": f"lakelog.{place.name}",
+        "latest": ".".join(latest.address.identifier) if latest else None,
+        "enabled": place.is_enabled,
+        "warehouse": place.warehouse,
+        "catalog": place.catalog or place.warehouse,
+        "archived": sum(place.published.values()) if is_known else None,
+        "lag": _lag(client, topic, place) if is_known else None,
+    }
+
+
+def _lag(client: TopicClient, topic: TopicMeta, place: TablePlace) -> int:
+    """Return the number of offsets in the log that are not archived."""
+    keys = [(topic.name, partition) for partition in topic.partitions]
+    starts, ends = client.earliest(keys), client.latest(keys)
+    archived = place.published
+    return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
+
+
 def describe(
-    topic: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
+    topic: str,
+    /,
+    *,
+    where: TableChoice = ANY_TABLE,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Show a topic's table: its size, and how far each partition is archived.
 
@@ -149,7 +183,7 @@ def describe(
     topic
         Topic whose table to show.
     """
-    with opened_archive(session, topic) as (client, archive):
+    with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.overview import overview
 
         found = overview(client, archive)
@@ -157,7 +191,12 @@ def describe(
 
 
 def audit(
-    topic: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
+    topic: str,
+    /,
+    *,
+    where: TableChoice = ANY_TABLE,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Prove that a topic's table has each archived record exactly once.
 
@@ -175,7 +214,7 @@ def audit(
     topic
         Topic whose table to check.
     """
-    with opened_archive(session, topic) as (client, archive):
+    with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.audit import audit as audited
 
         found = audited(client, archive)
@@ -204,6 +243,7 @@ def compact(
     *,
     target: int = 256,
     min_files: int = 8,
+    where: TableChoice = ANY_TABLE,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -224,7 +264,7 @@ def compact(
     """
     if target < 1 or min_files < 2:
         raise CliError("LL0902", "--target must be at least 1, and --min-files at least 2")
-    with opened_archive(session, topic) as (_, archive):
+    with opened_archive(session, topic, where) as (_, archive):
         from lakelog.tables.upkeep.compaction import compact as compacted
 
         done = compacted(
@@ -253,6 +293,7 @@ def expire(
     older_than: str | None = None,
     grace: str = "1d",
     orphan_age: str = "3d",
+    where: TableChoice = ANY_TABLE,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -279,7 +320,7 @@ def expire(
     grace_s, orphan_s = parse_duration_s(grace), parse_duration_s(orphan_age)
     if keep < 1 or orphan_s < 3600:
         raise CliError("LL0902", "--keep must be at least 1, and --orphan-age at least 1h")
-    with opened_archive(session, topic) as (client, archive):
+    with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.iceberg.expiry import Policy
         from lakelog.tables.latest.table import own_latest
         from lakelog.tables.upkeep.cleanup import clean_all
@@ -306,7 +347,8 @@ def drop(
     topic: str,
     /,
     *,
-    purge: Annotated[Flag, Parameter()] = False,
+    purge: Flag = False,
+    where: TableChoice = ANY_TABLE,
     session: Session = DEFAULT_SESSION,
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
@@ -325,19 +367,26 @@ def drop(
     purge
         Delete the files of the table, too.
     """
+    require_libraries()
+    from lakelog.tables.archive.place import find_places
     from lakelog.tables.topic.client import TopicClient
     from lakelog.tables.upkeep import ownership
+    from lakelog.tables.upkeep.removal import is_unfinished
 
-    require_libraries()
     with (
         named_errors(),
         open_admin(session) as admin,
         TopicClient(session.brokers, client_id="lakelog") as client,
     ):
-        client.describe([topic])
-        place = ownership.place_to_drop(client, topic)
+        named = find_places(client, client.describe([topic]), also_disabled=True).get(topic)
+        # The keys also name a table whose drop has failed.
+        place = named if where == ANY_TABLE and named else find_table(session, client, topic, where)
         if place is None:
-            raise CliError("LL0804", f"topic {topic!r} has no table")
+            raise missing_table(topic, where)
+        ownership.check_droppable(client, topic, place)
+        is_named = named is not None and named.address == place.address
+        if not (is_named or place.address.exists() or is_unfinished(place.address)):
+            raise missing_table(topic, where)
         keys = [(topic, partition) for partition in place.published]
         starts = client.earliest(keys)
         only = sum(min(starts[key], place.published[key[1]]) for key in keys)
@@ -346,8 +395,11 @@ def drop(
         lost = f"; up to {counted(only, 'offset')} of it are no longer in the log" if only else ""
         confirm(f"drop {what}{kept}{lost}", yes=consent.yes)
         latest = latest_to_drop(client, place)
-        with repeatable(f"lakelog table drop {topic}{' --purge' if purge else ''}"):
-            files = ownership.drop(admin, topic, place.address, purge=purge, latest=latest)
+        words = where.words if is_named else at(place).words
+        with repeatable(f"lakelog table drop {topic}{words}{' --purge' if purge else ''}"):
+            files = ownership.drop(
+                admin, topic, place.address, purge=purge, latest=latest, is_named=is_named
+            )
     data = {"topic": topic, "table": f"lakelog.{place.name}", "files_deleted": files}
     show(Document(data, data), output.format)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.history import ProgressMismatchError
+from lakelog.tables.archive.place import find_places
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
-from lakelog.tables.joined.archives import open_archives
+from lakelog.tables.joined.archives import open_places
 from lakelog.tables.latest.place import find_latest
 from lakelog.tables.latest.progress import LatestTableError
 from lakelog.tables.latest.refresh import Refresh, Refreshed
@@ -88,7 +89,8 @@ class Refreshes:
         Raises as `Refresh.run`, and `KafkaError`.
         """
         with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
-            archive = open_archives(client, [topic]).get(topic)
+            places = find_places(client, [topic], also_disabled=True)
+            archive = open_places(client, places).get(topic)
             if archive is None:
                 return None
             place = find_latest(client, topic, archive.address)

@@ -90,8 +90,12 @@ def find_letters(archive: TableAddress) -> Table | None:
         return None
     table = address.load()
     # Topics may have such names, too: then this is the archive of another topic.
-    has_letters = set(_SCHEMA.column_names) <= set(table.schema().column_names)
-    return table if has_letters else None
+    return table if has_letters(table) else None
+
+
+def has_letters(table: Table) -> bool:
+    """Return whether this is a table of dead letters."""
+    return set(_SCHEMA.column_names) <= set(table.schema().column_names)
 
 
 def commit_letters(

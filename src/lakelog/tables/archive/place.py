@@ -23,7 +23,8 @@ class TablePlace:
     """The table that archives a topic.
 
     warehouse: a folder or URI. catalog: the local folder of the catalog; empty if it is the
-    warehouse. published: the ends that the archive job has published to the brokers.
+    warehouse. published: the ends that the archive job has published to the brokers. is_enabled:
+    the topic has `table.enable`, so retention and queries use the table.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class TablePlace:
     warehouse: str
     catalog: str
     published: Mapping[int, int]
+    is_enabled: bool = True
 
     @property
     def address(self) -> TableAddress:
@@ -50,13 +52,15 @@ def find_places(
     found = {}
     for topic, values in client.configs(topics, KEYS).items():
         warehouse = values.get("table.warehouse") or ""
-        if warehouse and (also_disabled or values.get("table.enable") == "true"):
+        is_enabled = values.get("table.enable") == "true"
+        if warehouse and (also_disabled or is_enabled):
             found[topic] = TablePlace(
                 topic,
                 values.get("table.name") or topic,
                 warehouse,
                 values.get("table.catalog") or "",
                 parse_ends(values.get("table.archived.offsets") or ""),
+                is_enabled,
             )
     return found
 

@@ -63,20 +63,28 @@ class Publication:
     _next_check: float = 0.0
 
     def claim(self) -> None:
-        """Make this the topic's table if `table.enable` is set and the topic has none.
+        """Make this the topic's table if the topic's keys name none; a job calls it once.
 
-        A job into another table than the topic's publishes nothing: records that only this table
-        has must not be deleted. Raises `KafkaError`, and `SyncError` for a table of another topic.
+        They name it also without `table.enable`, for the commands of `lakelog table`. A job into
+        another table than the topic's publishes nothing: records that only this table has must not
+        be deleted. Raises `KafkaError`, and `SyncError` for a table of another topic.
         """
         with self._admin() as admin:
-            self._claim(admin)
+            self._claim(admin, also_disabled=True)
 
-    def _claim(self, admin: Admin) -> None:
+    def _claim(self, admin: Admin, *, also_disabled: bool = False) -> None:
+        """Look at the topic's keys; they may have changed.
+
+        also_disabled: name the table of a topic whose archive is disabled. A running job does not:
+        the keys of a dropped table would return.
+        """
         self._is_enabled = False
         self._next_check = time.monotonic() + _CHECK_S
         found = admin.configs.describe(ResourceType.TOPIC, self.topic, keys=KEYS)
         values = {key: entry.value or "" for key, entry in found.items()}
-        if values.get("table.enable") != "true":
+        is_enabled = values.get("table.enable") == "true"
+        # The brokers of Apache Kafka have no such keys.
+        if not is_enabled and not (also_disabled and "table.enable" in values):
             return
         own = keys_of(self.topic, self.table, self.place)
         given = {key: values.get(key, "") for key in own}
@@ -86,13 +94,14 @@ class Publication:
         elif not self._is_same(given):
             other = f"{given['table.name'] or self.topic} of {given['table.warehouse']}"
             if other != self._other:
+                users = "retention and queries" if is_enabled else "the commands of lakelog table"
                 self.notice(
                     f"{self.topic}: this run archives into {self.table} of {self.place.location}, "
-                    f"but the topic's table is {other}; retention and queries use that one"
+                    f"but the topic's table is {other}; {users} use that one"
                 )
             self._other = other
             return
-        self._is_enabled = True
+        self._is_enabled = is_enabled
 
     def _check_free(self) -> None:
         """Raise `SyncError` if the table is another topic's, which has claimed it first."""
@@ -115,8 +124,8 @@ class Publication:
             return
         was_enabled = self._is_enabled
         self._next_check = time.monotonic() + _CHECK_S
-        with suppress(KafkaError):  # the next check follows
-            self.claim()
+        with suppress(KafkaError), self._admin() as admin:  # the next check follows
+            self._claim(admin)
         if self._is_enabled and not was_enabled:
             self._last = {}
             self.publish(ends)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,13 +48,18 @@ class TopicArchive:
 
 
 def open_archives(client: TopicClient, topics: Iterable[str]) -> dict[str, TopicArchive]:
-    """Load the newest version of the tables of all the topics that have one.
+    """Load the newest version of the tables of all the topics that have one, and `table.enable`.
 
     Raises `ArchiveUnreadableError` if a table that has archived offsets cannot be read, and
     `KafkaError`.
     """
+    return open_places(client, find_places(client, topics))
+
+
+def open_places(client: TopicClient, places: Mapping[str, TablePlace]) -> dict[str, TopicArchive]:
+    """Load the newest version of the tables at these places. Raises as `open_archives`."""
     found = {}
-    for topic, place in find_places(client, topics).items():
+    for topic, place in places.items():
         topic_id = client.describe([topic])[topic].topic_id
         archive = _open(place, topic_id)
         if archive is not None:

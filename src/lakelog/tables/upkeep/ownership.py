@@ -10,7 +10,7 @@ from lakelog.client.admin.api import Admin
 from lakelog.client.admin.configs import ResourceType
 from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.archive.opening import PARTITION_BY
-from lakelog.tables.archive.place import KEYS, TablePlace, find_places, owner_of
+from lakelog.tables.archive.place import KEYS, TablePlace, owner_of
 from lakelog.tables.archive.progress import archived_topic_ids
 from lakelog.tables.archive.publication import group_of, keys_of
 from lakelog.tables.iceberg.address import TableAddress
@@ -67,24 +67,21 @@ def _taken(name: str, why: str) -> ValueError:
     return ValueError(f"the table {NAMESPACE}.{name} {why}: choose another name with --name")
 
 
-def place_to_drop(client: TopicClient, topic: str) -> TablePlace | None:
-    """Return the place of the table that the topic's keys name; `None` if they name none.
+def check_droppable(client: TopicClient, topic: str, place: TablePlace) -> None:
+    """Raise `ValueError` if the table at `place` is not the topic's.
 
-    They also name it while its archive is disabled, and after a drop that failed. Raises
-    `ValueError` if the table has rows of another topic, or none and another topic names it, too,
-    and as `find_table`.
+    A table with rows of another topic is not, nor an empty table that another topic names, too.
+    Raises as `find_table`.
     """
-    place = find_places(client, [topic], also_disabled=True).get(topic)
-    table = None if place is None else find_table(place.address)
-    if place is None or table is None:
-        return place
+    table = find_table(place.address)
+    if table is None:
+        return
     archived = archived_topic_ids(table.properties)
     if archived - {client.describe([topic])[topic].topic_id}:
         raise ValueError(_of_another(place.name, "has rows of another topic"))
     owner = None if archived else owner_of(client, place.address, besides=topic)
     if owner is not None:
         raise ValueError(_of_another(place.name, f"belongs to topic {owner!r}"))
-    return place
 
 
 def _of_another(name: str, why: str) -> str:
@@ -98,10 +95,12 @@ def drop(
     *,
     purge: bool,
     latest: TableAddress | None = None,
+    is_named: bool = True,
 ) -> int:
     """Take the table from the topic and drop it with its dead letters; return the deleted files.
 
     purge: delete its files, too. latest: the table of newest records, which is dropped as well.
+    is_named: the topic's keys name this table; otherwise they stay.
 
     The keys that enable the tables are reset first, so that jobs and queries leave them alone, and
     the keys that name them at the end: until then a repeated drop completes this one. Raises
@@ -112,7 +111,8 @@ def drop(
             f"the catalog {address.catalog_file} does not exist on this host: mount the warehouse, "
             "or run the command where the archive job runs"
         )
-    _reset(admin, topic, _ENABLING)
+    if is_named:
+        _reset(admin, topic, _ENABLING)
     # The group may have been deleted by a user, or never created.
     with suppress(Exception):
         admin.groups.delete(group_of(address.identifier[1]))
@@ -123,7 +123,8 @@ def drop(
     if latest is not None:
         dropped.append(latest)
     deleted = sum(remove(each, purge=purge) for each in dropped)
-    _reset(admin, topic, (*KEYS, *LATEST_KEYS))
+    if is_named:
+        _reset(admin, topic, (*KEYS, *LATEST_KEYS))
     return deleted
 
 

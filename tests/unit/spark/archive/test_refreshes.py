@@ -19,11 +19,15 @@ def tables(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Tables:
     """The tables of the topic `orders`; the topic `plain` has an archive only."""
     made = Tables(address)
 
+    def found_places(_: object, topics: Iterable[str], **__: object) -> dict[str, None]:
+        return dict.fromkeys(topics)
+
     def opened(_: object, topics: Iterable[str]) -> dict[str, TopicArchive]:
         return {topic: made.version() for topic in topics if topic != "unknown"}
 
     monkeypatch.setattr(module, "TopicClient", NoClient)
-    monkeypatch.setattr(module, "open_archives", opened)
+    monkeypatch.setattr(module, "find_places", found_places)
+    monkeypatch.setattr(module, "open_places", opened)
     found = {"orders": made.place}
     monkeypatch.setattr(module, "find_latest", lambda _, topic, __: found.get(topic))
     return made

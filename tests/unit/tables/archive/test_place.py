@@ -29,6 +29,9 @@ def test_only_enabled_topics_with_a_warehouse_have_a_place() -> None:
     found = find_places(cast("TopicClient", client), ["a", "b", "c", "apache", "missing"])
     assert list(found) == ["a"]
     assert (found["a"].name, found["a"].published) == ("a", {0: 3})
+    assert find_places(cast("TopicClient", client), ["b"]) == {}
+    disabled = find_places(cast("TopicClient", client), ["b"], also_disabled=True)["b"]
+    assert (found["a"].is_enabled, disabled.is_enabled) == (True, False)
     address = found["a"].address
     assert address.identifier == ("lakelog", "a")
     assert address.catalog["uri"] == "sqlite:////w/catalog.db"

@@ -98,13 +98,46 @@ def test_another_table_than_the_topics_publishes_no_floor(
     assert "retention and queries use that one" in notes[0]
 
 
-def test_a_topic_without_a_table_gets_a_group_only(
+def test_a_disabled_topic_gets_the_place_of_its_table_and_a_group(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cluster = Cluster(enable="false")
-    publication(cluster, monkeypatch, tmp_path, []).publish({0: 5})
-    assert cluster.values == {"table.enable": "false"}
+    made = publication(cluster, monkeypatch, tmp_path, [])
+    made.publish({0: 5})
+    place = {"table.name": "", "table.warehouse": str(tmp_path), "table.catalog": ""}
+    assert cluster.values == {"table.enable": "false"} | place
     assert len(cluster.committed) == 1
+
+
+def test_the_keys_of_a_dropped_table_do_not_return(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster(enable="false")
+    made = publication(cluster, monkeypatch, tmp_path, [])
+    cluster.values = {"table.enable": "false"}
+    made.publish({0: 5})
+    made._next_check = 0.0
+    made.follow({0: 5})
+    assert cluster.values == {"table.enable": "false"}
+
+
+def test_a_broker_without_keys_of_tables_gets_a_group_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster()
+    publication(cluster, monkeypatch, tmp_path, []).publish({0: 5})
+    assert cluster.values == {}
+    assert len(cluster.committed) == 1
+
+
+def test_a_second_table_of_a_disabled_topic_leaves_the_first_one_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    cluster = Cluster(enable="false", warehouse="/elsewhere")
+    publication(cluster, monkeypatch, tmp_path, notes).publish({0: 5})
+    assert cluster.values["table.warehouse"] == "/elsewhere"
+    assert "the commands of lakelog table use that one" in notes[0]
 
 
 def test_a_failure_is_logged_and_published_with_the_next_commit(

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from lakelog.client.admin.api import Admin
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.dead_letters import letters_address, open_letters
-from lakelog.tables.archive.place import TablePlace
+from lakelog.tables.archive.place import TablePlace, find_places
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.partition_spec import spec_text
 from lakelog.tables.iceberg.table import ensure_table
@@ -20,7 +20,7 @@ from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.topic.errors import ArchiveUnreadableError
 from lakelog.tables.upkeep import ownership, removal
-from lakelog.tables.upkeep.ownership import create, drop, place_to_drop
+from lakelog.tables.upkeep.ownership import check_droppable, create, drop
 from unit.tables.archive_log import Log
 from unit.tables.archive_table import TOPIC_ID, files, folder, write_batch
 from unit.tables.latest.kit import Put, Tables
@@ -45,6 +45,14 @@ class Topics(Log):
 
 def client(topics: Topics | None = None) -> TopicClient:
     return cast("TopicClient", topics or Topics())
+
+
+def place_to_drop(found: TopicClient, topic: str) -> TablePlace | None:
+    """The place that the keys name, if the table may be dropped for the topic."""
+    place = find_places(found, [topic], also_disabled=True).get(topic)
+    if place is not None:
+        check_droppable(found, topic, place)
+    return place
 
 
 class Cluster:
@@ -241,6 +249,17 @@ def test_the_table_of_another_topic_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has rows of another topic, .* an earlier 'sales'"):
         create(admin, client(topics), "sales", place, "shared")
     assert cluster.values == {}
+
+
+def test_the_drop_of_a_table_that_the_keys_do_not_name_keeps_the_keys(tmp_path: Path) -> None:
+    cluster, place = Cluster(), open_warehouse(str(tmp_path))
+    admin = cast("Admin", cluster)
+    address = create(admin, client(), "orders", place, "other")
+    create(admin, client(), "orders", place, "orders")
+    keys = dict(cluster.values)
+    assert drop(admin, "orders", address, purge=True, is_named=False) >= 1
+    assert not address.exists()
+    assert cluster.values == keys
 
 
 @pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "", "a b"])

@@ -1,0 +1,83 @@
+"""Finds the tables of topics: by the topics' keys, and in the catalogs of warehouses.
+
+The archive job names its table in the topic's keys. Tables of topics without these keys, because
+a broker has none or a user has reset them, are recognised by the topic id in their properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from lakelog.tables.archive.dead_letters import has_letters
+from lakelog.tables.archive.place import TablePlace, find_places
+from lakelog.tables.archive.progress import archived_topic_ids, read_progress
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.warehouse import NAMESPACE, warehouse_at
+from lakelog.tables.latest.table import find_table
+from lakelog.tables.topic.client import TopicClient, TopicMeta
+
+Folders = Iterable[tuple[str, str]]
+"""Warehouses, each with the local folder of its catalog (empty: the warehouse)."""
+
+
+def named_places(client: TopicClient, topics: Mapping[str, TopicMeta]) -> dict[str, TablePlace]:
+    """Return the places that the topics' keys name, except of tables that were dropped.
+
+    The table itself has the ends of a disabled archive, if this host has its catalog. Raises
+    `KafkaError`, and as `find_table`.
+    """
+    found = {}
+    for topic, place in find_places(client, topics, also_disabled=True).items():
+        known = place if place.is_enabled else _with_ends(place, topics[topic].topic_id)
+        if known is not None:
+            found[topic] = known
+    return found
+
+
+def stored_places(topics: Mapping[str, TopicMeta], folders: Folders) -> dict[str, TablePlace]:
+    """Return the places of tables in these warehouses that hold the records of the topics.
+
+    A table with the topic's name precedes others. Raises as `find_table`, and `ValueError` as
+    `warehouse_at`.
+    """
+    topic_of = {meta.topic_id: topic for topic, meta in topics.items()}
+    found: dict[str, TablePlace] = {}
+    for warehouse, catalog in folders:
+        for name, topic_ids in _archives_in(warehouse, catalog).items():
+            for topic in (topic_of[each] for each in topic_ids if each in topic_of):
+                place = TablePlace(topic, name, warehouse, catalog, {}, is_enabled=False)
+                known = _with_ends(place, topics[topic].topic_id)
+                if known is not None and (topic not in found or name == topic):
+                    found[topic] = known
+    return found
+
+
+def _archives_in(warehouse: str, catalog: str) -> dict[str, set[str]]:
+    """Return the names of a warehouse's tables of archives with the ids of their topics."""
+    properties = warehouse_at(warehouse, catalog or None).catalog
+    if not TableAddress(properties, (NAMESPACE, "")).catalog_exists():
+        return {}
+    opened = open_catalog(properties)
+    if not opened.namespace_exists(NAMESPACE):
+        return {}
+    found = {}
+    for _, name in sorted(opened.list_tables(NAMESPACE)):
+        table = find_table(TableAddress(properties, (NAMESPACE, name)))
+        if table is not None and not has_letters(table):
+            found[name] = archived_topic_ids(table.properties)
+    return found
+
+
+def _with_ends(place: TablePlace, topic_id: str) -> TablePlace | None:
+    """Return the place with the ends that its table holds; `None` if the table was dropped.
+
+    Without access to the catalog the place is returned as it is.
+    """
+    if not place.address.catalog_exists():
+        return place
+    table = find_table(place.address)
+    if table is None:
+        return None
+    return replace(place, published=read_progress(table.properties, topic_id).ends)
