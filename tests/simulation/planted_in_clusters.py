@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import pytest
@@ -31,13 +31,13 @@ from lakelog.replica.watermark import HighWatermark
 from lakelog.runtime.api import pause
 from lakelog.server.appends.acknowledgement import Appended
 from lakelog.server.cluster.replicas import Replicas
+from lakelog.server.controller.link import ControllerLink
 from lakelog.server.coordinators import cluster_markers
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.server.replication.in_sync import InSyncReplicas
 from lakelog.testing.simulation.cluster.ensemble import NetworkedSession
 from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from simulation.late_isr import LateIsr
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, ClusterBug] = {}
@@ -169,12 +169,19 @@ def alter_partition_without_broker_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(isr_plans, "_may_join", may_join)
 
 
-@bug("an ISR settled by a refusal", ("idempotent",), ("cut store",), seconds=20.0)
+@bug("an ISR settled by a refusal", ("idempotent",), ("late ISR",), seconds=20.0)
 def isr_settled_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader forgets an earlier request, which may still arrive and be accepted."""
-    LateIsr().plant(monkeypatch)
     forgotten = property(lambda self: set(), lambda self, partitions: None)
-    monkeypatch.setattr(InSyncReplicas, "_unanswered", forgotten, raising=False)
+    monkeypatch.setattr(InSyncReplicas, "_unsettled", forgotten, raising=False)
+
+
+@bug("a link that repeats proposals", ("idempotent",), ("late ISR",), seconds=20.0)
+def link_that_repeats_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader hears of the last attempt only, and that it was refused."""
+    monkeypatch.setattr(
+        ControllerLink, "ask_once", partialmethod(ControllerLink.carry_out, is_repeatable=True)
+    )
 
 
 # Control

@@ -59,8 +59,8 @@ def routes(broker: Broker, *, in_cluster: bool) -> dict[int, Route]:
 
 
 def _handler(broker: Broker, served: ServedApi[Any]) -> Handler:
-    if served.by_controller:
-        return partial(at_controller, broker, served.handle)
+    if served.by_controller is not None:
+        return partial(at_controller, broker, served.handle, served.by_controller)
     return partial(served.handle, broker)
 
 

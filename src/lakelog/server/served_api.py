@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.api import Api, api_for
 from lakelog.protocol.api_versions import ApiVersion
 from lakelog.server.broker import Broker
@@ -38,7 +38,8 @@ class ServedApi(Generic[R]):
             the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
-        by_controller: another broker sends the request on to the controller (`forwarding`).
+        by_controller: for requests that another broker sends on to the controller (`forwarding`):
+            returns the response if the whole change has failed with an error.
         between_brokers: only the brokers of a cluster use the API. A broker alone does not serve
             it: its clients could otherwise change the metadata.
         versions: the served versions, such as "0-4"; by default all that the protocol declares.
@@ -54,7 +55,7 @@ class ServedApi(Generic[R]):
     learn: Callable[[Broker, Repeat | None, Context, R], Repeat | None] | None = None
     refuse: Callable[[Broker, Context, R, ErrorCode], Any] | None = None
     counts_errors: bool = False
-    by_controller: bool = False
+    by_controller: Callable[[Context, R, KafkaError], Message] | None = None
     between_brokers: bool = False
     versions: str | None = None
     advertised: str | None = None

@@ -227,7 +227,9 @@ class Topics:
             timeout_ms=int(PATIENCE_S * 1000),
         )
         response: CreateTopicsResponse = await self._link.carry_out(
-            request, lambda: self._create_here(topics)
+            request,
+            lambda: self._create_here(topics),
+            is_repeatable=True,  # the topics only have to exist
         )
         return [
             TopicResult(

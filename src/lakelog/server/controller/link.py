@@ -5,8 +5,10 @@ authorized the client before, and the controller decides nothing by the address 
 broker that gets such a request from a broker carries it out or answers NOT_CONTROLLER, but never
 sends it on, so that brokers with different views do not send it in circles.
 
-A request is repeated while the controller changes. It may then be carried out twice, as when a
-client repeats it: a topic that the first attempt has created exists for the second one.
+A request is repeated while the controller changes, as long as no attempt may have been carried out.
+An attempt without a response may still arrive, after any number of later ones: a repetition would
+hide that from the caller, which keeps its proposal, or has a client that repeats its request. So
+only requests whose second and late effects are harmless are repeated after such an attempt.
 """
 
 from __future__ import annotations
@@ -63,33 +65,44 @@ class ControllerLink:
         *,
         newest: int | None = None,
         patience_s: float = PATIENCE_S,
+        is_repeatable: bool = False,
     ) -> Any:
         """Return the response of the controller, or of `here` if this broker is the controller.
 
         newest: limits the version in which the request is sent, and its response comes.
+        is_repeatable: whether the request may be carried out twice, or after its repetition.
 
         Returns after this broker has followed the change. Raises `KafkaError`: that of `here`, or
-        `PeerError` if the controller could not be reached for `patience_s` seconds.
+        `PeerError` if the controller could not be reached for `patience_s` seconds, or may have
+        carried out a request that is not repeatable (`may_be_done`).
         """
         deadline = self._clock.monotonic() + patience_s
         while True:
             try:
-                response = await self._attempt(request, here, newest)
+                response = await self.ask_once(request, here, newest=newest)
                 if ErrorCode.NOT_CONTROLLER not in codes_in(response):
                     return response
                 if self._clock.monotonic() >= deadline:
                     return response
             except KafkaError as error:
-                is_final = not _may_pass(error) or self._clock.monotonic() >= deadline
-                if is_final:
+                may_repeat = is_repeatable or not may_be_done(error)
+                if not (may_repeat and _may_pass(error) and self._clock.monotonic() < deadline):
                     raise
             await self.pause()
             with suppress(KafkaError):
                 await self._metadata.refresh()
 
-    async def _attempt(
-        self, request: Message, here: Callable[[], Awaitable[Any]], newest: int | None
+    async def ask_once(
+        self,
+        request: Message,
+        here: Callable[[], Awaitable[Any]],
+        *,
+        newest: int | None = None,
     ) -> Any:
+        """Return the response to one attempt; the caller keeps its proposal, and may ask again.
+
+        Returns after this broker has followed the change. Raises `KafkaError` as `carry_out`.
+        """
         if self.is_here:
             return await here()
         controller_id = self._metadata.controller_id
@@ -106,6 +119,13 @@ class ControllerLink:
     async def pause(self) -> None:
         """Wait before another attempt."""
         await pause(self._tasks, _PAUSE_S)
+
+
+def may_be_done(error: KafkaError) -> bool:
+    """Return whether the controller may have carried out the request, or may do so later."""
+    if isinstance(error, PeerError):
+        return error.is_outcome_unknown
+    return error.code is not ErrorCode.NOT_CONTROLLER
 
 
 def _may_pass(error: KafkaError) -> bool:

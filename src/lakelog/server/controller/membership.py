@@ -142,7 +142,10 @@ class Membership:
 
     async def _try_register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         response: BrokerRegistrationResponse = await self._link.carry_out(
-            request, lambda: self._controller.register(request), patience_s=_JOIN_PATIENCE_S
+            request,
+            lambda: self._controller.register(request),
+            patience_s=_JOIN_PATIENCE_S,
+            is_repeatable=True,  # a process registers once
         )
         return response
 
@@ -151,7 +154,9 @@ class Membership:
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.epoch)
         # An error of this broker's own log says why, unlike the code in a response.
         response: AllocateProducerIdsResponse = await self._link.carry_out(
-            request, lambda: self._controller.reserve_producer_ids(request)
+            request,
+            lambda: self._controller.reserve_producer_ids(request),
+            is_repeatable=True,  # a second block stays unused
         )
         _check(response.error_code, "the controller gave no producer ids")
         first = response.producer_id_start
@@ -274,7 +279,10 @@ class Membership:
             offline_log_dirs=[] if offline is None else [offline],
         )
         response: BrokerHeartbeatResponse = await self._link.carry_out(
-            request, lambda: self._controller.heartbeat(request), patience_s=patience_s
+            request,
+            lambda: self._controller.heartbeat(request),
+            patience_s=patience_s,
+            is_repeatable=True,  # it is of this process, which the controller looks up
         )
         return response
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import (
     Replacement,
     plan_replace_configs,
@@ -12,7 +13,6 @@ from lakelog.protocol.alter_configs import (
     AlterConfigsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.config_changes import submit
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 
@@ -28,13 +28,16 @@ async def handle(
         )
         for resource in request.resources
     ]
-    results = await submit(
-        broker.metadata,
-        wanted,
-        lambda image: plan_replace_configs(
-            image, wanted, broker=broker.static_config, validate_only=request.validate_only
-        ),
-    )
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_replace_configs(
+                image, wanted, broker=broker.static_config, validate_only=request.validate_only
+            ),
+            # A shorter retention frees space.
+            from_reserve=True,
+        )
+    except KafkaError as error:
+        return _failed(context, request, error)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -48,10 +51,27 @@ async def handle(
     )
 
 
+def _failed(
+    context: Context, request: AlterConfigsRequest, error: KafkaError
+) -> AlterConfigsResponse:
+    """All resources fail if the change cannot be committed."""
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
 API = ServedApi(
     AlterConfigsRequest,
     handle,
     done="Topics, brokers and groups; replaces all settings of a resource.",
     missing="Broker loggers; client metrics.",
-    by_controller=True,
+    by_controller=_failed,
 )

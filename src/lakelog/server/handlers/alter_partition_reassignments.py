@@ -40,13 +40,19 @@ async def handle(
             lambda image: plan_reassignments(image, wanted, allow_replication_factor_change=allowed)
         )
     except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=allowed,
-            error_code=error.code,
-            error_message=error.message,
-        )
+        return _failed(context, request, error)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed, responses=_by_topic(results)
+    )
+
+
+def _failed(
+    context: Context, request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=error.message,
     )
 
 
@@ -55,7 +61,7 @@ API = ServedApi(
     handle,
     done="Changes of the order of replicas, completed at once.",
     missing="Moves to brokers that hold no replica of the partition.",
-    by_controller=True,
+    by_controller=_failed,
 )
 
 

@@ -7,7 +7,7 @@ Apache Kafka lets internal topics grow too, and then looks for groups in the wro
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.topics import MorePartitions, TopicResult
+from lakelog.metadata.controller.topics import MorePartitions
 from lakelog.protocol.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -35,9 +35,7 @@ async def handle(
     try:
         results = await broker.topics.add_partitions(wanted, validate_only=request.validate_only)
     except KafkaError as error:
-        results = [
-            TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted
-        ]
+        return _failed(context, request, error)
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(
@@ -48,10 +46,23 @@ async def handle(
     )
 
 
+def _failed(
+    context: Context, request: CreatePartitionsRequest, error: KafkaError
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 API = ServedApi(
     CreatePartitionsRequest,
     handle,
     done="With and without assignments.",
     missing="Internal topics, whose number of partitions is fixed.",
-    by_controller=True,
+    by_controller=_failed,
 )

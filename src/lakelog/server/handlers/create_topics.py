@@ -32,9 +32,7 @@ async def handle(
     try:
         results = await broker.topics.create(wanted, validate_only=request.validate_only)
     except KafkaError as error:
-        results = [
-            TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted
-        ]
+        return _failed(context, request, error)
     shown: _Shown = {}
     return CreateTopicsResponse(
         topics=[
@@ -44,12 +42,25 @@ async def handle(
     )
 
 
+def _failed(
+    context: Context, request: CreateTopicsRequest, error: KafkaError
+) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 API = ServedApi(
     CreateTopicsRequest,
     handle,
     done="Counts, assignments, configurations, validation only.",
     missing="At most 10,000 partitions in one request.",
-    by_controller=True,
+    by_controller=_failed,
 )
 
 

@@ -28,19 +28,34 @@ async def handle(
     broker: Broker, context: Context, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete topics; a `KafkaError` of the whole change is the error of each topic."""
-    if context.version >= _IDS_SINCE:
-        wanted = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        wanted = [TopicReference(name) for name in request.topic_names]
+    wanted = _wanted(context, request)
     enabled = broker.config.get_bool("delete.topic.enable")
     try:
         results = await broker.metadata.submit(
             lambda image: plan_delete_topics(image, wanted, enabled=enabled), from_reserve=True
         )
     except KafkaError as error:
-        results = [
-            TopicResult(topic.name, topic.topic_id, error.code, error.message) for topic in wanted
-        ]
+        return _failed(context, request, error)
+    return _response(context, results)
+
+
+def _wanted(context: Context, request: DeleteTopicsRequest) -> list[TopicReference]:
+    if context.version >= _IDS_SINCE:
+        return [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
+    return [TopicReference(name) for name in request.topic_names]
+
+
+def _failed(
+    context: Context, request: DeleteTopicsRequest, error: KafkaError
+) -> DeleteTopicsResponse:
+    results = [
+        TopicResult(topic.name, topic.topic_id, error.code, error.message)
+        for topic in _wanted(context, request)
+    ]
+    return _response(context, results)
+
+
+def _response(context: Context, results: list[TopicResult]) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
@@ -54,7 +69,7 @@ async def handle(
     )
 
 
-API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.", by_controller=True)
+API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.", by_controller=_failed)
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:

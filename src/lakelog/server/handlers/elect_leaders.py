@@ -46,15 +46,27 @@ async def handle(
             lambda image: _elected(image, election_type, wanted, leaders)
         )
     except KafkaError as error:
-        return _refused(request, error)
+        return _refused(context, request, error)
     return ElectLeadersResponse(replica_election_results=_by_topic(results))
+
+
+def _refused(
+    context: Context, request: ElectLeadersRequest, error: KafkaError
+) -> ElectLeadersResponse:
+    """Set the error of the request in each partition too: version 0 has no other place."""
+    results = [
+        ElectionResult(entry.topic, partition, error.code, error.message)
+        for entry in request.topic_partitions or ()
+        for partition in entry.partitions
+    ]
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=_by_topic(results))
 
 
 API = ServedApi(
     ElectLeadersRequest,
     handle,
     done="Preferred and unclean, also of a named replica (a tagged field of our own).",
-    by_controller=True,
+    by_controller=_refused,
 )
 
 
@@ -90,16 +102,6 @@ def _election_type(number: int) -> ElectionType:
         return ElectionType(number)
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {number}") from None
-
-
-def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Set the error of the request in each partition too: version 0 has no other place."""
-    results = [
-        ElectionResult(entry.topic, partition, error.code, error.message)
-        for entry in request.topic_partitions or ()
-        for partition in entry.partitions
-    ]
-    return ElectLeadersResponse(error_code=error.code, replica_election_results=_by_topic(results))
 
 
 def _by_topic(results: list[ElectionResult]) -> list[ReplicaElectionResult]:

@@ -23,8 +23,14 @@ async def handle(
     try:
         await broker.controller.unregister(request.broker_id)
     except KafkaError as error:
-        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+        return _failed(context, request, error)
     return UnregisterBrokerResponse(error_message=None)
+
+
+def _failed(
+    context: Context, request: UnregisterBrokerRequest, error: KafkaError
+) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
 API = ServedApi(
@@ -32,5 +38,5 @@ API = ServedApi(
     handle,
     done="Stopped brokers; their replicas stay offline.",
     missing="Running brokers, which Kafka unregisters too.",
-    by_controller=True,
+    by_controller=_failed,
 )

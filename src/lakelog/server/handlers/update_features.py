@@ -26,9 +26,15 @@ async def handle(
     try:
         await broker.controller.update_features(updates, validate_only=request.validate_only)
     except KafkaError as error:
-        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+        return _failed(context, request, error)
     results = [UpdatableFeatureResult(feature=each.name, error_message=None) for each in updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _failed(
+    context: Context, request: UpdateFeaturesRequest, error: KafkaError
+) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
 API = ServedApi(
@@ -36,7 +42,7 @@ API = ServedApi(
     handle,
     done="transaction.version, lakelog.metadata.version.",
     missing="metadata.version and other levels of Apache Kafka.",
-    by_controller=True,
+    by_controller=_failed,
 )
 
 

@@ -1,7 +1,11 @@
 """Keeps the ISRs of the partitions that this broker leads, with the controller's consent.
 
 A proposal counts in the high watermark before it is sent, and until its fate is known (KIP-497):
-the controller may elect any member of an ISR that it has accepted.
+the controller may elect any member of an ISR that it has accepted. Two things settle it: metadata
+newer than the state that it was made for, and INELIGIBLE_REPLICA as the response to every request
+that has proposed it. Other refusals say that the image of this broker, or of a former controller,
+is old. A request without a response may still arrive and be accepted, after any later one was
+refused. So each request is one attempt: this module alone repeats it.
 """
 
 from __future__ import annotations
@@ -27,13 +31,16 @@ from lakelog.protocol.alter_partition import (
 )
 from lakelog.replica.in_sync import StallGuard, is_quiet, wanted_isr
 from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
 from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.server.controller.link import may_be_done
 
 logger = logging.getLogger(__name__)
 
 _PERIOD_MAX_S = 0.5
 _PROPOSALS_MAX = 1000
 """In one request, so that the change fits one entry of the metadata log."""
+_ACCEPTED = (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED)
 
 
 class InSyncReplicas:
@@ -41,7 +48,7 @@ class InSyncReplicas:
 
     Args:
         image: returns the metadata in force.
-        alter: has the controller carry out the request, and follows the change.
+        alter: sends the request to the controller once, and follows the change.
         lag_max_ms: `replica.lag.time.max.ms`.
     """
 
@@ -69,8 +76,9 @@ class InSyncReplicas:
         """The registered brokers of the last check."""
         self._open: dict[Partition, PartitionImage] = {}
         """The states for which an ISR was proposed, without a known fate."""
-        self._unanswered: set[Partition] = set()
-        """Partitions in `_open` with a request that was not answered, and may still arrive."""
+        self._unsettled: set[Partition] = set()
+        """Partitions in `_open` with a proposal that is accepted, or may still be: only newer
+        metadata settles it."""
         self._timer: Timer | None = None
         self._asking: Any = None
 
@@ -83,7 +91,7 @@ class InSyncReplicas:
             self._led.pop(partition.key, None)
             self._due.pop(partition, None)
             self._open.pop(partition, None)
-            self._unanswered.discard(partition)
+            self._unsettled.discard(partition)
 
     def start(self) -> None:
         """Check all ISRs regularly from now on."""
@@ -123,13 +131,22 @@ class InSyncReplicas:
             # controller has changed the ISR (KAFKA-14154).
             if state is not None and state.leader_epoch != proposed_for.leader_epoch:
                 del self._open[partition]  # `assume` has ended the proposal
-                self._unanswered.discard(partition)
-            elif state is not None and state.partition_epoch > proposed_for.partition_epoch:
+                self._unsettled.discard(partition)
+            elif (
+                state is not None
+                and state.partition_epoch > proposed_for.partition_epoch
+                # Before that only the proposal may count a member that this state has.
+                and self._follows(partition, state)
+            ):
                 self._close(partition)
+
+    def _follows(self, partition: Partition, state: PartitionImage) -> bool:
+        """Return whether the partition has the role of this state: the image may be ahead of it."""
+        return Role.in_image(state, self._node_id) == partition.role
 
     def _close(self, partition: Partition) -> None:
         del self._open[partition]
-        self._unanswered.discard(partition)
+        self._unsettled.discard(partition)
         partition.propose_isr(())
 
     def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
@@ -184,9 +201,9 @@ class InSyncReplicas:
             partition: state
             for partition in wanted
             if (state := image.partition(partition.topic_id, partition.index)) is not None
-            # The image may be ahead of the partition: then this broker may not lead any more, and
-            # its view of the followers is worthless.
-            and state.leader_epoch == partition.leader_epoch
+            # Otherwise this broker may not lead any more, and its view of the followers is
+            # worthless. The role that follows would also end the proposal for its own state.
+            and self._follows(partition, state)
         }
         for partition in known:
             # Before the request leaves: once the controller has it, it may elect any proposed
@@ -212,7 +229,8 @@ class InSyncReplicas:
                 raise KafkaError(ErrorCode(response.error_code))
             self._conclude(response, known)
         except (KafkaError, MetadataError) as error:
-            self._unanswered.update(self._open.keys() & known.keys())
+            if isinstance(error, MetadataError) or may_be_done(error):
+                self._unsettled.update(self._open.keys() & known.keys())
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
         finally:
             self._asking = None
@@ -229,20 +247,20 @@ class InSyncReplicas:
         }
         for partition, state in known.items():
             result = results.get(partition.key)
-            # Its fate is unknown, so the proposal stays counted until the image shows it.
-            if result is None:
-                continue
-            if result.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
+            if result is not None and result.error_code in _ACCEPTED:
                 _log_change(partition, state, result)
-            elif (
-                partition in self._open
-                and partition.leader_epoch == state.leader_epoch
-                # An earlier request may arrive later, and be accepted for the same state. The next
-                # proposal that is accepted ends that.
-                and partition not in self._unanswered
-            ):
-                # The controller has refused it for good: its answer is later than the proposal.
-                self._close(partition)
+            if self._open.get(partition) is state:
+                self._note_answer(partition, None if result is None else result.error_code)
+
+    def _note_answer(self, partition: Partition, code: int | None) -> None:
+        """Note the code of the partition's latest proposal; None without one."""
+        if code == ErrorCode.NOT_CONTROLLER:
+            return  # it was not considered, and is made again
+        if code != ErrorCode.INELIGIBLE_REPLICA:
+            self._unsettled.add(partition)
+        elif partition not in self._unsettled:
+            # No proposal for this state is under way, and each one was refused for good.
+            self._close(partition)
 
 
 def _topics(

@@ -68,7 +68,7 @@ class ReplicaManager:
         self.in_sync = InSyncReplicas(
             options.node_id,
             lambda: control.image,
-            lambda request: control.link.carry_out(
+            lambda request: control.link.ask_once(
                 request, lambda: control.controller.alter_partition(request)
             ),
             options.config.get_int("replica.lag.time.max.ms"),

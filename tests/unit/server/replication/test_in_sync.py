@@ -12,12 +12,18 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    BrokerUnfenced,
+    PartitionRecord,
+)
 from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from lakelog.replica.followers import Followers
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.replication.in_sync import InSyncReplicas
+from late_answers import ControllersLog, LateAnswers
 from memory_broker import MemoryBroker
 from storage_kit import NOW, ManualClock, make_batch
 
@@ -245,3 +251,109 @@ class FetchedAt:
 
     def __init__(self, fetched_ms: int) -> None:
         self.fetched_ms = fetched_ms
+
+
+# Late requests and lost answers, over a link to another broker
+
+
+@pytest.fixture
+def scene(request: pytest.FixtureRequest) -> Iterator[LateAnswers]:
+    made = LateAnswers(*request.param)
+    yield made
+    made.close()
+
+
+def script(*outcomes: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("scene", [outcomes], indirect=True, ids=[", ".join(outcomes)])
+
+
+def holds(scene: LateAnswers) -> bool:
+    """Return whether each member that the controller may elect has all committed records."""
+    follower = scene.partition.followers.get(2)
+    assert follower is not None
+    return follower.end_offset >= scene.partition.watermark.offset
+
+
+@script("late", "answered")
+def test_a_late_proposal_adds_no_member_that_lacks_committed_records(scene: LateAnswers) -> None:
+    """Its repetition is refused, and the member may be unfenced again when the first arrives."""
+    scene.pass_time(1)
+    scene.log.write(BrokerFenced(2, 7))
+    scene.append_without_the_follower()
+    scene.reads_store = False
+    scene.pass_time(10)
+    assert ErrorCode.INELIGIBLE_REPLICA in scene.peer.codes
+    scene.log.write(BrokerUnfenced(2, 7))
+    scene.run(scene.peer.deliver_late())
+    assert 2 in scene.state().isr
+    assert holds(scene)
+
+
+@script("answer lost", "answered")
+def test_a_refused_repetition_does_not_settle_an_accepted_proposal(scene: LateAnswers) -> None:
+    """INVALID_UPDATE_VERSION says that the image is old, and not which proposal was accepted."""
+    scene.reads_store = False
+    scene.pass_time(1)
+    scene.append_without_the_follower()
+    scene.pass_time(3)
+    assert ErrorCode.INVALID_UPDATE_VERSION in scene.peer.codes
+    assert 2 in scene.state().isr
+    assert holds(scene)
+    scene.reads_store = True
+    scene.fetch(2, 4)
+    scene.pass_time(3)
+    assert scene.partition.watermark.offset == 4
+
+
+@script("answered")
+def test_an_accepted_proposal_counts_although_the_store_cannot_be_read(scene: LateAnswers) -> None:
+    scene.reads_store = False
+    scene.pass_time(1)
+    scene.append_without_the_follower()
+    scene.pass_time(3)
+    assert scene.peer.codes[:2] == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
+    assert holds(scene)
+
+
+@script("answered")
+def test_a_refusal_by_a_former_controller_does_not_settle_an_accepted_proposal(
+    scene: LateAnswers,
+) -> None:
+    former = ControllersLog(scene.log.image)
+    former.write(BrokerFenced(2, 7))
+    scene.reads_store = False
+    scene.pass_time(0.6)
+    assert 2 in scene.state().isr
+    scene.controller = scene.controller_with(former)
+    scene.append_without_the_follower()
+    scene.pass_time(3)
+    assert ErrorCode.INELIGIBLE_REPLICA in scene.peer.codes
+    assert holds(scene)
+
+
+@script("answered")
+def test_a_refused_member_does_not_hold_the_watermark_back(scene: LateAnswers) -> None:
+    scene.log.write(BrokerFenced(2, 7))
+    scene.reads_store = False
+    scene.pass_time(0.9)
+    scene.append_without_the_follower()
+    assert set(scene.peer.codes) == {ErrorCode.INELIGIBLE_REPLICA}
+    assert scene.partition.watermark.offset == 4
+
+
+@script("answered")
+def test_a_state_settles_a_proposal_only_after_the_partition_has_followed_it(
+    scene: LateAnswers,
+) -> None:
+    """An image is visible before its subscribers have followed it, which may take long."""
+    scene.reads_store = False
+    scene.pass_time(0.6)
+    scene.image = scene.log.image
+    scene.append_without_the_follower()
+    scene.pass_time(2)
+    assert scene.peer.codes == [ErrorCode.NONE], "nothing is proposed for a state to come"
+    assert holds(scene)
+    scene.follow()
+    scene.fetch(2, 4)
+    scene.pass_time(2)
+    assert scene.partition.watermark.offset == 4

@@ -138,7 +138,7 @@ class TopicMaker(Client):
     """Creates a topic, writes to it, deletes it, and creates it again under the same name."""
 
     _may_be_deleted = False
-    """Whether a deletion without a response may still arrive."""
+    """Whether a deletion of unknown outcome may still arrive."""
 
     def replaced(self) -> TopicMaker:
         return TopicMaker(self.context, self.next_name)
@@ -191,7 +191,9 @@ class TopicMaker(Client):
                 continue
             if answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 break
-            if answer.error_code not in RETRIABLE:
+            if answer.error_code == ErrorCode.REQUEST_TIMED_OUT:
+                self._may_be_deleted = True
+            elif answer.error_code not in RETRIABLE:
                 self.unexpected("DeleteTopics", answer.error_code)
             await self.pause(0.1, 0.5)
         self.history.forget(topic)

@@ -37,7 +37,8 @@ _OF_CONTROL = ("deposed controller", "stuck marker", "unheard topic")
 """The schedules of `control_schedules.py`."""
 LATE_MARKER = "late marker"
 LATE_REQUESTS = "late requests"
-SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL, LATE_MARKER)
+LATE_ISR = "late ISR"
+SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL, LATE_MARKER, LATE_ISR)
 """Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
 """Faults that end processes of brokers."""
@@ -55,7 +56,7 @@ FAULTS = (
     LATE_REQUESTS,
     *SURVIVABLE,
 )
-_DRAWN = tuple(name for name in FAULTS if name not in (LATE_MARKER, LATE_REQUESTS))
+_DRAWN = tuple(name for name in FAULTS if name not in (LATE_MARKER, LATE_REQUESTS, LATE_ISR))
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
 
@@ -118,9 +119,16 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
     # Longer than a session: a broker that sleeps is fenced. Shorter: it leaves the ISR first.
     plan.settings["replica.lag.time.max.ms"] = rng.choice(("1500", "4000"))
+    _add_late_requests(plan, rng)
+    return plan
+
+
+def _add_late_requests(plan: ClusterPlan, rng: random.Random) -> None:
+    """Add the faults that deliver requests late; drawn last, so that they change no other draw."""
     if rng.random() < 0.35:
         plan.faults |= {LATE_REQUESTS}
     if rng.random() < 0.15:
         plan.faults |= {LATE_MARKER}
         plan.workloads |= {CLASSIC}
-    return plan
+    if rng.random() < 0.15:
+        plan.faults |= {LATE_ISR}
