@@ -85,10 +85,10 @@ def _watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def _epoch_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assume = Partition.assume
 
-    def assume_known(self: Partition, role: Role, *times: int) -> None:
+    def assume_known(self: Partition, role: Role, *rest: Any) -> None:
         known = max(self.log.leader_epochs.latest, 0)
         self.leader_epoch = known
-        assume(self, role._replace(leader_epoch=known), *times)
+        assume(self, role._replace(leader_epoch=known), *rest)
 
     monkeypatch.setattr(Partition, "assume", assume_known)
 
@@ -234,8 +234,8 @@ def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assume, read = Partition.assume, Partition.read
     first: dict[str, Partition] = {}
 
-    def noting(self: Partition, role: Role, *times: int) -> None:
-        assume(self, role, *times)
+    def noting(self: Partition, role: Role, *rest: Any) -> None:
+        assume(self, role, *rest)
         if self.index == 0:
             first[self.topic] = self
 

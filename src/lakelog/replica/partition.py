@@ -158,8 +158,14 @@ class Partition:
 
     def use_config(self, config: LogConfig) -> None:
         """Adopt new settings; records that need no flush under these are committed."""
+        self._adopt(config)
+        self._commit_by_config()
+
+    def _adopt(self, config: LogConfig) -> None:
         self.log.use_config(config)
         self.watermark.use_config()
+
+    def _commit_by_config(self) -> None:
         self.note_flush()
         if not self.watermark.is_written:
             self._flush_soon(self)
@@ -369,18 +375,23 @@ class Partition:
         """
         self.log.producers.commit_markers(self.watermark.offset)
 
-    def assume(self, role: Role, now_ms: int) -> None:
+    def assume(self, role: Role, now_ms: int, config: LogConfig | None = None) -> None:
         """Lead or follow from now on, in the leader epoch of `role`.
 
         The epoch of a leader begins at the log end offset (KIP-101). Operations of an earlier epoch
         fail: appends that wait to be committed, and verifications of transactions (KIP-890).
 
         now_ms: of the monotonic clock; followers count as caught up then.
+        config: the settings that came with the role, if any. Nothing is committed in between: with
+            the new role and the old minimum, an ISR that was chosen by the new one might commit
+            alone; with the old role and a lower minimum, a leader that is deposed.
         """
         assert role.leader_epoch >= self.leader_epoch, "a leader epoch never falls"
         # The same leader epoch may come again with another ISR. That ends nothing: the leader's
         # positions of its followers and its pending operations stay valid.
         is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
+        if config is not None:
+            self._adopt(config)
         self.role = role
         self.leader_epoch = role.leader_epoch
         self._update_serves()
@@ -410,6 +421,8 @@ class Partition:
         # fail with the leader's address, not at their timeout.
         if self.watermark.advance() or is_new:
             self._settled(self)
+        if config is not None:
+            self._commit_by_config()
 
     # Replication
 

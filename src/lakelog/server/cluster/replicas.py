@@ -366,8 +366,7 @@ class Replicas:
         elif partition.role != role:
             self._revoke()
             # With the `min.insync.replicas` by which the controller has chosen this ISR.
-            partition.use_config(configs(topic.name))
-            partition.assume(role, self._monotonic_ms())
+            partition.assume(role, self._monotonic_ms(), configs(topic.name))
         else:
             return False
         self._role_changed(partition)

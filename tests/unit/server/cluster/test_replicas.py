@@ -7,6 +7,7 @@ import errno
 import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -461,6 +462,25 @@ def test_a_shorter_isr_comes_with_the_settings_that_it_was_chosen_by(
     node.apply([both, alone], named=named)
     assert partition.role.isr == (NODE,)
     assert partition.watermark.offset == 0
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["deposed", "deposed and elected again"])
+def test_a_lower_minimum_commits_nothing_for_a_leader_that_it_deposes(
+    node: Node, named: bool, returns: bool
+) -> None:
+    """The other leader, or the one in between, lacks the record."""
+    minimum = partial(ConfigRecord, ResourceType.TOPIC, "orders", "min.insync.replicas")
+    led = PartitionRecord(ORDERS, 0, (NODE, 2), (NODE,), NODE, 0, 0, (2,))
+    node.apply([TopicRecord("orders", ORDERS), minimum("2"), led], named=named)
+    partition = node.partitions.leader(ORDERS, 0)
+    partition.append(make_batch(), NOW)
+    assert partition.watermark.offset == 0
+    deposed = led._replace(isr=(2,), elr=(), leader=2, leader_epoch=1, partition_epoch=1)
+    back = deposed._replace(isr=(NODE, 2), leader=NODE, leader_epoch=2, partition_epoch=2)
+    node.apply([minimum("1"), deposed, *([back] if returns else [])], named=named)
+    assert partition.role.is_leader is returns
+    assert partition.watermark.offset == 0
+    assert partition.log.config.min_insync_replicas == 1
 
 
 def _eligible(*states: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Record]:
