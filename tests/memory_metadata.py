@@ -81,9 +81,9 @@ class MemoryMetadata:
     async def controller(self) -> ControllerTerm:
         return self._term
 
-    async def elect(self) -> ControllerTerm:
-        (broker_id,) = self._brokers
-        self._term = ControllerTerm(broker_id, self._term.epoch + 1)
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
+        broker_id, incarnation_id = next(iter(self._brokers.items()))
+        self._term = ControllerTerm(broker_id, self._term.epoch + 1, incarnation_id)
         return self._term
 
     async def close(self) -> None:

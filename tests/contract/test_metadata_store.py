@@ -313,6 +313,36 @@ def test_a_live_controller_keeps_its_term_and_a_dead_one_loses_it(run: Run) -> N
     run(scenario)
 
 
+def test_a_restarted_broker_does_not_hold_the_term_of_its_former_process(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            cluster.second = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        await cluster.first.close()
+        again = await cluster.handle()
+        await again.register_broker(1, b"n" * 16)
+        assert await cluster.second.live_brokers() == {1: b"n" * 16, 2: b"2" * 16}
+        term = await cluster.second.elect()
+        assert (term.broker_id, term.epoch) == (2, cluster.epoch + 1)
+
+    run(scenario)
+
+
+def test_a_term_is_taken_past_a_live_controller_on_request(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            cluster.second = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        past = (await cluster.first.controller()).epoch
+        term = await cluster.second.elect(past=past)
+        assert (term.broker_id, term.epoch) == (2, past + 1)
+        kept = await cluster.first.elect(past=past)
+        assert kept == term, "the term to replace was over"
+        assert await cluster.append(1, 0) is Outcome.FENCED
+
+    run(scenario)
+
+
 def test_a_broker_id_can_be_registered_by_one_only(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         twin = await cluster.handle()
@@ -452,7 +482,7 @@ def test_there_is_no_controller_before_the_first_election(variant: Variant, tmp_
         assert await store.controller() == ControllerTerm(-1, 0)
         await store.register_broker(1, b"1" * 16)
         term = await store.elect()
-        assert await store.controller() == term == ControllerTerm(1, 1)
+        assert await store.controller() == term == ControllerTerm(1, 1, b"1" * 16)
         await store.close()
 
     _run(variant, scenario())

@@ -8,7 +8,9 @@ image becomes visible, and subscribers follow it (they remove files). The caller
 their results after that.
 
 A broker stands for election when it opens the log, when it has a change to write and the controller
-is dead, and when the store reports the death of a broker.
+is dead, and when the store reports the death of a broker. A broker that does not serve yet answers
+no requests, so it stands only if no other broker serves, either. A controller that does not serve
+is replaced, although it is alive, after a broker has got no answer from it (`doubt`).
 
 One task handles submitted plans and reported changes; it exists only while there are any. A
 reported change that cannot be read is retried, after a pause that doubles, and one line in the log
@@ -104,6 +106,9 @@ class MetadataLog:
         self.image = MetadataImage()
         self._serial = 0
         self._term = ControllerTerm(-1, 0)
+        self._serves = False
+        self._doubted = -1
+        """The epoch of a controller that has not answered."""
         self._subscribers: list[Subscriber] = []
         self._queue = PlanQueue(self._space, store.entry_bytes_max)
         self._snapshots = Snapshots(store, tasks, self._space)
@@ -129,7 +134,7 @@ class MetadataLog:
         try:
             await self._store.register_broker(self._broker_id, self.incarnation_id)
             await self._catch_up()
-            self._term = await self._store.elect()
+            self._term = await self._stand()
         except BaseException:
             await self._store.close()
             raise
@@ -152,8 +157,25 @@ class MetadataLog:
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, as far as this one knows; -1 for none."""
-        return self._term.broker_id
+        """The broker that is the controller, as far as this one knows; -1 for none.
+
+        A former process of this broker is none.
+        """
+        is_former = self._term.broker_id == self._broker_id and not self._is_controller
+        return -1 if is_former else self._term.broker_id
+
+    @property
+    def _is_controller(self) -> bool:
+        return self._term[::2] == (self._broker_id, self.incarnation_id)
+
+    def serve(self) -> None:
+        """Stand for election from now on although other brokers serve: this one does, too."""
+        self._serves = True
+        self._on_change(Change.BROKERS | Change.TERM)
+
+    def doubt(self) -> None:
+        """Replace the controller at the next `refresh` unless it serves: it has not answered."""
+        self._doubted = self._term.epoch
 
     def watch_brokers(self, callback: Callable[[], object]) -> None:
         """Call `callback` after brokers may have registered, died, or become the controller."""
@@ -203,6 +225,14 @@ class MetadataLog:
         """
         self._changes |= ~NO_CHANGE
         await self.catch_up()
+
+    async def refresh_if_possible(self) -> None:
+        """Refresh; ignore a failure that may pass. Raises `KafkaError` after a lasting one."""
+        try:
+            await self.refresh()
+        except KafkaError:
+            if self._failure is not None or self._closed:
+                raise
 
     async def catch_up(self) -> None:
         """As `refresh`, but stand for no election: one read of the store."""
@@ -308,10 +338,9 @@ class MetadataLog:
             # before.
             if Change.TERM in changes:
                 self._learn(await self._store.controller())
-            if Change.BROKERS in changes and self._term.broker_id != self._broker_id:
-                # The dead broker may have been the controller; `elect` keeps the term of a live
-                # one.
-                self._learn(await self._store.elect())
+            if Change.BROKERS in changes and not self._is_controller:
+                # The dead broker may have been the controller, whose term a live one keeps.
+                self._learn(await self._stand())
             # A new term matters as well: brokers that died under the earlier controller may not be
             # fenced yet.
             if changes & (Change.BROKERS | Change.TERM):
@@ -383,7 +412,7 @@ class MetadataLog:
         """Return true once the batch is in the log, false if it lost and the image is behind."""
         # The store rejects batches of an old epoch in any case. This check spares a broker that
         # knows better the attempt.
-        if self._term.broker_id != self._broker_id:
+        if not self._is_controller:
             await self._stand_for_election()
         # Each batch has a serial of its own, by which `position_of` finds it after an unknown
         # outcome.
@@ -414,9 +443,21 @@ class MetadataLog:
             await self._stand_for_election()
         return False
 
+    async def _stand(self) -> ControllerTerm:
+        """Take the term unless a live process holds it, or another broker is to take it.
+
+        Returns the term in force afterwards.
+        """
+        serving = _serving(self.image, await self._store.live_brokers())
+        if not self._serves and serving - {self._broker_id}:
+            # A serving broker takes the term of a dead controller as soon as it learns of it.
+            return await self._store.controller()
+        past = -1 if self._term.broker_id in serving else self._doubted
+        return await self._store.elect(past=past)
+
     async def _stand_for_election(self) -> None:
-        self._learn(await self._store.elect())
-        if self._term.broker_id != self._broker_id:
+        self._learn(await self._stand())
+        if not self._is_controller:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"broker {self._term.broker_id} is the controller"
             )
@@ -455,6 +496,15 @@ class MetadataLog:
         self._snapshots.note_replayed(records, image)
         for subscriber in self._subscribers:
             await subscriber.follow(old, image, records)
+
+
+def _serving(image: MetadataImage, live: Mapping[int, bytes]) -> set[int]:
+    """Return the brokers whose live processes have caught up once, and are not fenced since."""
+    return {
+        broker.broker_id
+        for broker in image.brokers.values()
+        if not broker.is_fenced and live.get(broker.broker_id) == broker.incarnation_id
+    }
 
 
 def _unknown(text: str) -> KafkaError:

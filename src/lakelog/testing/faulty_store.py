@@ -108,9 +108,9 @@ class FaultyStore:
         await self._reach()
         return await self._inner.controller()
 
-    async def elect(self) -> ControllerTerm:
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
         await self._reach()
-        return await self._inner.elect()
+        return await self._inner.elect(past=past)
 
     async def close(self) -> None:
         await self.lose_session()

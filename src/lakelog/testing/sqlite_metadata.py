@@ -160,17 +160,18 @@ class SimulatedStore:
     async def controller(self) -> ControllerTerm:
         return await self._run(self._log.controller)
 
-    async def elect(self) -> ControllerTerm:
-        term = await self._run(self._elect)
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
+        term = await self._run(lambda: self._elect(past))
         self._metadata.report(Change.TERM, self)
         return term
 
-    def _elect(self) -> ControllerTerm:
+    def _elect(self, past: int) -> ControllerTerm:
         assert self.registered is not None
         term, broker_id = self._log.controller(), self.registered[0]
-        if term.broker_id != broker_id and term.broker_id in self._metadata.live():
+        is_others = term.broker_id != broker_id and term.epoch != past
+        if is_others and term.is_held(self._metadata.live()):
             return term
-        return self._log.take_term(broker_id, term)
+        return self._log.take_term(*self.registered, term)
 
     async def close(self) -> None:
         self.registered = None

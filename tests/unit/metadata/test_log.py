@@ -13,7 +13,11 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
+from lakelog.metadata.controller.brokers import (
+    plan_fence,
+    plan_producer_ids,
+    plan_register_broker,
+)
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.errors import (
     MetadataCorrupt,
@@ -434,7 +438,7 @@ def test_a_broker_stands_for_election_when_the_controller_has_died(tmp_path: Pat
         changes: asyncio.Queue[Change] = asyncio.Queue()
         watcher.watch(changes.put_nowait)
         await watcher.open(create=False)
-        assert await watcher.controller() == ControllerTerm(1, 1)
+        assert await watcher.controller() == ControllerTerm(1, 1, first.incarnation_id)
         await first.close()
         while (term := await watcher.controller()).broker_id != 2:
             await changes.get()
@@ -476,6 +480,45 @@ class Elections(logging.Handler):
         if record.event == "controller_elected":  # type: ignore[attr-defined]
             fields = record.fields  # type: ignore[attr-defined]
             self.queue.put_nowait((fields["controller"], fields["epoch"]))
+
+
+def test_a_controller_that_does_not_answer_is_replaced_unless_it_serves(tmp_path: Path) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
+        first, second = (logs.log(logs.embedded(shared=True), each) for each in (1, 2))
+        await first.open(create=True)
+        first.serve()
+        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
+        await second.open(create=False)
+        second.doubt()
+        await second.refresh()
+        assert second.controller_id == 1, "it serves"
+        await first.submit(lambda image: plan_fence(image, {1: 1}))
+        await second.refresh()
+        assert second.controller_id == 2
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_starting_broker_leaves_the_term_to_a_serving_one(tmp_path: Path) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
+        first, second = (logs.log(logs.embedded(shared=True), each) for each in (1, 2))
+        await first.open(create=True)
+        first.serve()
+        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
+        stores = logs.embedded(shared=True)
+        await stores.open(create=False)
+        await stores.register_broker(3, b"3" * 16)
+        assert (await stores.elect(past=1)).broker_id == 3
+        with patch.object(EmbeddedStore, "elect", side_effect=AssertionError):
+            await second.open(create=False)
+        assert second.controller_id == 3
+        await stores.close()
+        await second.close()
+        await first.close()
+
+    _play(tmp_path, scenario)
 
 
 @pytest.fixture

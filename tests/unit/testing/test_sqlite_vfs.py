@@ -49,7 +49,7 @@ class Folder:
                 raise mount.interruption
 
     def _append(self, log: SqliteLog) -> None:
-        epoch = log.take_term(1, log.controller()).epoch
+        epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
         for number in range(APPENDS):
             batch = MetadataBatch(b"w" * 16, number + 1, epoch, b"%d" % number)
             assert log.append(batch, number).outcome is Outcome.DONE
@@ -84,7 +84,7 @@ def test_acknowledged_batches_survive_a_stop_at_any_call(power: bool) -> None:
 def test_a_full_disk_is_reported_and_survived() -> None:
     folder = Folder()
     log, _ = folder.start()
-    epoch = log.take_term(1, log.controller()).epoch
+    epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     folder.disk.capacity = folder.disk.used
     batch = MetadataBatch(b"w" * 16, 1, epoch, bytes(10_000))
     with pytest.raises(MetadataUnavailable, match="full"):
@@ -97,7 +97,7 @@ def test_a_full_disk_is_reported_and_survived() -> None:
 def test_a_commit_that_fails_is_not_known_to_be_done() -> None:
     folder = Folder()
     log, _ = folder.start()
-    epoch = log.take_term(1, log.controller()).epoch
+    epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     folder.disk.fail("sync", errno.EIO, suffix="-wal")
     batch = MetadataBatch(b"w" * 16, 1, epoch, b"x")
     assert log.append(batch, 0).outcome is Outcome.UNKNOWN
@@ -121,7 +121,7 @@ def test_a_failure_of_the_device_is_noted_before_the_answer(
 ) -> None:
     folder = Folder()
     log, _ = folder.start()
-    epoch = log.take_term(1, log.controller()).epoch
+    epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     failures: list[str] = []
     log.on_device_failure = lambda: failures.append(operation)
     folder.disk.fail(operation, code, suffix=suffix)

@@ -96,6 +96,16 @@ class ControllerTerm(NamedTuple):
 
     broker_id: int
     epoch: int
+    incarnation_id: bytes = b""
+    """The process that took the term; empty if a store of an older version recorded none."""
+
+    def is_held(self, live: Mapping[int, bytes]) -> bool:
+        """Return whether the process that took the term is alive.
+
+        A broker that has restarted does not hold the term of its former process.
+        """
+        process = live.get(self.broker_id)
+        return process is not None and self.incarnation_id in (b"", process)
 
 
 class Change(Flag):
@@ -210,10 +220,13 @@ class MetadataStore(Protocol):
         """Return the current term, never an older one than an earlier call of this handle."""
         ...
 
-    async def elect(self) -> ControllerTerm:
-        """Take a new term for this registered broker, unless another live broker holds the term.
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
+        """Take a new term for this registered process, unless a live process holds the term.
 
-        Returns the term in force afterwards, which may be another broker's.
+        past: the epoch of a term that is replaced although its holder is alive.
+
+        Returns the term in force afterwards, which may be another broker's. A process that holds
+        the term itself gets a new one.
         """
         ...
 

@@ -90,6 +90,7 @@ class EmbeddedStore:
         self._neighbourhood = Neighbourhood(path, clock.monotonic, timeout_s)
         self._registration: Registration | None = None
         self._broker_id = -1
+        self._incarnation_id = b""
         self.heartbeat_s = float("-inf") if shared else float("inf")
         self._thread: ThreadPoolExecutor | None = None
         self._poller: asyncio.Task[None] | None = None
@@ -136,7 +137,7 @@ class EmbeddedStore:
             lambda: self._neighbourhood.register(broker_id, incarnation_id)
         )
         self._note_heartbeat(sent_s)
-        self._broker_id = broker_id
+        self._broker_id, self._incarnation_id = broker_id, incarnation_id
 
     async def live_brokers(self) -> Mapping[int, bytes]:
         return await self._run(self._live)
@@ -147,9 +148,9 @@ class EmbeddedStore:
     async def controller(self) -> ControllerTerm:
         return await self._run(self._log.controller)
 
-    async def elect(self) -> ControllerTerm:
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
         assert self._registration is not None
-        return await self._run(self._elect)
+        return await self._run(lambda: self._elect(past))
 
     async def state(self) -> LogState:
         return await self._run(self._log.state)
@@ -191,13 +192,14 @@ class EmbeddedStore:
             self._registration = None
         self._log.close()
 
-    def _elect(self) -> ControllerTerm:
+    def _elect(self, past: int) -> ControllerTerm:
         term = self._log.controller()
         # A live controller keeps its term. This broker takes a new one even after its own: its
         # earlier process may have left an append under way.
-        if term.broker_id != self._broker_id and term.broker_id in self._live():
+        is_others = term.broker_id != self._broker_id and term.epoch != past
+        if is_others and term.is_held(self._live()):
             return term
-        return self._log.take_term(self._broker_id, term)
+        return self._log.take_term(self._broker_id, self._incarnation_id, term)
 
     def _beat(self) -> bool:
         if self._registration is not None:

@@ -62,6 +62,12 @@ _LOST = (
     "--metadata or restore the newest state of the file"
 )
 
+_HOLDER = (
+    "CREATE TABLE IF NOT EXISTS holder (only INTEGER PRIMARY KEY CHECK (only = 0),"
+    " controller_epoch INTEGER NOT NULL, incarnation_id BLOB NOT NULL)"
+)
+"""The process that took the term of this epoch. Earlier versions neither write nor read it, so the
+row of another epoch means nothing."""
 _SCHEMA = (
     "CREATE TABLE entry (idx INTEGER PRIMARY KEY, controller_epoch INTEGER NOT NULL,"
     " writer_id BLOB NOT NULL, serial INTEGER NOT NULL, payload BLOB NOT NULL,"
@@ -75,6 +81,7 @@ _SCHEMA = (
     " log_id BLOB NOT NULL)",
     f"INSERT INTO state VALUES (0, 0, -1, 0, x'{first_link(_NO_LOG_ID).hex()}',"
     f" x'{_NO_LOG_ID.hex()}')",
+    _HOLDER,
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_FORMAT_VERSION}",
 )
@@ -268,23 +275,32 @@ class SqliteLog:
 
         Raises `MetadataOffline`, `MetadataUnavailable` and `MetadataCorrupt`.
         """
-        row = self._row("SELECT controller_id, controller_epoch FROM state", ())
+        row = self._row(
+            "SELECT controller_id, controller_epoch, coalesce(incarnation_id, x'')"
+            " FROM state LEFT JOIN holder USING (controller_epoch)",
+            (),
+        )
         assert row is not None
-        return ControllerTerm(int(row[0]), int(row[1]))
+        return ControllerTerm(int(row[0]), int(row[1]), row[2])
 
-    def take_term(self, broker_id: int, after: ControllerTerm) -> ControllerTerm:
-        """Begin a term of this broker unless a newer term than `after` exists; return the term.
+    def take_term(
+        self, broker_id: int, incarnation_id: bytes, after: ControllerTerm
+    ) -> ControllerTerm:
+        """Begin a term of this process unless a newer term than `after` exists; return the term.
 
         Raises `MetadataFull`, `MetadataUnavailable`, and `MetadataOffline` if the outcome is
         unknown.
         """
         connection = self._begin()
         try:
-            connection.execute(
+            taken = connection.execute(
                 "UPDATE state SET controller_id = ?, controller_epoch = controller_epoch + 1"
                 " WHERE controller_epoch = ?",
                 (broker_id, after.epoch),
             )
+            if taken.rowcount:
+                row = (after.epoch + 1, incarnation_id)
+                connection.execute("INSERT OR REPLACE INTO holder VALUES (0, ?, ?)", row)
         except sqlite3.Error as error:
             raise self._not_done(connection, error) from error
         if self._commit(connection, 0).outcome is not Outcome.DONE:
@@ -319,6 +335,8 @@ class SqliteLog:
                 f"{self._path} has format {version} of a version of lakelog before 0.1.0; this "
                 "version reads format 2 only"
             )
+        else:
+            connection.execute(_HOLDER)
         # SQLite itself finds damage only where it reads.
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":

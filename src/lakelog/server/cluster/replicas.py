@@ -38,7 +38,7 @@ from lakelog.metadata.records import (
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.role import Role
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.cluster.log_settings import changes_internal, log_config
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 8
 """Logs that are removed or opened in one turn: a millisecond or two of work."""
+_REPORT_S = 10.0
 _LOGS_AT_ONCE = 32
 """Logs that a thread creates before the loop checks whether the broker stops."""
 
@@ -120,7 +121,11 @@ class Replicas:
         A thread does the work, which may take minutes, so that the loop can handle signals. A
         cancellation interrupts the thread and waits for it.
         """
-        await self._in_thread("load", partial(self._load_logs, image))
+        reporting = self._tasks.spawn(self._report_progress(), name="report progress")
+        try:
+            await self._in_thread("load", partial(self._load_logs, image))
+        finally:
+            reporting.cancel()
         self.lost = self._find_lost(image)
         # A damaged log stays on disk and its partition offline. An empty one in its place would
         # restart the offsets.
@@ -137,6 +142,17 @@ class Replicas:
             if self._durable.is_bound(topic_image.topic_id):
                 self._configure(topic_image, configs(topic_image.name))
         self._durable.watch_withdrawn(self._loosen)
+
+    async def _report_progress(self) -> None:
+        """Runs until cancelled: a recovery of many gigabytes takes minutes."""
+        while True:
+            await pause(self._tasks, _REPORT_S)
+            progress = self._directory.progress
+            logger.info(
+                "Opened %d of %d logs; opening %s",
+                *progress,
+                extra=event("logs_loading", opened=progress.opened, logs=progress.found),
+            )
 
     def _loosen(self, topic_ids: set[bytes]) -> None:
         """Apply the settings that had to wait for the end of a promise."""

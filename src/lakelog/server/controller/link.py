@@ -86,7 +86,7 @@ class ControllerLink:
                     return response
             except KafkaError as error:
                 may_repeat = is_repeatable or not may_be_done(error)
-                if not (may_repeat and _may_pass(error) and self._clock.monotonic() < deadline):
+                if not (may_repeat and may_pass(error) and self._clock.monotonic() < deadline):
                     raise
             await self.pause()
             with suppress(KafkaError):
@@ -128,7 +128,7 @@ def may_be_done(error: KafkaError) -> bool:
     return error.code is not ErrorCode.NOT_CONTROLLER
 
 
-def _may_pass(error: KafkaError) -> bool:
+def may_pass(error: KafkaError) -> bool:
     """Return whether another attempt may succeed."""
     if isinstance(error, PeerError):
         return not isinstance(error, PeerUnsupportedError)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any, NamedTuple
 
 from lakelog.base.endpoint import Endpoint
@@ -28,16 +29,24 @@ from lakelog.protocol.broker_registration import (
 )
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
-from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.link import ControllerLink, may_pass
+from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
 
-_JOIN_PATIENCE_S = 60.0
+_ROUND_S = 5.0
+"""How long a controller that does not answer is asked before it is replaced unless it serves."""
+_ROUNDS_PER_LINE = 6
 _LEAVE_PATIENCE_S = 5.0
 _NAMED_MAX = 10
-_UNCERTAIN = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-"""The controller does not find this process in the store, or a former one was registered meanwhile.
-Reading the store registers this process there again, or shows that another one has its id."""
+_UNCERTAIN = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+)
+"""Codes after which a start continues. The controller does not find this process in the store, or a
+former one was registered meanwhile: reading the store registers this process there again, or shows
+that another one has its id."""
 _PAUSES_MAX = 50
 """Pauses of the link between two attempts after many failures: 5 seconds."""
 
@@ -125,11 +134,9 @@ class Membership:
             kept_topics_epoch=kept.broker_epoch,
             kept_topics=list(kept.topic_ids),
         )
-        response = await self._try_register(request)
-        while response.error_code in _UNCERTAIN:
-            await self._link.pause()
-            await self._metadata.refresh()
-            response = await self._try_register(request)
+        response: BrokerRegistrationResponse = await self._await_controller(
+            request, lambda: self._controller.register(request)
+        )
         _check(response.error_code, "the controller refused the registration")
         while self.epoch < response.broker_epoch:
             await self._link.pause()
@@ -139,15 +146,6 @@ class Membership:
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH, "another process has registered with this node id"
             )
-
-    async def _try_register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        response: BrokerRegistrationResponse = await self._link.carry_out(
-            request,
-            lambda: self._controller.register(request),
-            patience_s=_JOIN_PATIENCE_S,
-            is_repeatable=True,  # a process registers once
-        )
-        return response
 
     async def reserve_producer_ids(self) -> range:
         """Return a block of producer ids for this broker alone. Raises `KafkaError`."""
@@ -167,8 +165,9 @@ class Membership:
         self._on_unregistered = callback
 
     def serve(self) -> None:
-        """Stay unfenced from now on."""
+        """Stay unfenced from now on, and stand for election."""
         self._serves = True
+        self._metadata.serve()
         self.follow(self._metadata.image)
 
     def check(self, image: MetadataImage) -> None:
@@ -216,7 +215,10 @@ class Membership:
             ", ".join(partitions[:_NAMED_MAX]),
             extra=event("replicas_lost", partitions=len(partitions)),
         )
-        response = await self._beat(offline=directory_id)
+        request = self._heartbeat(offline=directory_id)
+        response: BrokerHeartbeatResponse = await self._await_controller(
+            request, lambda: self._controller.heartbeat(request)
+        )
         _check(response.error_code, "the controller refused the heartbeat")
         await self._metadata.refresh()
 
@@ -228,7 +230,7 @@ class Membership:
         # Leaving is a courtesy: without it the controller fences this broker as it does after a
         # kill.
         with suppress(KafkaError, MetadataError):
-            await self._beat(want_shut_down=True, patience_s=_LEAVE_PATIENCE_S)
+            await self._beat(self._heartbeat(want_shut_down=True), _LEAVE_PATIENCE_S)
 
     def _is_fenced(self) -> bool:
         own = self._metadata.image.brokers.get(self._node_id)
@@ -251,7 +253,7 @@ class Membership:
         """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
-            response = await self._beat()
+            response = await self._beat(self._heartbeat(), _ROUND_S)
             _check(response.error_code, "the controller refused the heartbeat")
             if response.is_fenced:
                 await self._link.pause()
@@ -260,24 +262,43 @@ class Membership:
         except (KafkaError, MetadataError) as error:
             if is_first:
                 logger.warning("Still fenced: %s", error, extra=event("unfencing_failed"))
+            self._metadata.doubt()
             return False
         return True
 
+    async def _await_controller(self, request: Message, here: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the response of the controller, however long a live one takes to serve.
+
+        A controller that does not answer and does not serve is replaced, by this broker if no other
+        one serves. The request is repeated: it names this process, which the controller looks up.
+        Raises `KafkaError`.
+        """
+        for round_ in count():
+            try:
+                response = await self._link.carry_out(
+                    request, here, patience_s=_ROUND_S, is_repeatable=True
+                )
+                if response.error_code not in _UNCERTAIN:
+                    return response
+                reason = ErrorCode(response.error_code).name
+            except KafkaError as error:
+                if not may_pass(error):
+                    raise
+                reason = str(error)
+            if round_ % _ROUNDS_PER_LINE == 0:
+                logger.warning(
+                    "Waiting for the controller, broker %d: %s",
+                    self._metadata.controller_id,
+                    reason,
+                    extra=event("controller_awaited", controller=self._metadata.controller_id),
+                )
+            self._metadata.doubt()
+            await self._link.pause()
+            await self._metadata.refresh_if_possible()
+
     async def _beat(
-        self,
-        *,
-        want_shut_down: bool = False,
-        offline: bytes | None = None,
-        patience_s: float = _JOIN_PATIENCE_S,
+        self, request: BrokerHeartbeatRequest, patience_s: float
     ) -> BrokerHeartbeatResponse:
-        request = BrokerHeartbeatRequest(
-            broker_id=self._node_id,
-            broker_epoch=self.epoch,
-            current_metadata_offset=self._metadata.image.end - 1,
-            want_shut_down=want_shut_down,
-            want_fence=offline is not None,
-            offline_log_dirs=[] if offline is None else [offline],
-        )
         response: BrokerHeartbeatResponse = await self._link.carry_out(
             request,
             lambda: self._controller.heartbeat(request),
@@ -285,6 +306,18 @@ class Membership:
             is_repeatable=True,  # it is of this process, which the controller looks up
         )
         return response
+
+    def _heartbeat(
+        self, *, want_shut_down: bool = False, offline: bytes | None = None
+    ) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._metadata.image.end - 1,
+            want_shut_down=want_shut_down,
+            want_fence=offline is not None,
+            offline_log_dirs=[] if offline is None else [offline],
+        )
 
 
 def _check(code: int, text: str) -> None:

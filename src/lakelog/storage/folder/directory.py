@@ -24,6 +24,7 @@ from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
@@ -79,6 +80,15 @@ from lakelog.storage.segments.segment_list import SegmentList
 _logger = logging.getLogger(__name__)
 
 
+class LoadProgress(NamedTuple):
+    """How far the logs of a folder have been opened."""
+
+    opened: int
+    found: int
+    current: str
+    """The log that is being opened, as TOPIC-PARTITION; empty before the first."""
+
+
 class LogDirectory:
     """One data folder, from `open` to `close`. `logs` are the live ones."""
 
@@ -106,6 +116,8 @@ class LogDirectory:
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
         self._known = False  # whether the checkpoints have been read
+        self.progress = LoadProgress(0, 0, "")
+        """Of `load_logs`; read by another thread."""
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
@@ -206,8 +218,10 @@ class LogDirectory:
             producers=self.producers,
             breathe=self._check_interrupted,
         )
-        for key, folder in self._find_logs():
+        found = self._find_logs()
+        for number, (key, folder) in enumerate(found):
             self._check_interrupted()
+            self.progress = LoadProgress(number, len(found), f"{key[0]}-{key[1]}")
             topic_id = self._topic_id(key, folder, id_of(key[0]))
             if topic_id is None:
                 continue

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "metadata.db"
     log = SqliteLog(DatabaseFile(path))
     log.open(create=True)
-    epoch = log.take_term(1, log.controller()).epoch
+    epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     for index in range(3):
         batch = MetadataBatch(WRITER, index, epoch, b"payload %d" % index)
         assert log.append(batch, index).outcome is Outcome.DONE
@@ -187,8 +187,9 @@ def test_two_that_found_the_same_term_do_not_both_get_the_next(path: Path) -> No
     log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     term = log.controller()
-    assert log.take_term(2, term) == ControllerTerm(2, term.epoch + 1)
-    assert log.take_term(3, term) == ControllerTerm(2, term.epoch + 1)
+    taken = ControllerTerm(2, term.epoch + 1, b"2" * 16)
+    assert log.take_term(2, b"2" * 16, term) == taken
+    assert log.take_term(3, b"3" * 16, term) == taken == log.controller()
     log.close()
 
 
@@ -243,7 +244,7 @@ def _rebuilt(path: Path, payloads: list[bytes]) -> None:
         file.unlink()
     log = SqliteLog(DatabaseFile(path))
     log.open(create=True)
-    epoch = log.take_term(1, log.controller()).epoch
+    epoch = log.take_term(1, b"1" * 16, log.controller()).epoch
     for index, payload in enumerate(payloads):
         log.append(MetadataBatch(b"v" * 16, index, epoch, payload), index)
     log.close()

@@ -100,8 +100,12 @@ class Node:
         """Only `DurableTopics` calls it, to try again."""
         self.later = callback
 
-    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        asyncio.run(work)
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None] | None:
+        try:
+            return asyncio.get_running_loop().create_task(work)
+        except RuntimeError:
+            asyncio.run(work)
+            return None
 
     def apply(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
         return asyncio.run(self.follow(records, named=named))

@@ -29,7 +29,8 @@ def test_a_single_broker_registers_only_advertised_addresses() -> None:
     with MemoryBroker() as world:
         bound = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
         control = world._server._control
-        control.metadata.incarnation_id, before = b"n" * 16, control.membership.epoch
+        control.metadata.incarnation_id = world.metadata._brokers[OWN] = b"n" * 16
+        before = control.membership.epoch
         work = control.register(
             bound, (), directory_id=bytes(16), previous_epoch=-1, kept=KeptTopics()
         )

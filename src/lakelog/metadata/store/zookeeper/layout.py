@@ -93,7 +93,10 @@ class Term(NamedTuple):
         return cls(broker_id, epoch, incarnation_id, version)
 
     def public(self) -> ControllerTerm:
-        return ControllerTerm(self.broker_id, self.epoch)
+        has_holder = self.broker_id >= 0
+        return ControllerTerm(
+            self.broker_id, self.epoch, self.incarnation_id if has_holder else b""
+        )
 
 
 NO_TERM = Term(-1, 0, bytes(16), 0)

@@ -138,8 +138,8 @@ class ZooKeeperStore:
     async def controller(self) -> ControllerTerm:
         return (await self._read(self._terms.current)).public()
 
-    async def elect(self) -> ControllerTerm:
-        return await self._call(self._elect)
+    async def elect(self, *, past: int = -1) -> ControllerTerm:
+        return await self._call(lambda: self._elect(past))
 
     async def state(self) -> LogState:
         async def work() -> LogState:
@@ -162,12 +162,13 @@ class ZooKeeperStore:
             await asyncio.gather(self._follower, return_exceptions=True)
         await self._session.close()
 
-    async def _elect(self) -> ControllerTerm:
+    async def _elect(self, past: int) -> ControllerTerm:
         mine = self._brokers.registered
         term = await self._terms.current()
         # A live controller keeps its term. A broker that restarted takes a new term even if it was
         # the controller: what its former process had under way must fail the check of the epoch.
-        if term.broker_id != mine.broker_id and term.broker_id in await self._brokers.live():
+        is_others = term.broker_id != mine.broker_id and term.epoch != past
+        if is_others and term.public().is_held(await self._brokers.live()):
             return term.public()
         taken = await self._terms.take(mine.broker_id, mine.incarnation_id, term)
         return taken.public()
