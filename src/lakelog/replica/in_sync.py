@@ -16,25 +16,41 @@ class StallGuard:
     """Notices that this process did not run: then it does not know how far followers are.
 
     A leader that has just woken up finds the times of all fetches old, although the followers
-    fetched, or tried to. It keeps all of them until they have had the whole time again.
+    fetched, or tried to. It keeps all of them until they have had the whole time again, counted
+    while it runs. A follower that was silent for the whole of such an extension has no part in
+    another one: its silence has nothing to do with the later stalls.
     """
 
     def __init__(self, period_ms: int, lag_max_ms: int) -> None:
         """period_ms: the time between turns of a process that runs."""
-        self._period_ms = period_ms
+        # Twice, because a busy loop delays turns a little. A paused process misses many of them.
+        self._stall_ms = 2 * period_ms
         self._lag_max_ms = lag_max_ms
         self._last_ms: int | None = None
-        self._patient_until_ms = 0
+        self._left_ms = 0
+        """The rest of the present extension."""
+        self._since_ms = -1
+        """When the latest extension began."""
+        self._silent_ms = -1
+        """When the latest extension that is over began."""
 
-    def may_shrink(self, now_ms: int) -> bool:
-        """Note a turn; return whether the times of fetches can be trusted."""
-        # Twice, because a busy loop delays turns a little. A paused process misses many of them.
-        if self._last_ms is not None and now_ms - self._last_ms > 2 * self._period_ms:
+    def lag_ms(self, now_ms: int) -> int:
+        """Note a turn; return for how long a follower may be behind without leaving the ISR."""
+        elapsed_ms = 0 if self._last_ms is None else now_ms - self._last_ms
+        self._last_ms = now_ms
+        if self._left_ms:
+            # A stall counts as the longest turn: followers had so little time to be heard. Without
+            # that an extension would never end in a process whose turns are all late.
+            self._left_ms = max(self._left_ms - min(elapsed_ms, self._stall_ms), 0)
+            if not self._left_ms:
+                self._silent_ms = self._since_ms
+        if elapsed_ms > self._stall_ms and not self._left_ms:
             # The whole time again: followers whose connections broke during the pause need it to
             # connect and to fetch.
-            self._patient_until_ms = now_ms + self._lag_max_ms
-        self._last_ms = now_ms
-        return now_ms >= self._patient_until_ms
+            self._left_ms, self._since_ms = self._lag_max_ms, now_ms
+        if not self._left_ms:
+            return self._lag_max_ms
+        return max(now_ms - self._silent_ms, self._lag_max_ms)
 
 
 def wanted_isr(
@@ -42,23 +58,20 @@ def wanted_isr(
     node_id: int,
     broker_epochs: Mapping[int, int],
     now_ms: int,
-    lag_max_ms: int,
-    *,
-    may_shrink: bool,
+    lag_ms: int,
 ) -> tuple[int, ...]:
     """Return the ISR that the leader `node_id` wants, in the order of the present one.
 
     broker_epochs: of the brokers that are not fenced, by node id.
     now_ms: of the monotonic clock.
+    lag_ms: for how long a member may have been behind, see `StallGuard`.
     """
     role, end = partition.role, partition.log.log_end_offset
     assert role.is_leader
-    isr = role.isr
-    if may_shrink:
-        members = [each for each in isr if each != node_id]
-        lagging = partition.followers.lagging(members, end, now_ms, lag_max_ms)
-        # The leader stays in its own ISR, even alone: it has every record by definition.
-        isr = tuple(each for each in isr if each not in lagging)
+    members = [each for each in role.isr if each != node_id]
+    lagging = partition.followers.lagging(members, end, now_ms, lag_ms)
+    # The leader stays in its own ISR, even alone: it has every record by definition.
+    isr = tuple(each for each in role.isr if each not in lagging)
     # In the order of the assignment, so that equal decisions give equal requests.
     others = (each for each in role.followers if each not in role.isr)
     return isr + tuple(each for each in others if _has_caught_up(partition, each, broker_epochs))

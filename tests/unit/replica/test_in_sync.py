@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from lakelog.replica.in_sync import StallGuard, wanted_isr
@@ -27,8 +29,8 @@ def led(*isr: int, records: int = 0) -> Partition:
     return partition
 
 
-def wanted(partition: Partition, now_ms: int, *, may_shrink: bool = True) -> tuple[int, ...]:
-    return wanted_isr(partition, LEADER, EPOCHS, now_ms, LAG_MAX_MS, may_shrink=may_shrink)
+def wanted(partition: Partition, now_ms: int, lag_ms: int = LAG_MAX_MS) -> tuple[int, ...]:
+    return wanted_isr(partition, LEADER, EPOCHS, now_ms, lag_ms)
 
 
 def test_a_follower_that_stays_behind_leaves() -> None:
@@ -36,7 +38,7 @@ def test_a_follower_that_stays_behind_leaves() -> None:
     partition.note_fetch(FOLLOWER, 3, 1, 10)
     assert wanted(partition, LAG_MAX_MS) == (LEADER, FOLLOWER)
     assert wanted(partition, LAG_MAX_MS + 1) == (LEADER,)
-    assert wanted(partition, LAG_MAX_MS + 1, may_shrink=False) == (LEADER, FOLLOWER)
+    assert wanted(partition, LAG_MAX_MS + 1, LAG_MAX_MS + 2) == (LEADER, FOLLOWER)
 
 
 def test_an_idle_follower_at_the_end_stays() -> None:
@@ -66,7 +68,7 @@ def test_a_follower_joins_with_all_committed_records_only() -> None:
 def test_a_broker_that_restarted_or_is_fenced_does_not_join(epochs: dict[int, int]) -> None:
     partition = led(LEADER, records=3)
     partition.note_fetch(FOLLOWER, 3, 3, 10)
-    isr = wanted_isr(partition, LEADER, epochs, 20, LAG_MAX_MS, may_shrink=True)
+    isr = wanted_isr(partition, LEADER, epochs, 20, LAG_MAX_MS)
     assert isr == (LEADER,)
 
 
@@ -80,8 +82,29 @@ def test_a_proposed_member_counts_at_once() -> None:
     assert [*committed, partition.watermark.offset] == [3, 4]
 
 
-def test_nothing_shrinks_right_after_a_stall() -> None:
+def leaves_at(turns: Iterable[int], caught_up_ms: int) -> int | None:
+    """Return the turn in which a follower leaves that has been silent since then."""
     guard = StallGuard(period_ms=100, lag_max_ms=LAG_MAX_MS)
-    turns = [0, 100, 5000, 5100, *range(5200, 6001, 100)]
-    found = {now: guard.may_shrink(now) for now in turns}
-    assert [now for now in turns if not found[now]] == [5000, 5100, *range(5200, 6000, 100)]
+    found = [now for now in turns if now - caught_up_ms > guard.lag_ms(now)]
+    return found[0] if found else None
+
+
+def test_nothing_shrinks_right_after_a_stall() -> None:
+    turns = [0, 100, 5000, *range(5100, 9001, 100)]
+    assert leaves_at(turns, 0) == 6000
+    assert leaves_at(turns, 5100) == 6200
+
+
+def test_a_silence_has_one_extension_however_many_stalls_there_are() -> None:
+    """The process stalls in each turn of ten: a stall counts for two periods of the extension."""
+    stalls = [start + turn for start in range(1000, 60_000, 1500) for turn in range(0, 1000, 100)]
+    assert leaves_at([0, 100, *stalls], 0) == 2500
+    assert leaves_at([0, 100, *stalls], 1200) == 4000, "it was silent in the second extension"
+    late = range(0, 60_000, 500)
+    assert leaves_at(late, 0) == 3000
+
+
+def test_a_second_stall_takes_no_time_from_followers_that_live() -> None:
+    turns = [0, 100, 5000, 5100, 30_000, *range(30_100, 40_000, 100)]
+    assert leaves_at(turns, 0) == 30_700, "it had the whole time of turns"
+    assert leaves_at(turns, 5050) == 30_700

@@ -64,7 +64,6 @@ class InSyncReplicas:
         self._node_id = node_id
         self._image = image
         self._alter = alter
-        self._lag_max_ms = lag_max_ms
         self._clock = clock
         self._tasks = tasks
         self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
@@ -106,12 +105,12 @@ class InSyncReplicas:
 
     def _turn(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        may_shrink = self._guard.may_shrink(now_ms)
+        lag_ms = self._guard.lag_ms(now_ms)
         # One request at a time. With two under way, the fate of the first would be unknown when the
         # second is planned on the same partition epoch.
         if self._asking is None:
             self._close_decided()
-            wanted = self._proposals(now_ms, may_shrink=may_shrink)
+            wanted = self._proposals(now_ms, lag_ms)
             # In this turn: later ones may commit records that a new member does not have.
             known = self._propose(wanted)
             if known:
@@ -149,7 +148,7 @@ class InSyncReplicas:
         self._unsettled.discard(partition)
         partition.propose_isr(())
 
-    def _proposals(self, now_ms: int, *, may_shrink: bool) -> dict[Partition, tuple[int, ...]]:
+    def _proposals(self, now_ms: int, lag_ms: int) -> dict[Partition, tuple[int, ...]]:
         """Return the first partitions that need another ISR, or the fate of a proposal.
 
         It costs as much as partitions are due, not as many as are led.
@@ -170,8 +169,7 @@ class InSyncReplicas:
                     self._node_id,
                     epochs,
                     now_ms,
-                    self._lag_max_ms,
-                    may_shrink=may_shrink,
+                    lag_ms,
                 )
             if isr != partition.role.isr or partition in self._open:
                 found[partition] = isr

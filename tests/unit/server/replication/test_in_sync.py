@@ -155,7 +155,7 @@ def test_a_partition_that_went_offline_with_an_open_proposal_keeps_its_isr(led: 
     in_sync._propose({partition: (LEADER, FOLLOWER)})
     partition.take_offline("the disk failed")
     assert not partition.serves
-    found = in_sync._proposals(led.world.clock.monotonic_ms(), may_shrink=True)
+    found = in_sync._proposals(led.world.clock.monotonic_ms(), 2000)
     assert found == {partition: (LEADER,)}
 
 
@@ -191,7 +191,7 @@ def visits(partitions: int) -> tuple[int, int, int]:
 
     def checked() -> int:
         visited.clear()
-        assert in_sync._proposals(1000, may_shrink=True) == {}
+        assert in_sync._proposals(1000, 2000) == {}
         return len(visited)
 
     idle = [Idle(number) for number in range(partitions)]
@@ -227,6 +227,18 @@ def test_a_follower_that_stops_fetching_leaves_after_a_quiet_time(led: Led) -> N
     led.world.append("t")
     follower.end_idle()
     led.world.pass_time(4)
+    assert led.state().isr == (LEADER,)
+
+
+def test_a_dead_follower_leaves_although_its_leader_stalls_all_the_time(led: Led) -> None:
+    led.fetch(3)
+    led.world.pass_time(1)
+    assert led.state().isr == (LEADER, FOLLOWER)
+    led.world.append("t")
+    for _ in range(6):
+        led.world.pass_time(0.9)
+        led.world.loop._now += 1.2  # the process did not run
+    led.world.pass_time(0.1)
     assert led.state().isr == (LEADER,)
 
 
