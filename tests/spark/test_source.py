@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,20 @@ def test_errors_say_what_to_do(
 ) -> None:
     with pytest.raises(PySparkException, match=text):
         read(spark, bootstrap, **options).collect()
+
+
+def test_an_error_of_an_option_is_short(spark: SparkSession, bootstrap: str) -> None:
+    rows = spark.createDataFrame([("v",)], "value string").write.format("lakelog").mode("append")
+    calls: list[Callable[[], object]] = [
+        lambda: read(spark, bootstrap, subscribe="a", failOnDataLoss="perhaps"),
+        lambda: rows.option("kafka.bootstrap.servers", bootstrap).option("topics", "a").save(),
+    ]
+    for call in calls:
+        with pytest.raises(PySparkException) as error:
+            call()
+        assert "option" in str(error.value)
+        assert "Traceback" not in str(error.value)
+        assert len(str(error.value)) <= 300
 
 
 def test_a_stream_reads_everything_once_across_restarts(

@@ -440,9 +440,9 @@ _ENTRIES = (
         "LL0801",
         "an optional dependency is not installed",
         ExitCode.FAILURE,
-        "Tables need PySpark, pyarrow and PyIceberg: `pip install 'lakelog[spark]'`, "
-        "or `pip install '.[spark]'` in a checkout. `lakelog dev --zookeeper` needs PySpark, whose "
-        "jars contain ZooKeeper, and kazoo: `pip install 'lakelog[spark,zookeeper]'`.",
+        "Tables need PySpark, pyarrow and PyIceberg: `pip install '.[spark]'` in a checkout of "
+        "lakelog. `lakelog dev --zookeeper` needs PySpark, whose "
+        "jars contain ZooKeeper, and kazoo: `pip install '.[spark,zookeeper]'`.",
     ),
     Entry(
         "LL0802",

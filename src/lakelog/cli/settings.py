@@ -61,6 +61,11 @@ def shown_value(key: str, value: str | None) -> str | None:
     return value if value is None or human is None else Noted(value, human)
 
 
+def source_name(name: str) -> str:
+    """Return the displayed name: `static-broker` is the broker's file and command line."""
+    return name.lower().replace("_", "-")
+
+
 def change_settings(
     admin: Admin,
     kind: ResourceType,
@@ -91,9 +96,22 @@ def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Colle
             raise CliError(
                 "LL0501",
                 f"{whose(kind, name)} has no setting '{key}'",
-                suggestion(key, known)
+                _owner_of(key, kind)
+                or suggestion(key, known)
                 or f"use lakelog config get {owner}--all to list the settings",
             )
+
+
+def _owner_of(key: str, kind: ResourceType) -> str:
+    """Return the hint for a key of another kind of resource, or an empty text."""
+    from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+    from lakelog.base.config.keys.topics import TOPIC_CONFIGS
+
+    if key in TOPIC_CONFIGS and kind.name != "TOPIC":
+        return f"{key} is a setting of topics: use --topic NAME"
+    if key in GROUP_CONFIGS and kind.name != "GROUP":
+        return f"{key} is a setting of groups: use --group NAME"
+    return ""
 
 
 def refusal(

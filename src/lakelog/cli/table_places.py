@@ -63,7 +63,7 @@ def require_libraries() -> None:
         raise CliError(
             "LL0801",
             f"{', '.join(missing)} not installed",
-            "pip install 'lakelog[spark]', or '.[spark]' in a checkout",
+            "pip install '.[spark]' in a checkout of lakelog",
         )
 
 

@@ -21,7 +21,7 @@ def load_compiled(work: str, load: Callable[[], _Implementation]) -> _Implementa
         return load()
     except ImportError as error:
         _log.warning(
-            "%s in plain Python, which is several times slower: %s (pip install 'lakelog[fast]')",
+            "%s in plain Python, which is several times slower: %s (pip install '.[fast]')",
             work,
             error,
             extra=event("columns_plain"),

@@ -19,5 +19,5 @@ def optional(name: str, extra: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            f"{name} is required: pip install 'lakelog[{extra}]' ({error})", name=name
+            f"{name} is required: pip install '.[{extra}]' ({error})", name=name
         ) from error

@@ -14,6 +14,8 @@ MAX_RESPONSE_BYTES = (100 << 20) + (1 << 20)
 """Default limit of a response: a Fetch response of 100 MiB with its headers."""
 
 _RESPONSE_MIN = 4
+_HTTP = b"HTTP"
+"""The first bytes of each answer of an HTTP server."""
 _ROOM_MIN = 64 * 1024
 _ROOM_KEPT_MAX = 1 << 20
 """After a large response as much memory is made again, up to this: the next is often as large."""
@@ -28,6 +30,10 @@ def response_size(head: Buffer, most: int) -> int:
     """
     size = int.from_bytes(head, "big", signed=True)
     if not _RESPONSE_MIN <= size <= most:
+        if bytes(head) == _HTTP:
+            raise InvalidResponseError(
+                "the answer is HTTP, not Kafka's protocol: the address is that of an HTTP server"
+            )
         raise InvalidResponseError(f"a response of {size} bytes")
     return size
 

@@ -35,7 +35,7 @@ def _zookeeper(
     ensemble: EnsembleAddress, marks: Marks, clock: Clock, random: Random, timeout_s: float
 ) -> MovableStore:
     if find_spec("kazoo") is None:
-        raise StartError("kazoo is not installed; run: pip install 'lakelog[zookeeper]'")
+        raise StartError("kazoo is not installed; run: pip install '.[zookeeper]'")
     # Imported here: kazoo would delay the start of every other broker.
     from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
     from lakelog.metadata.store.zookeeper.store import ZooKeeperStore

@@ -96,7 +96,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> str:
         return "load() and start() accept no path: select topics with the connector's options"
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"; did you mean {known[close[0]]!r}?" if close else ""
-    return f"unknown option {name!r}{hint}"
+    return f"unknown option {name!r} (Spark passes names in lower case){hint}"
 
 
 def parsed(parse: Callable[[str], T], name: str, text: str) -> T:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lakelog.cli.failures import CliError
-from lakelog.cli.settings import parse_changes, parse_settings
+from lakelog.cli.settings import check_known, parse_changes, parse_settings, source_name
+from lakelog.client.admin import ResourceType
 
 
 def test_a_change_sets_and_unsets() -> None:
@@ -22,3 +23,24 @@ def test_a_key_has_one_value() -> None:
     }
     with pytest.raises(CliError, match=r"'retention\.ms' has two values: 1000 and 2000"):
         parse_settings(["retention.ms=1s", "retention.ms=2s"], "--config")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "hint"),
+    [
+        (ResourceType.BROKER, "table.enable", "is a setting of topics: use --topic NAME"),
+        (ResourceType.GROUP, "retention.ms", "is a setting of topics: use --topic NAME"),
+        (ResourceType.BROKER, "consumer.session.timeout.ms", "setting of groups: use --group NAME"),
+        (ResourceType.TOPIC, "segment.mss", "did you mean 'segment.ms'?"),
+        (ResourceType.TOPIC, "xyz", "use lakelog config get --topic orders --all to list"),
+    ],
+)
+def test_a_key_of_another_owner_is_named(kind: ResourceType, key: str, hint: str) -> None:
+    with pytest.raises(CliError) as error:
+        known = ["consumer.session.timeout.ms"] if kind is ResourceType.GROUP else ["segment.ms"]
+        check_known(kind, "orders", [key], known)
+    assert hint in error.value.hint
+
+
+def test_a_source_has_one_spelling() -> None:
+    assert source_name("DYNAMIC_DEFAULT_BROKER") == "dynamic-default-broker"

@@ -26,7 +26,7 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(table_places, "_NEEDED", ("json", "not_installed"))
     with pytest.raises(CliError, match=r"^not_installed not installed") as error:
         require_libraries()
-    assert (error.value.code, "lakelog[spark]" in error.value.hint) == ("LL0801", True)
+    assert (error.value.code, "'.[spark]'" in error.value.hint) == ("LL0801", True)
 
 
 @pytest.mark.parametrize(

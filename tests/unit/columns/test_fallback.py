@@ -24,7 +24,7 @@ def test_a_missing_package_names_the_extra(caplog: pytest.LogCaptureFixture) -> 
     assert load_compiled("Encoding", fail) is None
     assert caplog.messages == [
         "Encoding in plain Python, which is several times slower: "
-        "No module named 'numba' (pip install 'lakelog[fast]')"
+        "No module named 'numba' (pip install '.[fast]')"
     ]
 
 

@@ -13,6 +13,6 @@ def test_a_package_is_returned() -> None:
 
 def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
     with pytest.raises(
-        MissingPackageError, match=r"no_such_pkg is required: pip install 'lakelog\[x\]'"
+        MissingPackageError, match=r"no_such_pkg is required: pip install '\.\[x\]'"
     ):
         optional("no_such_pkg", "x")

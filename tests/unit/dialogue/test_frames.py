@@ -100,3 +100,10 @@ def test_memory_is_used_again_once_the_response_is_dropped() -> None:
     assert second != first, "the response is still in use"
     del kept
     assert memory(respond()) == second
+
+
+def test_an_answer_of_an_http_server_is_recognised() -> None:
+    frames = ResponseFrames()
+    feed(frames, b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(InvalidResponseError, match="the answer is HTTP, not Kafka's protocol"):
+        frames.next()

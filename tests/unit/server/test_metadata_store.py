@@ -40,5 +40,5 @@ def test_a_missing_library_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metadata_store, "find_spec", lambda name: None)
-    with pytest.raises(StartError, match=r"pip install 'lakelog\[zookeeper\]'"):
+    with pytest.raises(StartError, match=r"pip install '\.\[zookeeper\]'"):
         metadata_store.metadata_store(_options(tmp_path, ENSEMBLE), SystemClock(), SeededRandom(1))

@@ -20,6 +20,7 @@ from lakelog.cli.settings import (
     parse_changes,
     refusal,
     shown_value,
+    source_name,
     whose,
 )
 
@@ -258,11 +259,6 @@ def _facts(entry: ConfigEntry) -> Mapping[str, Any]:
         "is_read_only": entry.is_read_only,
         "is_sensitive": entry.is_sensitive,
     }
-
-
-def source_name(name: str) -> str:
-    """Return the displayed name: `static-broker` is the broker's file and command line."""
-    return name.lower().replace("_", "-")
 
 
 def _shown(key: str, value: str | None, entry: ConfigEntry) -> str | None:

@@ -25,7 +25,7 @@ from lakelog.cli.options import (
 )
 from lakelog.cli.records.delivery import Report, send_all
 from lakelog.cli.records.input_lines import LineParser, read_records
-from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
+from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, find_target, size_hint
 from lakelog.cli.render import Document, Listing, counted, note, show, sized
 
 if TYPE_CHECKING:
@@ -138,11 +138,11 @@ def _produce(
     from lakelog.client.producer import Producer
 
     timeout_ms = int(session.timeout_s * 1000)
-    batch_bytes = topic_batch_bytes(session, topic)
+    target = find_target(session, topic)
     with _open_input(file) as stream, _progress(file, quiet=session.quiet) as progress:
         producer = Producer(
             session.brokers,
-            batch_bytes=batch_bytes,
+            batch_bytes=target.batch_bytes,
             max_request_bytes=REQUEST_BYTES_MAX,
             acks=settings.acks,
             compression=settings.compression,
@@ -153,7 +153,10 @@ def _produce(
         )
         patience_s = session.timeout_s
         try:
-            return send_all(producer, topic, read_records(stream, parser, progress))
+            report = send_all(producer, topic, read_records(stream, parser, progress))
+            if target.creation and report.records:
+                note(target.creation, quiet=session.quiet)
+            return report
         except KeyboardInterrupt:
             patience_s = min(patience_s, _INTERRUPTED_S)
             raise

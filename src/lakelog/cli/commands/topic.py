@@ -35,7 +35,13 @@ from lakelog.cli.partition_health import (
 )
 from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, counted, note, show, show_all
-from lakelog.cli.settings import change_settings, parse_changes, parse_settings, shown_value
+from lakelog.cli.settings import (
+    change_settings,
+    parse_changes,
+    parse_settings,
+    shown_value,
+    source_name,
+)
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry
@@ -400,7 +406,7 @@ def document(
         {
             "name": entry.name,
             "value": shown_value(entry.name, entry.value),
-            "source": entry.source.name.lower(),
+            "source": source_name(entry.source.name),
         }
         for entry in configs
         if not entry.is_default

@@ -200,7 +200,7 @@ def _command() -> tuple[str, ...]:
     if spec is None or spec.origin is None:
         raise EnsembleError(
             "ZooKeeper is run from PySpark's jars, and PySpark is not installed: "
-            "pip install 'lakelog[spark]'",
+            "pip install '.[spark]'",
             "pyspark",
         )
     try:

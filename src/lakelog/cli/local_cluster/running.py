@@ -108,7 +108,7 @@ def _check(arguments: ClusterArguments) -> None:
         raise CliError(
             "LL0801",
             "--zookeeper needs kazoo, which is not installed",
-            "pip install 'lakelog[spark,zookeeper]'",
+            "pip install '.[spark,zookeeper]'",
         )
 
 

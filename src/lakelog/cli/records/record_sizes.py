@@ -6,9 +6,15 @@ Three limits bound a batch of one record: the producer's (here `REQUEST_BYTES_MA
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.connecting import starting
+from lakelog.cli.failures import suggestion
 from lakelog.cli.options import Session
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin
 
 BATCH_BYTES_MAX = 128 << 10
 REQUEST_BYTES_MAX = 99 << 20
@@ -25,11 +31,22 @@ _UNKNOWN = (
 )
 
 
-def topic_batch_bytes(session: Session, topic: str) -> int:
-    """Return the maximum size of a batch: a topic rejects all records of a larger one.
+class Target(NamedTuple):
+    """The topic of a run, as it is before the first record.
 
-    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Return the
-    limit in bytes. Raises `KafkaError` if no broker answers in time.
+    batch_bytes: the largest batch; a topic rejects all records of a larger one. creation: the note
+    if the first record creates the topic, otherwise empty.
+    """
+
+    batch_bytes: int
+    creation: str = ""
+
+
+def find_target(session: Session, topic: str) -> Target:
+    """Return the topic's limits, and whether it exists.
+
+    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet. Raises
+    `KafkaError` if no broker answers in time.
     """
     from lakelog.client.admin import Admin, ResourceType
 
@@ -40,9 +57,16 @@ def topic_batch_bytes(session: Session, topic: str) -> int:
         except KafkaError as error:
             if error.code not in _UNKNOWN:
                 raise
-            return BATCH_BYTES_MAX
+            is_new = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return Target(BATCH_BYTES_MAX, _creation(admin, topic) if is_new else "")
     limit = int(entry.value) if entry is not None and entry.value else BATCH_BYTES_MAX
-    return max(1, min(limit, BATCH_BYTES_MAX))
+    return Target(max(1, min(limit, BATCH_BYTES_MAX)))
+
+
+def _creation(admin: Admin, topic: str) -> str:
+    """Return the note about a topic that the first record creates."""
+    similar = suggestion(topic, [each.name for each in admin.topics.list()])
+    return f"created topic '{topic}', which did not exist" + (f"; {similar}" if similar else "")
 
 
 def size_hint(error: KafkaError, topic: str, record_bytes: int) -> str:

@@ -12,6 +12,7 @@ from lakelog.client.aio.thread import CallThread
 from lakelog.client.committed import Committed, Membership
 from lakelog.client.consumer.api import Consumer
 from lakelog.client.consumer.positions import ConsumerRecord
+from lakelog.client.consumer.types import checked_partitions, checked_topics
 from lakelog.client.offsets import TopicPartition
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ class AsyncConsumer:
 
     async def subscribe(self, topics: Iterable[str], **settings: Any) -> None:
         """Same as `Consumer.subscribe`; `on_revoked` is called in the consumer's thread."""
-        await self._run(partial(self._consumer.subscribe, list(topics), **settings))
+        await self._run(partial(self._consumer.subscribe, checked_topics(topics), **settings))
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Same as `Consumer.assign`."""
-        await self._run(partial(self._consumer.assign, list(partitions)))
+        await self._run(partial(self._consumer.assign, checked_partitions(partitions)))
 
     async def unsubscribe(self) -> None:
         """Same as `Consumer.unsubscribe`."""

@@ -28,6 +28,7 @@ from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Tro
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
 from lakelog.client.consumer.positions import ConsumerRecord, Position
+from lakelog.client.consumer.types import checked_partitions, checked_topics
 from lakelog.client.errors import ClientError, LogTruncatedError
 from lakelog.client.isolation import LEVELS
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, TopicPartition, list_offsets
@@ -129,11 +130,12 @@ class Consumer(Closeable):
         """
         if self._group is None:
             raise ValueError("subscribe requires a group")
+        wanted = checked_topics(topics)
         self.unsubscribe()
         self._on_revoked = on_revoked
         member = GroupMember(
             self._group,
-            list(topics),
+            wanted,
             assignors=self._assignors,
             instance_id=self._instance_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -421,7 +423,7 @@ class Consumer(Closeable):
         return True
 
     def _set_assignment(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = list(partitions)
+        wanted = checked_partitions(partitions)
         self._positions = {key: self._positions.get(key) or Position(key) for key in wanted}
         self._uncommitted &= self._positions.keys()
 
@@ -495,6 +497,7 @@ class Consumer(Closeable):
 
     def _position(self, partition: TopicPartition) -> Position:
         if partition not in self._positions:
+            checked_partitions([partition])
             raise ValueError(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
         return self._positions[partition]
 

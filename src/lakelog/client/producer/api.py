@@ -27,6 +27,7 @@ from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
 from lakelog.client.producer.results import BatchResult, Delivery, TableDelivery
 from lakelog.client.producer.sender import Sender, SenderSettings
 from lakelog.client.producer.tables import LARGER, TableWriter
+from lakelog.client.producer.types import check_types
 from lakelog.client.view import ClusterView
 from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.records.builder import HeaderItems
@@ -168,39 +169,40 @@ class Producer(Closeable):
 
         The first record of a topic waits for the topic's metadata. timestamp_ms: milliseconds since
         the epoch, by default now; -1 for none. Raises `NotWrittenError` if the record cannot be
-        buffered, `TopicNotFoundError`, and `PartitionNotFoundError`.
+        buffered, `TopicNotFoundError`, `PartitionNotFoundError`, and `TypeError` for text.
         """
-        state = self._topics.get(topic) or self._learn_topic(topic)
-        if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
-        elif not _NO_TIMESTAMP <= timestamp_ms <= _TIMESTAMP_MAX:
-            raise _bad_timestamp(timestamp_ms)
-        size = (len(value) if value else 0) + (len(key) if key else 0)
-        if headers:
-            headers = tuple(headers)
-            size += _headers_size(headers)
-        if size > self._max_record_bytes:
-            raise self._too_large(size)
-        with self._mutex:
-            if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
-                self._wait_for_space()
-            queue = self._queue(state, key, partition)
-            batch = queue.open
-            while batch is not None and batch.builder.size_estimate + size > self._full_bytes:
-                self._close_batch(state, queue)
+        try:
+            state = self._topics.get(topic) or self._learn_topic(topic)
+            timestamp_ms = _time_ms(timestamp_ms)
+            size = (len(value) if value else 0) + (len(key) if key else 0)
+            if headers:
+                headers = tuple(headers)
+                size += _headers_size(headers)
+            if size > self._max_record_bytes:
+                raise self._too_large(size)
+            with self._mutex:
+                if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
+                    self._wait_for_space()
                 queue = self._queue(state, key, partition)
                 batch = queue.open
-            if batch is None:
-                batch = self._open(queue)
-            builder = batch.builder
-            try:
-                delta = builder.append(timestamp_ms, key, value, headers)
-            except BaseException:
-                self._accumulator.drop_empty(queue)
-                raise
-            if builder.size_estimate >= self._batch_bytes:
-                self._close_batch(state, queue)
-        return Delivery(batch.result, delta, timestamp_ms)
+                while batch is not None and batch.builder.size_estimate + size > self._full_bytes:
+                    self._close_batch(state, queue)
+                    queue = self._queue(state, key, partition)
+                    batch = queue.open
+                if batch is None:
+                    batch = self._open(queue)
+                builder = batch.builder
+                try:
+                    delta = builder.append(timestamp_ms, key, value, headers)
+                except BaseException:
+                    self._accumulator.drop_empty(queue)
+                    raise
+                if builder.size_estimate >= self._batch_bytes:
+                    self._close_batch(state, queue)
+            return Delivery(batch.result, delta, timestamp_ms)
+        except (AttributeError, TypeError, ValueError):
+            check_types(value, key, headers)
+            raise
 
     def send_values(
         self,
@@ -215,33 +217,36 @@ class Producer(Closeable):
         failures. Raises the errors of `send`; records before the failed one stay buffered.
         timestamp_ms: milliseconds since the epoch, by default now.
         """
-        state = self._topics.get(topic) or self._learn_topic(topic)
-        time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        if not _NO_TIMESTAMP <= time_ms <= _TIMESTAMP_MAX:
-            raise _bad_timestamp(time_ms)
-        if (largest := max(map(len, values), default=0)) > self._max_record_bytes:
-            raise self._too_large(largest)
-        start = 0
-        while start < len(values):
-            with self._mutex:
-                if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
-                    self._wait_for_space()
-                queue = self._queue(state, None, partition)
-                batch = queue.open
-                if batch is not None:
-                    size = batch.builder.size_estimate + len(values[start])
-                    if size > self._full_bytes:
+        try:
+            state = self._topics.get(topic) or self._learn_topic(topic)
+            time_ms = _time_ms(timestamp_ms)
+            if (largest := max(map(len, values), default=0)) > self._max_record_bytes:
+                raise self._too_large(largest)
+            start = 0
+            while start < len(values):
+                with self._mutex:
+                    if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
+                        self._wait_for_space()
+                    queue = self._queue(state, None, partition)
+                    batch = queue.open
+                    if batch is not None:
+                        size = batch.builder.size_estimate + len(values[start])
+                        if size > self._full_bytes:
+                            self._close_batch(state, queue)
+                            continue
+                    builder = (batch or self._open(queue)).builder
+                    chunk = values[start : start + _CHUNK]
+                    try:
+                        start += builder.extend(time_ms, chunk, self._batch_bytes)
+                    except BaseException:
+                        self._accumulator.drop_empty(queue)
+                        raise
+                    if builder.size_estimate >= self._batch_bytes:
                         self._close_batch(state, queue)
-                        continue
-                builder = (batch or self._open(queue)).builder
-                chunk = values[start : start + _CHUNK]
-                try:
-                    start += builder.extend(time_ms, chunk, self._batch_bytes)
-                except BaseException:
-                    self._accumulator.drop_empty(queue)
-                    raise
-                if builder.size_estimate >= self._batch_bytes:
-                    self._close_batch(state, queue)
+        except (AttributeError, TypeError):
+            for value in values:
+                check_types(value)
+            raise
 
     def send_table(self, rows: Any, topic: str | None = None) -> TableDelivery:
         """Buffer the rows of a table as records, and return before they are acknowledged.
@@ -415,9 +420,14 @@ def _headers_size(headers: Iterable[tuple[str, Buffer | None]]) -> int:
     return sum(4 * len(name) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)
 
 
-def _bad_timestamp(timestamp_ms: int) -> NotWrittenError:
-    text = f"timestamp {timestamp_ms} is negative or has more than 63 bits"
-    return NotWrittenError(ErrorCode.INVALID_TIMESTAMP, text)
+def _time_ms(timestamp_ms: int | None) -> int:
+    """Return the timestamp, by default the present time. Raises `NotWrittenError`."""
+    if timestamp_ms is None:
+        return time.time_ns() // 1_000_000
+    if not _NO_TIMESTAMP <= timestamp_ms <= _TIMESTAMP_MAX:
+        text = f"timestamp {timestamp_ms} is negative or has more than 63 bits"
+        raise NotWrittenError(ErrorCode.INVALID_TIMESTAMP, text)
+    return timestamp_ms
 
 
 def _codec(compression: str) -> Codec:

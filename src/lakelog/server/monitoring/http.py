@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 32
 HEAD_SIZE_MAX = 8 * 1024
+_NO_HTTP = "this is no HTTP/1.1 request"
 HEAD_TIMEOUT_S = 10.0
 SEND_TIMEOUT_S = 30.0
 TEXT = "text/plain; charset=utf-8"
@@ -149,14 +150,17 @@ async def _receive(
 ) -> tuple[str, Request]:
     try:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
-            head = await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readexactly(1)
+            if not head.isalpha():  # a Kafka client, or TLS: they would wait for an answer
+                raise _Rejected(HTTPStatus.BAD_REQUEST, _NO_HTTP)
+            head += await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         raise _Rejected(status, f"more than {HEAD_SIZE_MAX} bytes of headers") from error
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
-        raise _Rejected(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+        raise _Rejected(HTTPStatus.BAD_REQUEST, _NO_HTTP)
     if words[0] not in ("GET", "HEAD"):
         raise _Rejected(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
     hosts = [value.strip() for name, _, value in map(_header, lines) if name.lower() == "host"]

@@ -27,7 +27,7 @@ _NO_PROTOBUF = (
     "the schema is of type PROTOBUF, which is not supported: decoding its messages needs a "
     "compiler for .proto files. Archive such a topic with table.value.format=none"
 )
-NEED_FASTAVRO = "Avro values need fastavro: pip install 'lakelog[avro]'"
+NEED_FASTAVRO = "Avro values need fastavro: pip install '.[avro]'"
 
 
 class SubjectVersion(NamedTuple):

@@ -49,7 +49,7 @@ def test_a_description_contains_offsets_and_changed_settings() -> None:
     assert second["records"] is None
     assert data["records"] is None
     assert [entry["name"] for entry in data["configs"]] == ["retention.ms", "num.partitions"]
-    assert data["configs"][1]["source"] == "static_broker"
+    assert data["configs"][1]["source"] == "static-broker"
 
 
 def test_records_add_up_when_every_partition_is_known() -> None:

@@ -7,8 +7,8 @@ from lakelog.cli.options import Session
 from lakelog.cli.records.record_sizes import (
     BATCH_BYTES_MAX,
     REQUEST_BYTES_MAX,
+    find_target,
     size_hint,
-    topic_batch_bytes,
 )
 from lakelog.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -49,7 +49,7 @@ def described(value: str | None, error: int = 0) -> DescribeConfigsResponse:
         (described("0"), 1),
         (described(str(1 << 30)), BATCH_BYTES_MAX),
         (described(None), BATCH_BYTES_MAX),
-        (described(None, error=3), BATCH_BYTES_MAX),  # the first record may create the topic
+        (described(None, error=29), BATCH_BYTES_MAX),  # the user may only write
     ],
 )
 def test_a_batch_is_never_larger_than_the_topic_allows(
@@ -57,12 +57,21 @@ def test_a_batch_is_never_larger_than_the_topic_allows(
 ) -> None:
     with ScriptedBroker() as broker:
         broker.on(DescribeConfigsRequest, response)
-        assert topic_batch_bytes(Session(brokers=broker.address), "orders") == expected
+        assert find_target(Session(brokers=broker.address), "orders").batch_bytes == expected
 
 
 def test_other_errors_are_raised() -> None:
     with ScriptedBroker() as broker:
         broker.on(DescribeConfigsRequest, described(None, error=42))
         with pytest.raises(KafkaError) as error:
-            topic_batch_bytes(Session(brokers=broker.address), "orders")
+            find_target(Session(brokers=broker.address), "orders")
         assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("topic", "hint"), [("ordrs", "; did you mean 'orders'?"), ("xyz", "")])
+def test_a_topic_that_the_first_record_creates_is_noted(topic: str, hint: str) -> None:
+    with ScriptedBroker() as broker:
+        broker.on(DescribeConfigsRequest, described(None, error=3))
+        target = find_target(Session(brokers=broker.address), topic)
+    assert target.batch_bytes == BATCH_BYTES_MAX
+    assert target.creation == f"created topic '{topic}', which did not exist{hint}"

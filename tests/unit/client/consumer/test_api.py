@@ -239,7 +239,7 @@ def test_data_frames(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) ->
         assert frame["offset"].to_list() == [3, 4, 5]
         assert frame["value"].to_list() == [b"3", b"4", b"5"]
         monkeypatch.setitem(sys.modules, "pandas", None)
-        with pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[pandas\]'"):
+        with pytest.raises(MissingPackageError, match=r"pip install '\.\[pandas\]'"):
             consumer.poll_pandas()
 
 
@@ -247,7 +247,7 @@ def test_data_frames_of_polars(broker: ScriptedBroker, monkeypatch: pytest.Monke
     with consumer_of(broker, auto_offset_reset="earliest") as consumer:
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, "polars", None)
-            with pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[polars\]'"):
+            with pytest.raises(MissingPackageError, match=r"pip install '\.\[polars\]'"):
                 consumer.poll_polars()
         pytest.importorskip("polars")
         frame = consumer.poll_polars(60.0, columns=["offset", "value"])

@@ -94,7 +94,7 @@ def test_wrong_columns_are_an_error(names: list[str]) -> None:
 
 def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[arrow\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install '\.\[arrow\]'"):
         wanted_columns(None, null_timestamps=False)
 
 

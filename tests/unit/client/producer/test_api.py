@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lakelog.base.errors import ErrorCode
@@ -145,3 +147,17 @@ def test_a_closed_producer_rejects_records(broker: ScriptedBroker) -> None:
     producer.close()
     with pytest.raises(NotWrittenError, match="closed"):
         producer.send("orders", b"v")
+
+
+def test_text_is_refused_with_the_wanted_type() -> None:
+    text: Any = "text"
+    with ScriptedBroker() as broker, producer_of(broker) as producer:
+        with pytest.raises(TypeError, match=r"value must be bytes .* use 'text'\.encode\(\)"):
+            producer.send("orders", text)
+        with pytest.raises(TypeError, match="key must be bytes"):
+            producer.send("orders", b"value", text)
+        with pytest.raises(TypeError, match="value must be bytes"):
+            producer.send_values("orders", [b"value", text])
+        producer.send("orders", b"value")
+        producer.flush()
+        assert values_of(broker)[-1][-1] == b"value"

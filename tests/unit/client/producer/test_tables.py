@@ -151,7 +151,7 @@ def test_without_pyarrow_the_error_names_the_extra(
 ) -> None:
     table = pa.table({"value": [b""]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    missing = pytest.raises(MissingPackageError, match=r"pip install 'lakelog\[arrow\]'")
+    missing = pytest.raises(MissingPackageError, match=r"pip install '\.\[arrow\]'")
     with producer_of(broker) as producer, missing:
         producer.send_table(table, "orders")
 

@@ -254,7 +254,7 @@ def test_without_numba_a_line_says_so_once(
                 assert decode([pair(make([(0, None, b"v", [])]))]).num_rows == 1
     finally:
         decoding._compiled_decoder.cache_clear()
-    assert caplog.text.count("pip install 'lakelog[fast]'") == 1
+    assert caplog.text.count("pip install '.[fast]'") == 1
 
 
 def test_a_process_that_reads_little_does_not_load_the_compiler(

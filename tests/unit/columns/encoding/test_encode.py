@@ -239,7 +239,7 @@ def test_without_numba_a_line_says_so_once(
     finally:
         encoding._compiled_encoder.cache_clear()
     assert caplog.text.count("Encoding in plain Python") == 1
-    assert caplog.text.count("pip install 'lakelog[fast]'") == 1
+    assert caplog.text.count("pip install '.[fast]'") == 1
 
 
 def test_a_process_that_writes_little_does_not_load_the_compiler(

@@ -199,3 +199,14 @@ def test_a_page_without_an_end_ends_with_the_server() -> None:
         writer.close()
 
     run(scenario)
+
+
+def test_a_client_of_another_protocol_is_answered_at_once() -> None:
+    """A Kafka client waits for the size of a response, and reads HTTP there."""
+
+    async def scenario(site: Site) -> None:
+        for first in (b"\0\0\0\x40\0\x12\0\x04", b"\x16\x03\x01"):
+            status, _, body = await site.ask(first)
+            assert (status, body) == (400, b"this is no HTTP/1.1 request\n")
+
+    run(scenario)

@@ -118,5 +118,5 @@ def test_avro_without_fastavro_says_what_to_install(
     registry.register("t-value", '"long"')
     known = schemas(registry)
     assert not known.get(1).shape.fields
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'lakelog\[avro\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[avro\]'"):
         known.get(2)
