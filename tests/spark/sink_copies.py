@@ -77,10 +77,18 @@ class Copy:
 
     def forget_last_commit(self) -> None:
         """Put the checkpoint into the state after a crash between the sink's commit and Spark's."""
-        commits = self.folder / "commits"
-        last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
+        self._forget_last("commits")
+
+    def forget_last_batch(self) -> None:
+        """Put the checkpoint into the state before the last batch, as a backup restores it."""
+        self._forget_last("commits")
+        self._forget_last("offsets")
+
+    def _forget_last(self, log: str) -> None:
+        folder = self.folder / log
+        last = max(folder.glob("[0-9]*"), key=lambda path: int(path.name))
         last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+        (folder / f".{last.name}.crc").unlink(missing_ok=True)
 
     def check_routed(self, target: str) -> None:
         """Check that a copy of the `ROUTED` columns has all records with every column."""

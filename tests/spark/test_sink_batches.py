@@ -15,6 +15,7 @@ from lakelog.client.committed import fetch_committed
 from lakelog.client.producer.transactional import TransactionalProducer
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.spark.sink import shared
+from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.control import Control
 from spark.queries import read, values
 from spark.sink_copies import ROUTED, Copy
@@ -49,7 +50,8 @@ def test_a_committed_batch_is_not_written_again(
     found = control(bootstrap, str(query.id))
     assert (found.query_id, found.run_id) == (str(query.id), str(query.runId))
     assert found.next_batch == 3
-    assert 0 < found.rows <= 12
+    assert found.content is not None
+    assert 0 < found.content.rows <= 12
 
     copy.forget_last_commit()
     produce(bootstrap, copy.source, range(25, 30))
@@ -58,6 +60,28 @@ def test_a_committed_batch_is_not_written_again(
     expected = sorted(f"v{i}" for i in range(30))
     assert values(read(spark, bootstrap, subscribe=target)) == expected
     assert control(bootstrap, str(query.id)).next_batch == 4
+
+
+def test_a_checkpoint_that_is_one_batch_behind_stops_the_query(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
+) -> None:
+    """The last batch had one row; made again from a restored checkpoint it has 12."""
+    target = make_topic()
+    sink = {"sinkId": f"{target}-sink"}
+    copy.foreach_batch(target, options=sink)
+    copy.forget_last_batch()
+    produce(bootstrap, copy.source, range(25, 45))
+
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"BatchOrderError: batch 2 .* 1 row, .* 12 rows: .*'sinkGeneration'",
+    ):
+        copy.foreach_batch(target, options=sink)
+    assert len(values(read(spark, bootstrap, subscribe=target))) == 25
+
+    copy.foreach_batch(target, options=sink | {"sinkGeneration": "1"})
+    found = values(read(spark, bootstrap, subscribe=target))
+    assert (len(found), set(found)) == (46, {f"v{i}" for i in range(45)})
 
 
 def test_records_keep_their_keys_partitions_and_columns(make_topic: MakeTopic, copy: Copy) -> None:
@@ -77,7 +101,7 @@ def test_an_empty_batch_advances_the_sink(
 
     copy.foreach_batch(target, options={"sinkId": sink_id}, change=drop)
     found = control(bootstrap, sink_id)
-    assert (found.next_batch, found.rows) == (3, 0)
+    assert (found.next_batch, found.content) == (3, Content(0, 0))
 
 
 def test_a_new_checkpoint_needs_a_new_generation(
@@ -140,14 +164,14 @@ def test_a_batch_that_outlasts_its_transaction_names_the_option(
     target = make_topic()
     sink_id = f"{target}-slow"
 
-    def slow(*_: Any) -> int:
+    def slow(*_: Any) -> Content:
         """Return from the tasks after the broker has aborted the transaction."""
         with Admin(bootstrap) as admin:
             name = f"lk-sink-{sink_id}"
             eventually(
                 lambda: "Abort" in admin.transactions.describe(name).state, 120.0, "no abort"
             )
-        return 0
+        return Content()
 
     monkeypatch.setattr(shared, "check_single_attempts", slow)
     options = {"kafka.transaction.timeout.ms": "1000", "sinkId": sink_id}

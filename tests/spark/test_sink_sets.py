@@ -69,6 +69,28 @@ def test_batches_without_rows_count_too(
     assert values(read(spark, bootstrap, subscribe=target)) == [f"v{i}" for i in range(25, 30)]
 
 
+def test_a_checkpoint_that_is_one_batch_behind_stops_the_query(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
+) -> None:
+    """The last batch had one row; made again from a restored checkpoint it has 12."""
+    target = make_topic()
+    sink = {"sinkId": f"{target}-sink"}
+    copy.stream(target, options=sink)
+    copy.forget_last_batch()
+    produce(bootstrap, copy.source, range(25, 45))
+
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"BatchOrderError: batch 2 .* 1 row, .* 12 rows: .*'sinkGeneration'",
+    ):
+        copy.stream(target, options=sink)
+    assert len(values(read(spark, bootstrap, subscribe=target))) == 25
+
+    copy.stream(target, options=sink | {"sinkGeneration": "1"})
+    found = values(read(spark, bootstrap, subscribe=target))
+    assert (len(found), set(found)) == (46, {f"v{i}" for i in range(45)})
+
+
 def test_records_keep_every_column(make_topic: MakeTopic, copy: Copy) -> None:
     target = make_topic(partitions=5)
     copy.stream(None, [*ROUTED, f"'{target}' AS topic"])

@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from lakelog.wire.schema import Struct, array, boolean, int8, int16, int32, int64, string
+from lakelog.wire.schema import (
+    Buffer,
+    Struct,
+    array,
+    binary,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 FEATURE = "lakelog.txn.set"
 NO_BATCH = -1
 """The next batch of a sink that has committed none."""
+CONTENT_BYTES_MAX = 64
+"""Limit of `CommitSet.content`."""
 SINK_TOPIC = "__lk_sink"
 """A topic without records. Sinks that work with Apache Kafka, too, commit their next batch as the
 offset of its partition; on lakelog such an offset never expires."""
@@ -73,6 +86,8 @@ class SinkState(Struct):
     run_id: str = string()
     next_batch: int = int64(default=NO_BATCH)
     expires: bool = boolean()
+    content: Buffer = binary(tag=0)
+    """`CommitSet.content` of the last batch."""
 
 
 class SinkParent(Struct):
@@ -115,6 +130,9 @@ class CommitSet(Struct):
     run_id: str = string()
     batch: int = int64()
     winners: list[Winner] = array(Winner)
+    content: Buffer = binary(tag=0)
+    """An identity of the rows of the batch, at most `CONTENT_BYTES_MAX`, which only the client
+    reads."""
 
 
 class ChildState(Struct):

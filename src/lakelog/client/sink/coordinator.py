@@ -28,7 +28,7 @@ from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from lakelog.protocol.end_txn import EndTxnResponse
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdResponse
 from lakelog.wire.schema import Message
 
@@ -50,13 +50,17 @@ class OpenChild(NamedTuple):
 
 
 class SinkStatus(NamedTuple):
-    """The control record of a sink. next_batch: -1 if it has committed none."""
+    """The control record of a sink. next_batch: -1 if it has committed none.
+
+    content: as it was given to the last commit; empty before, and from brokers that do not keep it.
+    """
 
     sink_id: str
     query_id: str
     run_id: str
     next_batch: int
     children: tuple[OpenChild, ...]
+    content: bytes = b""
 
 
 class Sink(Closeable):
@@ -106,19 +110,23 @@ class Sink(Closeable):
 
         return self._retrying(work)
 
-    def commit(self, run: Run, batch: int, receipts: Iterable[Receipt]) -> None:
+    def commit(
+        self, run: Run, batch: int, receipts: Iterable[Receipt], content: bytes = b""
+    ) -> None:
         """Commit a batch: these tasks' records become visible, and no others.
 
         receipts: of exactly one attempt for each partition of the batch; tasks without records have
         none. The commit also makes `batch` + 1 the next batch. A repeated call with the same
-        receipts succeeds.
+        receipts succeeds. content: an identity of the rows of the batch, at most 64 bytes, which
+        `read` returns until the next commit.
 
         Raises `OutcomeUnknownError` if no coordinator answers in time: call `commit` again with the
         same receipts, or read the control record; never abort. Raises `BatchCommittedError`,
         `BatchAheadError`, `TransactionNotOpenError`, `ContentDiffersError`, `RecordsLostError`,
         `RunFencedError`, `SinkLimitError`; then nothing is committed.
         """
-        self._end(run, batch, receipts, commit=True)
+        winners = map(requests.winner, receipts)
+        self._end(batch, requests.end_batch(run, batch, winners, commit=True, content=content))
 
     def abort(self, run: Run, batch: int) -> None:
         """Abort the transactions of a batch, and of batches before it, without a commit.
@@ -127,7 +135,7 @@ class Sink(Closeable):
         has aborted them. Raises `OutcomeUnknownError` if no coordinator answers in time; the
         transactions then end by their timeouts.
         """
-        self._end(run, batch, (), commit=False)
+        self._end(batch, requests.end_batch(run, batch, (), commit=False))
 
     def read(self) -> SinkStatus | None:
         """Return the control record and the unfinished tasks; `None` for an unknown sink id.
@@ -150,7 +158,12 @@ class Sink(Closeable):
             )
             found = row.sink
             return SinkStatus(
-                self.sink_id, found.query_id, found.run_id, found.next_batch, children
+                self.sink_id,
+                found.query_id,
+                found.run_id,
+                found.next_batch,
+                children,
+                bytes(found.content),
             )
 
         return self._retrying(work)
@@ -166,9 +179,7 @@ class Sink(Closeable):
     def _where(self) -> str:
         return f"sink {self.sink_id!r}"
 
-    def _end(self, run: Run, batch: int, receipts: Iterable[Receipt], *, commit: bool) -> None:
-        request = requests.end_batch(run, batch, map(requests.winner, receipts), commit=commit)
-
+    def _end(self, batch: int, request: EndTxnRequest) -> None:
         def work() -> None:
             response = ask(self._cluster, self.sink_id, request, EndTxnResponse)
             check_sink(response.error_code, response.refused, self._where, response.sink)
@@ -181,7 +192,7 @@ class Sink(Closeable):
             if not error.retriable:
                 raise
             # Even if the last attempt was not sent: an earlier one may have been.
-            what = "committed" if commit else "aborted"
+            what = "committed" if request.committed else "aborted"
             text = f"batch {batch} of {self._where} may or may not be {what}: {error.message}"
             raise OutcomeUnknownError(error.code, text) from error
 

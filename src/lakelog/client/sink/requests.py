@@ -48,15 +48,24 @@ def open_child(run: Run, child_id: str, timeout_ms: int) -> InitProducerIdReques
     )
 
 
-def end_batch(run: Run, batch: int, winners: Iterable[Winner], *, commit: bool) -> EndTxnRequest:
-    """Return the request that ends a batch: it commits the winners, and aborts all other tasks."""
+def end_batch(
+    run: Run, batch: int, winners: Iterable[Winner], *, commit: bool, content: bytes = b""
+) -> EndTxnRequest:
+    """Return the request that ends a batch: it commits the winners, and aborts all other tasks.
+
+    content: an identity of the rows of a committed batch, for the control record.
+    """
     return EndTxnRequest(
         transactional_id=run.sink_id,
         producer_id=run.producer_id,
         producer_epoch=run.producer_epoch,
         committed=commit,
         commit_set=CommitSet(
-            query_id=run.query_id, run_id=run.run_id, batch=batch, winners=list(winners)
+            query_id=run.query_id,
+            run_id=run.run_id,
+            batch=batch,
+            winners=list(winners),
+            content=content,
         ),
     )
 

@@ -291,6 +291,7 @@ def batch_committed(parent: Transaction, wanted: CommitSet, now_ms: int) -> Tran
         last_set=digest,
         former_runs=b"",
         earlier_runs=sink.former_runs,
+        content=bytes(wanted.content),
     )
     return replace(parent, last_update_ms=now_ms, last_epoch=NO_EPOCH, part=part)
 

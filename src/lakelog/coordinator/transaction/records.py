@@ -70,6 +70,7 @@ class SinkSchema(Struct):
     last_set: Buffer = binary()
     former_runs: Buffer = binary()
     earlier_runs: Buffer = binary()
+    content: Buffer = binary(tag=0)
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
@@ -146,6 +147,7 @@ def _add_part(value: TransactionLogValue, part: Sink | Child) -> None:
         last_set=part.last_set,
         former_runs=part.former_runs,
         earlier_runs=part.earlier_runs,
+        content=part.content,
     )
 
 
@@ -163,6 +165,7 @@ def _part(value: TransactionLogValue) -> Sink | Child | None:
         last_set=bytes(found.last_set),
         former_runs=bytes(found.former_runs),
         earlier_runs=bytes(found.earlier_runs),
+        content=bytes(found.content),
     )
 
 

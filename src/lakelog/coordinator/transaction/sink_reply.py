@@ -48,6 +48,7 @@ def sink_state(part: Sink) -> SinkState:
         run_id=part.run_id,
         next_batch=part.next_batch,
         expires=part.expires,
+        content=part.content,
     )
 
 

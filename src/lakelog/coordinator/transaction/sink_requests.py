@@ -19,7 +19,7 @@ from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID, Sink
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.commit_sets import CommitSet
+from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.runtime.api import Tasks
@@ -92,7 +92,7 @@ class SinkRequests:
                 SinkReply.ended,
             )
         assert wanted is not None
-        if not 0 <= wanted.batch < BATCH_END or (wanted.winners and not request.committed):
+        if not _is_valid(wanted, is_commit=request.committed):
             return answered(self._tasks, SinkReply(ErrorCode.INVALID_REQUEST).ended())
         producer = Producer(request.producer_id, request.producer_epoch)
         if request.committed:
@@ -187,6 +187,12 @@ def _refusal(shard: TransactionShard, name: str, error: RefusedError) -> SinkRep
     if current is not None and isinstance(current.part, Sink):
         state = sink_reply(current).sink
     return SinkReply(error.code, sink=state, refused=error.refused)
+
+
+def _is_valid(wanted: CommitSet, *, is_commit: bool) -> bool:
+    if not 0 <= wanted.batch < BATCH_END or len(wanted.content) > CONTENT_BYTES_MAX:
+        return False
+    return is_commit or not wanted.winners
 
 
 def _is_text(text: str) -> bool:

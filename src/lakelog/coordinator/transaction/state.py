@@ -85,6 +85,7 @@ class Sink:
     last_set: digest of the commit set that advanced `next_batch`.
     former_runs: digests of the runs that were fenced since the last commit, the newest last.
     earlier_runs: the same of the time between the last two commits.
+    content: the identity of the rows of the last batch, which only the client reads.
     """
 
     query_id: str
@@ -94,6 +95,7 @@ class Sink:
     last_set: bytes = b""
     former_runs: bytes = b""
     earlier_runs: bytes = b""
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@
 - `rows.py`: Arrow columns as records of a producer.
 - `routing.py`: the partition of each row, before the rows are shuffled.
 - `control.py`: the control record of a sink, and the decision whether a batch is written.
+- `content.py`: the number of a batch's rows, and their digest.
 - `attempts.py`: one attempt of a task, in a transaction of its own.
 - `sets.py`: the commit of all tasks as one set (docs/formats/commit-sets.md).
 - `generations.py`: a full refresh, which retires earlier queries.
@@ -15,5 +16,6 @@
 - `stages.py`: how often the tasks of a batch ran.
 - `writers.py`: the writers that Spark calls.
 
-`options`, `columns`, `routing` and `control` decide and do no I/O. Start with `control.py`.
+`options`, `columns`, `routing`, `control` and `content` decide and do no I/O. Start with
+`control.py`.
 """

@@ -6,6 +6,7 @@ names one of them, and the coordinator aborts the others (docs/formats/commit-se
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from lakelog.base.events import event
 from lakelog.client.errors import ClientError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
-from lakelog.spark.sink.control import Batch, Control, Step, next_step
+from lakelog.spark.sink.content import Content, Tally
+from lakelog.spark.sink.control import Batch, Control, Step, next_step, unnamed_sink
 from lakelog.spark.sink.generations import retire_lower
-from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.options import Repeated, SinkOptions
 from lakelog.spark.sink.refusals import named_refusals
 from lakelog.spark.sink.task import producer_settings, write_rows
 from lakelog.tables.topic.errors import OptionError
@@ -27,18 +30,22 @@ if TYPE_CHECKING:
 
 _PREFIX = "lk-sink-"
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """The batch that a writer belongs to, and the name of its control record.
 
     expires: whether the brokers may forget the record, as that of a job that never runs again.
+    is_unnamed: whether a new checkpoint would have another name.
     """
 
     name: str
     batch: Batch
     generation: int = 0
     expires: bool = False
+    is_unnamed: bool = False
 
     @property
     def sink_id(self) -> str:
@@ -53,10 +60,14 @@ class Job:
 
 @dataclass
 class Attempt(WriterCommitMessage):  # type: ignore[misc]
-    """What one task reports: its open transaction, or none if the batch is committed already."""
+    """What one task reports: its open transaction, or none if the batch is committed already.
+
+    content: its rows, also if it did not write them.
+    """
 
     run: Run
     receipt: Receipt | None
+    content: Content
 
 
 class Task(Protocol):
@@ -75,7 +86,8 @@ def streaming_job(options: SinkOptions, task: Task) -> Job:
         raise OptionError("the writer of a stream was called outside of a streaming query")
     run_id = task.getLocalProperty("spark.jobGroup.id") or ""
     batch = Batch(query_id, run_id, int(number))
-    return Job(options.sink_id or query_id, batch, options.generation)
+    is_unnamed = not options.sink_id
+    return Job(options.sink_id or query_id, batch, options.generation, is_unnamed=is_unnamed)
 
 
 def write_attempt(
@@ -85,19 +97,33 @@ def write_attempt(
 
     Raises `SinkError`, and other errors of the client; nothing of the attempt is then committed.
     """
+    tally = Tally(options.topic)
+    rows = tally.counted(batches)
     with named_refusals(options), _clients(options, job) as (sink, producer):
         batch = job.batch
         run = sink.begin(batch.query_id, batch.run_id, batch.number, expires=job.expires)
         if run.next_batch < 0:
             _retire_lower(options, job)
+            if job.is_unnamed and task.partitionId() == 0:
+                _log.warning(unnamed_sink(batch.query_id), extra=event("sink_unnamed"))
         if next_step(job.name, _control(run, job), batch, job.generation) is Step.SKIP:
-            return Attempt(run, None)
+            return _skipped(run, rows, tally, options)
         try:
             producer.open(run, batch.number, task.partitionId(), task.taskAttemptId())
         except BatchCommittedError:
-            return Attempt(run, None)
-        write_rows(batches, lambda: nullcontext(producer), options)
-        return Attempt(run, producer.finish())
+            return _skipped(run, rows, tally, options)
+        write_rows(rows, lambda: nullcontext(producer), options)
+        return Attempt(run, producer.finish(), tally.content)
+
+
+def _skipped(
+    run: Run, rows: Iterator[pa.RecordBatch], tally: Tally, options: SinkOptions
+) -> Attempt:
+    """Return the attempt of a task whose batch is committed, with its rows if they are compared."""
+    if options.repeated is not Repeated.ANY:
+        for _ in rows:
+            pass
+    return Attempt(run, None, tally.content)
 
 
 def _retire_lower(options: SinkOptions, job: Job) -> None:
@@ -116,7 +142,7 @@ def _control(run: Run, job: Job) -> Control | None:
         run_id=run.run_id,
         generation=job.generation,
         next_batch=run.next_batch,
-        rows=0,
+        content=None,
     )
 
 

@@ -8,6 +8,10 @@ records of a batch, so that a batch is visible exactly if the next batch is abov
 Spark writes its own commit log after that. A crash between the two repeats the batch `next_batch -
 1`, which is then skipped. No other difference between checkpoint and sink has a harmless cause.
 
+A checkpoint that lost its last batch, for example because a backup was restored, makes that number
+again too, but of all records that exist by then. The record therefore has the content of the last
+batch (`content.py`), and a batch with other rows is not skipped.
+
 Batch ids belong to one checkpoint, whose id is the query id. A new checkpoint counts from 0 again,
 so a batch is only skipped if the query id is equal. `sinkGeneration` lets a new query continue: it
 starts a new count, and ends that of all lower generations.
@@ -19,12 +23,14 @@ import json
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.errors import (
     BatchOrderError,
     OldGenerationError,
     OtherQueryError,
     SinkError,
 )
+from lakelog.spark.sink.options import Repeated
 
 _VERSION = 1
 _TEXT_BYTES_MAX = 4096
@@ -45,23 +51,25 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control record. rows: the number of records of the last batch."""
+    """The control record. content: of the last batch, `None` if it is unknown."""
 
     query_id: str
     run_id: str
     generation: int
     next_batch: int
-    rows: int
+    content: Content | None
 
     def to_text(self) -> str:
         """Return the record as the metadata of a committed offset (at most 4096 bytes)."""
+        assert self.content is not None, "the writer of a record has counted its rows"
         text = json.dumps(
             {
                 "version": _VERSION,
                 "query_id": self.query_id,
                 "run_id": self.run_id,
                 "generation": self.generation,
-                "rows": self.rows,
+                "rows": self.content.rows,
+                "digest": self.content.digest,
             }
         )
         assert len(text.encode()) <= _TEXT_BYTES_MAX
@@ -77,12 +85,13 @@ class Control:
                     f"the sink's control record has version {fields['version']}, and this lakelog "
                     f"reads version {_VERSION}: upgrade lakelog, or choose another 'sinkId'"
                 )
+            digest = fields.get("digest")  # records of earlier versions have none
             return cls(
                 query_id=str(fields["query_id"]),
                 run_id=str(fields["run_id"]),
                 generation=int(fields["generation"]),
                 next_batch=next_batch,
-                rows=int(fields["rows"]),
+                content=Content(int(fields["rows"]), None if digest is None else int(digest)),
             )
         except (ValueError, KeyError, TypeError):
             raise SinkError(
@@ -124,6 +133,49 @@ def next_step(sink_id: str, known: Control | None, batch: Batch, generation: int
     if batch.number != known.next_batch:
         raise BatchOrderError(_out_of_order(sink_id, known, batch))
     return Step.WRITE
+
+
+def check_repeated(
+    sink_id: str,
+    batch: int,
+    known: Content | None,
+    found: Content,
+    repeated: Repeated,
+    generation: int,
+) -> None:
+    """Raise `BatchOrderError` if a batch that is to be skipped has other rows than the sink.
+
+    known: of the committed batch with this number, `None` if its record has none. found: of the
+    repeated batch. generation: of this query.
+    """
+    if known is None or repeated is Repeated.ANY:
+        return
+    is_same = known.rows == found.rows
+    if repeated is Repeated.SAME_ROWS and None not in (known.digest, found.digest):
+        is_same = known == found
+    if is_same:
+        return
+    other = "other " * (known.rows == found.rows)
+    raise BatchOrderError(
+        f"batch {batch} of sink {sink_id!r} is committed with {_rows(known)}, and this checkpoint "
+        f"makes it of {other}{_rows(found)}: the checkpoint is one batch behind the sink, and rows "
+        "would be lost. Restore the checkpoint that belongs to the sink; or, to go on with this "
+        f"one, set 'sinkGeneration' to {generation + 1}, which writes this batch as well. If the "
+        "query computes other rows each time, set 'repeatedBatch' to same-count or any"
+    )
+
+
+def _rows(content: Content) -> str:
+    return f"{content.rows} row{'s'[: content.rows != 1]}"
+
+
+def unnamed_sink(query_id: str) -> str:
+    """Return the warning for the first batch of a query without `sinkId`."""
+    return (
+        f"query {query_id} begins a new sink, because its checkpoint is new and it has no option "
+        "'sinkId': if an earlier checkpoint of this query was deleted, the rows from its starting "
+        "offsets are written again. With 'sinkId' such a start is refused"
+    )
 
 
 def _out_of_order(sink_id: str, known: Control, batch: Batch) -> str:

@@ -28,6 +28,7 @@ _NAMES = (
     "delivery",
     "sinkId",
     "sinkGeneration",
+    "repeatedBatch",
     "writeId",
 )
 
@@ -37,6 +38,14 @@ class Delivery(Enum):
 
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"
+
+
+class Repeated(Enum):
+    """How a repeated batch is compared with the committed batch of its number."""
+
+    SAME_ROWS = "same-rows"
+    SAME_COUNT = "same-count"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class SinkOptions:
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     sink_id: str = ""
     generation: int = 0
+    repeated: Repeated = Repeated.SAME_ROWS
     write_id: str = ""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
@@ -76,6 +86,7 @@ def parse_sink_options(
         sink_id=_id(given, "sinkId"),
         write_id=_id(given, "writeId"),
         generation=_generation(given),
+        repeated=_repeated(given),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", minimum=1000)
         or TRANSACTION_TIMEOUT_MS,
     )
@@ -88,7 +99,12 @@ def _check_together(given: SinkOptions) -> None:
         if given.acks != -1:
             raise OptionError("option 'delivery': exactly-once requires 'kafka.acks' all, not 1")
         return
-    once = {"sinkId": given.sink_id, "sinkGeneration": given.generation, "writeId": given.write_id}
+    once = {
+        "sinkId": given.sink_id,
+        "sinkGeneration": given.generation,
+        "repeatedBatch": given.repeated is not Repeated.SAME_ROWS,
+        "writeId": given.write_id,
+    }
     for name, is_set in once.items():
         if is_set:
             raise OptionError(f"option {name!r} requires the option 'delivery' to be exactly-once")
@@ -108,6 +124,15 @@ def _delivery(given: OptionReader, default: Delivery) -> Delivery:
     except ValueError:
         names = " or ".join(each.value for each in Delivery)
         raise OptionError(f"option 'delivery' must be {names}, not {text!r}") from None
+
+
+def _repeated(given: OptionReader) -> Repeated:
+    text = given.text("repeatedBatch").lower()
+    try:
+        return Repeated(text) if text else Repeated.SAME_ROWS
+    except ValueError:
+        names = ", ".join(each.value for each in Repeated)
+        raise OptionError(f"option 'repeatedBatch' must be one of {names}, not {text!r}") from None
 
 
 def _id(given: OptionReader, name: str) -> str:

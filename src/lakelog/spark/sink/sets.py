@@ -18,6 +18,8 @@ from lakelog.base.events import event
 from lakelog.client.errors import ClientError, OutcomeUnknownError
 from lakelog.client.sink import Receipt, Run, Sink
 from lakelog.spark.sink.attempts import Attempt
+from lakelog.spark.sink.content import Content
+from lakelog.spark.sink.control import check_repeated
 from lakelog.spark.sink.errors import FencedError, SinkError, UnknownOutcomeError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.refusals import named_refusals
@@ -32,25 +34,29 @@ Messages = Sequence[WriterCommitMessage | None]
 def commit_set(options: SinkOptions, messages: Messages, batch: int) -> None:
     """Commit the transactions of all tasks, unless the batch is committed already.
 
-    Raises `SinkError`. After `UnknownOutcomeError` the batch may be committed; its next run finds
-    out.
+    Raises `SinkError`: `BatchOrderError` if the committed batch has other rows. After
+    `UnknownOutcomeError` the batch may be committed; its next run finds out.
     """
     attempts = [message for message in messages if isinstance(message, Attempt)]
     run = _only_run(attempts, batch)
-    if any(attempt.receipt is None for attempt in attempts):
-        return
     receipts = [attempt.receipt for attempt in attempts if attempt.receipt is not None]
+    content = sum((attempt.content for attempt in attempts), Content())
     with named_refusals(options), _connected(options, run.sink_id) as sink:
-        _commit(options, sink, run, batch, [each for each in receipts if each.written])
+        if len(receipts) < len(attempts):
+            _check_repeated(options, sink, batch, content)
+            return
+        written = [each for each in receipts if each.written]
+        _commit(options, sink, run, batch, written, content)
 
 
 def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
     """Abort the transactions of a failed batch, if it is not committed. Raises nothing.
 
-    Without a finished task nothing is known; the next run aborts the transactions then.
+    Without a finished task nothing is known; the next run aborts the transactions then. The
+    transactions of a committed batch have ended.
     """
     attempts = [message for message in messages if isinstance(message, Attempt)]
-    if not attempts:
+    if not attempts or any(attempt.receipt is None for attempt in attempts):
         return
     run = attempts[0].run
     try:
@@ -66,13 +72,30 @@ def abort_set(options: SinkOptions, messages: Messages, batch: int) -> None:
         )
 
 
+def _check_repeated(options: SinkOptions, sink: Sink, batch: int, found: Content) -> None:
+    """Raise `BatchOrderError` if the committed batch has other rows than its repetition.
+
+    A sink that was removed meanwhile, or is past this batch, has nothing to compare.
+    """
+    status = sink.read()
+    if status is None or status.next_batch != batch + 1:
+        return
+    known = Content.from_bytes(status.content)
+    check_repeated(sink.sink_id, batch, known, found, options.repeated, options.generation)
+
+
 def _commit(
-    options: SinkOptions, sink: Sink, run: Run, batch: int, receipts: list[Receipt]
+    options: SinkOptions,
+    sink: Sink,
+    run: Run,
+    batch: int,
+    receipts: list[Receipt],
+    content: Content,
 ) -> None:
     deadline = time.monotonic() + options.transaction_timeout_ms / 1000
     while True:
         try:
-            sink.commit(run, batch, receipts)
+            sink.commit(run, batch, receipts, content.to_bytes())
             return
         except OutcomeUnknownError as error:
             if time.monotonic() >= deadline:

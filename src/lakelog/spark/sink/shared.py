@@ -31,9 +31,10 @@ from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.joined import JoinedProducer
 from lakelog.spark.sink.columns import check_columns
-from lakelog.spark.sink.control import Batch, Step
+from lakelog.spark.sink.content import Content, Tally
+from lakelog.spark.sink.control import Batch, Step, unnamed_sink
 from lakelog.spark.sink.errors import RetriedTaskError
-from lakelog.spark.sink.options import Delivery, SinkOptions, parse_sink_options
+from lakelog.spark.sink.options import Delivery, Repeated, SinkOptions, parse_sink_options
 from lakelog.spark.sink.routing import ROUTED, Router
 from lakelog.spark.sink.stages import TaskResult, check_single_attempts
 from lakelog.spark.sink.task import named_errors, producer_settings, write_rows
@@ -42,6 +43,7 @@ from lakelog.tables.topic.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import TaskContext
     from pyspark.sql import SparkSession
 
 _RESULT = StructType(
@@ -49,6 +51,7 @@ _RESULT = StructType(
         StructField("stage", IntegerType()),
         StructField("partition", IntegerType()),
         StructField("rows", LongType()),
+        StructField("digest", LongType()),
     ]
 )
 
@@ -84,8 +87,12 @@ def write_batch(options: SinkOptions, frame: DataFrame, number: int) -> None:
     sink_id = options.sink_id or batch.query_id
     with named_errors(options), BatchTransaction(options, sink_id, batch) as transaction:
         if transaction.begin() is Step.SKIP:
+            if options.repeated is not Repeated.ANY:
+                transaction.check_repeated(_content(options, frame, number))
             _log.info("Batch %d is committed", number, extra=event("sink_batch_skipped"))
             return
+        if transaction.is_first and not options.sink_id:
+            _log.warning(unnamed_sink(batch.query_id), extra=event("sink_unnamed"))
         transaction.commit(_write(options, frame, transaction, number))
 
 
@@ -116,7 +123,6 @@ class _Write:
     identity: tuple[int, int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyspark import TaskContext
 
         task = TaskContext.get()
@@ -133,20 +139,51 @@ class _Write:
             self.identity,
             **producer_settings(self.options),
         )
-        rows = write_rows(batches, open_producer, self.options)
-        yield pa.RecordBatch.from_pydict(
-            {
-                "stage": pa.array([task.stageId()], pa.int32()),
-                "partition": pa.array([task.partitionId()], pa.int32()),
-                "rows": pa.array([rows], pa.int64()),
-            }
-        )
+        tally = Tally(self.options.topic)
+        write_rows(tally.counted(batches), open_producer, self.options)
+        yield _result(task, tally.content)
+
+
+@dataclass(frozen=True)
+class _Count:
+    """The second pass over the rows of a batch that is committed already: writes nothing."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        tally = Tally(None)
+        for _ in tally.counted(batches):
+            pass
+        yield _result(task, tally.content)
+
+
+def _result(task: TaskContext, content: Content) -> pa.RecordBatch:
+    """Return the row of `_RESULT` of one task."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict(
+        {
+            "stage": pa.array([task.stageId()], pa.int32()),
+            "partition": pa.array([task.partitionId()], pa.int32()),
+            "rows": pa.array([content.rows], pa.int64()),
+            "digest": pa.array([content.digest], pa.int64()),
+        }
+    )
+
+
+def _content(options: SinkOptions, frame: DataFrame, number: int) -> Content:
+    """Return the content of a batch without writing it."""
+    routed = _map_in_arrow(frame, _Route(options, number), ROUTED)
+    results = _map_in_arrow(routed, _Count(), _RESULT).collect()
+    return sum((TaskResult(*row).content for row in results), Content())
 
 
 def _write(
     options: SinkOptions, frame: DataFrame, transaction: BatchTransaction, number: int
-) -> int:
-    """Write the rows into the transaction; return their number."""
+) -> Content:
+    """Write the rows into the transaction; return their content."""
     context = frame.sparkSession.sparkContext
     routed = _map_in_arrow(frame, _Route(options, number), ROUTED)
     spread = routed.repartition(context.defaultParallelism, "topic", "partition")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.errors import RetriedTaskError
 
 _STATUS_S = 30.0
@@ -23,6 +24,12 @@ class TaskResult(NamedTuple):
     stage: int
     partition: int
     rows: int
+    digest: int
+
+    @property
+    def content(self) -> Content:
+        """The rows that the task wrote."""
+        return Content(self.rows, self.digest)
 
 
 def check_single_attempts(
@@ -31,8 +38,8 @@ def check_single_attempts(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> int:
-    """Return the number of rows, if each partition of the stage was written by one task only.
+) -> Content:
+    """Return the content of the batch, if each partition of the stage was written by one task only.
 
     stage_info: `StatusTracker.getStageInfo`, whose answers lag behind the tasks. Raises
     `RetriedTaskError`.
@@ -55,7 +62,7 @@ def check_single_attempts(
                 f"{info.numFailedTasks} failed): the batch is repeated as a whole, because one "
                 "transaction cannot distinguish the attempts"
             )
-    return sum(task.rows for task in tasks)
+    return sum((task.content for task in tasks), Content())
 
 
 def _is_complete(info: Any) -> bool:

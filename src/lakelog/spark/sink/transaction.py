@@ -19,7 +19,8 @@ from lakelog.client.errors import ClientError, TopicNotFoundError, UnsupportedEr
 from lakelog.client.producer.transactional import TransactionalProducer
 from lakelog.client.retry import pauses
 from lakelog.protocol.commit_sets import SINK_TOPIC
-from lakelog.spark.sink.control import Batch, Control, Step, next_step
+from lakelog.spark.sink.content import Content
+from lakelog.spark.sink.control import Batch, Control, Step, check_repeated, next_step
 from lakelog.spark.sink.errors import FencedError, UnknownOutcomeError, UnsupportedDeliveryError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.task import FENCED, fenced
@@ -39,6 +40,7 @@ class BatchTransaction:
         self.transactional_id = _ID_PREFIX + sink_id
         self._began_s = 0.0
         self._is_open = False
+        self._known: Control | None = None
         self._cluster = Cluster(options.bootstrap, client_id=options.client_id)
         self._producer = TransactionalProducer(
             options.bootstrap,
@@ -82,19 +84,39 @@ class BatchTransaction:
             ) from error
         self._began_s = time.monotonic()
         # In this order: a transaction of an earlier run is decided before its outcome is read.
-        known = self._read()
-        step = next_step(self._sink_id, known, self._batch, self._options.generation)
+        self._known = self._read()
+        step = next_step(self._sink_id, self._known, self._batch, self._options.generation)
         self._is_open = step is Step.WRITE
         return step
 
-    def commit(self, rows: int) -> None:
+    @property
+    def is_first(self) -> bool:
+        """Whether the sink has committed no batch."""
+        return self._known is None
+
+    def check_repeated(self, found: Content) -> None:
+        """Raise `BatchOrderError` if a batch to be skipped has other rows than the committed one.
+
+        found: the content of the batch.
+        """
+        assert self._known is not None, "only a committed batch is skipped"
+        check_repeated(
+            self._sink_id,
+            self._batch.number,
+            self._known.content,
+            found,
+            self._options.repeated,
+            self._options.generation,
+        )
+
+    def commit(self, content: Content) -> None:
         """Commit the records together with the control record. Raises `SinkError`."""
         control = Control(
             query_id=self._batch.query_id,
             run_id=self._batch.run_id,
             generation=self._options.generation,
             next_batch=self._batch.number + 1,
-            rows=rows,
+            content=content,
         )
         try:
             self._add_control(control)

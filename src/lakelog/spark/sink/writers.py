@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from lakelog.client.producer.api import Producer
 from lakelog.spark.sink.attempts import Attempt, Job, streaming_job, write_attempt
 from lakelog.spark.sink.columns import check_columns
 from lakelog.spark.sink.control import Batch
-from lakelog.spark.sink.options import Delivery, SinkOptions, parse_sink_options
+from lakelog.spark.sink.options import Delivery, Repeated, SinkOptions, parse_sink_options
 from lakelog.spark.sink.sets import abort_set, commit_set
 from lakelog.spark.sink.task import producer_settings, write_rows
 from lakelog.tables.topic.errors import OptionError
@@ -105,7 +105,8 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        # The id names the rows: a second write with it writes nothing, whatever its rows are.
+        self._options = replace(options, repeated=Repeated.ANY)
         # Made in the planning process; tasks and commit get a copy of this writer.
         run_id = uuid.uuid4().hex
         name = f"write-{options.write_id or run_id}"
@@ -133,7 +134,12 @@ def batch_writer(
     given = _checked(options, schema)
     if given.delivery is Delivery.AT_LEAST_ONCE:
         return BatchWriter(given)
-    for name, is_set in (("sinkId", given.sink_id), ("sinkGeneration", given.generation)):
+    of_streams = {
+        "sinkId": given.sink_id,
+        "sinkGeneration": given.generation,
+        "repeatedBatch": given.repeated is not Repeated.SAME_ROWS,
+    }
+    for name, is_set in of_streams.items():
         if is_set:
             raise OptionError(f"option {name!r} is for streams: a batch write has 'writeId'")
     return ExactlyOnceBatchWriter(given)

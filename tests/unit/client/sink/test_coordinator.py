@@ -82,9 +82,11 @@ def test_a_commit_without_an_answer_is_repeated_as_it_was(
     sinks: ScriptedBroker, sink: Sink
 ) -> None:
     sinks.on(EndTxnRequest, None, COMMITTED)
-    sink.commit(RUN, 5, [RECEIPT])
+    sink.commit(RUN, 5, [RECEIPT], b"rows")
     first, second = sinks.asked(EndTxnRequest)
     assert first == second
+    assert first.commit_set is not None
+    assert bytes(first.commit_set.content) == b"rows"
 
 
 def test_a_commit_that_no_coordinator_answers_has_an_unknown_outcome(
@@ -115,7 +117,7 @@ def test_the_control_record_is_read_with_unfinished_children(
     child = ChildState(
         transactional_id="daily/6/0/0", state="Ongoing", start_time_ms=8, partitions=2
     )
-    state = SinkState(query_id="query", run_id="run", next_batch=6)
+    state = SinkState(query_id="query", run_id="run", next_batch=6, content=b"rows")
     row = TransactionState(transactional_id="daily", sink=state, children=[child])
     unknown = TransactionState(transactional_id="daily", error_code=105)
     sinks.on(
@@ -124,7 +126,7 @@ def test_the_control_record_is_read_with_unfinished_children(
         DescribeTransactionsResponse(transaction_states=[unknown]),
     )
     children = (OpenChild("daily/6/0/0", "Ongoing", 8, 2),)
-    assert sink.read() == SinkStatus("daily", "query", "run", 6, children)
+    assert sink.read() == SinkStatus("daily", "query", "run", 6, children, b"rows")
     assert sink.read() is None
 
 

@@ -123,7 +123,10 @@ SINK = Sink(
 )
 
 
-@pytest.mark.parametrize("part", [SINK, Sink(query_id="q", run_id="r"), Child(7, 3)])
+PARTS = [SINK, replace(SINK, content=b"rows"), Sink(query_id="q", run_id="r"), Child(7, 3)]
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_the_part_in_commit_sets_survives_the_log(part: Sink | Child) -> None:
     transaction = replace(ONGOING, part=part)
     decoded = decode_record(*encode_record(TransactionRecord("id", transaction)))
@@ -141,6 +144,10 @@ def test_sinks_and_children_are_tagged_fields_after_the_fields_of_kafka() -> Non
     assert child is not None
     control = b"\x01" + b"\x02q" + b"\x02r" + (5).to_bytes(8, "big") + b"\x01"
     control += b"\x0912345678" + b"\x09abcdefgh" + b"\x1112345678abcdefgh" + b"\x00"
+    named = replace(ONGOING, part=replace(SINK, content=b"rows"))
+    _, named_sink = encode_record(TransactionRecord("id", named))
+    assert named_sink is not None
+    assert named_sink.endswith(control[:-1] + b"\x01\x00\x05\x05rows")
     tag_10000, tag_10001 = b"\x90\x4e", b"\x91\x4e"
     assert sink.endswith(tag_10000 + bytes([len(control)]) + control)
     parent = b"\x01" + (7).to_bytes(8, "big") + b"\x00\x03" + b"\x00"

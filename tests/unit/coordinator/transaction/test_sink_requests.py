@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.commit_sets import CommitSet, SinkParent, SinkRun
+from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkParent, SinkRun
 from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from sink_setup import Producer, Setup, Sinks, winner
@@ -40,6 +40,14 @@ async def test_an_abort_has_no_winners_and_a_batch_is_within_its_range(setup: Se
         )
         answer = await setup.coordinator.sinks.end(request)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+@in_virtual_time()
+async def test_the_content_of_a_batch_has_a_limit(setup: Setup) -> None:
+    wanted = CommitSet(query_id="q", run_id="r", content=bytes(CONTENT_BYTES_MAX + 1))
+    request = EndTxnRequest(transactional_id="daily", committed=True, commit_set=wanted)
+    answer = await setup.coordinator.sinks.end(request)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
 @in_virtual_time()

@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.client.sink import Run, requests
 from lakelog.coordinator.transaction import commit_sets
 from lakelog.coordinator.transaction import sinks as sinks_module
 from lakelog.coordinator.transaction.state import EPOCH_MAX
@@ -250,6 +251,22 @@ async def test_a_commit_is_one_record_batch(setup: Setup) -> None:
     assert reason(await sinks.ended(parent, 0, rows)) is None
     (batch,) = setup.log.batches[0][before:]
     assert read_header(batch).records_count == 5, "the sink, three winners and the loser"
+
+
+@in_virtual_time()
+async def test_the_sink_keeps_the_content_of_the_last_commit(setup: Setup) -> None:
+    sinks = Sinks(setup)
+    parent = await sinks.begun()
+    request = requests.end_batch(
+        Run("daily", "query", "run-1", *parent), 0, [], commit=True, content=b"no rows"
+    )
+    answer = await again(lambda: setup.coordinator.sinks.end(request))
+    await setup.restart()
+    await sinks.begun("run-2")
+    found = setup.coordinator.admin.describe("daily").sink
+    assert answer.sink is not None
+    assert found is not None
+    assert bytes(answer.sink.content) == bytes(found.content) == b"no rows"
 
 
 @in_virtual_time()

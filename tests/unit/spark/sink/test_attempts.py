@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,24 +17,27 @@ from lakelog.client.sink import (
     SinkError,
 )
 from lakelog.spark.sink import attempts
-from lakelog.spark.sink.attempts import Job, streaming_job, write_attempt
+from lakelog.spark.sink.attempts import Attempt, Job, streaming_job, write_attempt
+from lakelog.spark.sink.content import Content, content_of
 from lakelog.spark.sink.control import Batch
 from lakelog.spark.sink.errors import BatchOrderError, OtherQueryError
-from lakelog.spark.sink.options import SinkOptions
+from lakelog.spark.sink.options import Repeated, SinkOptions
 from lakelog.tables.topic.errors import OptionError
 
 OPTIONS = SinkOptions(bootstrap="h:1", topic="t")
 JOB = Job("s", Batch("q", "r", 7))
 ROWS = [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})]
+RUN = Run("lk-sink-s", "q", "r", 9, 4, 8)
 RECEIPT = Receipt("lk-sink-s/7/3/11", 20, 0, ())
 
 
 class FakeTask:
     def __init__(self, **properties: str) -> None:
         self.properties = properties
+        self.partition = 3
 
     def partitionId(self) -> int:  # noqa: N802
-        return 3
+        return self.partition
 
     def taskAttemptId(self) -> int:  # noqa: N802
         return 11
@@ -105,6 +109,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def test_a_task_writes_in_a_transaction_of_its_attempt(cluster: Cluster) -> None:
     done = write_attempt(ROWS, OPTIONS, JOB, FakeTask())
     assert done.receipt == RECEIPT
+    assert done.content == content_of(ROWS[0], "t")
     assert done.run.next_batch == 7
     assert cluster.calls == [("connect", "lk-sink-s"), ("open", 7, 3, 11), b"a", b"b"]
 
@@ -117,11 +122,36 @@ def test_the_next_task_of_a_worker_uses_the_same_connections(cluster: Cluster) -
 
 def test_a_task_that_finds_its_batch_committed_writes_nothing(cluster: Cluster) -> None:
     cluster.next_batch = 8
-    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()).receipt is None
+    rows = content_of(ROWS[0], "t")
+    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()) == Attempt(RUN, None, rows)
     cluster.next_batch = 7
     cluster.open_error = BatchCommittedError(ErrorCode.INVALID_TXN_STATE, "meanwhile")
-    assert write_attempt(ROWS, OPTIONS, JOB, FakeTask()).receipt is None
+    found = write_attempt(ROWS, OPTIONS, JOB, FakeTask())
+    assert (found.receipt, found.content) == (None, rows)
     assert cluster.calls == [("connect", "lk-sink-s")]
+
+
+def test_rows_that_are_not_compared_are_not_computed(cluster: Cluster) -> None:
+    cluster.next_batch = 8
+    options = replace(OPTIONS, repeated=Repeated.ANY)
+    rows = iter(ROWS)
+    assert write_attempt(rows, options, JOB, FakeTask()) == Attempt(RUN, None, Content())
+    assert [*rows] == ROWS
+
+
+@pytest.mark.parametrize(("sink_id", "warns"), [("", True), ("mine", False)])
+def test_the_first_batch_of_an_unnamed_sink_warns(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, sink_id: str, warns: bool
+) -> None:
+    options = replace(OPTIONS, sink_id=sink_id)
+    task = FakeTask(sql_streaming_queryId="q", streaming_sql_batchId="7", spark_jobGroup_id="r")
+    task.partition = 0
+    job = streaming_job(options, task)
+    write_attempt(ROWS, options, job, task)
+    assert not caplog.messages
+    cluster.next_batch = -1
+    write_attempt(ROWS, options, job, task)
+    assert ["begins a new sink" in text for text in caplog.messages] == [True] * warns
 
 
 @pytest.mark.parametrize("next_batch", [6, 9])
@@ -163,7 +193,7 @@ def test_a_failed_task_closes_its_clients(cluster: Cluster) -> None:
 
 def test_a_streaming_task_knows_its_batch() -> None:
     task = FakeTask(sql_streaming_queryId="q", streaming_sql_batchId="7", spark_jobGroup_id="r")
-    assert streaming_job(OPTIONS, task) == Job("q", Batch("q", "r", 7))
+    assert streaming_job(OPTIONS, task) == Job("q", Batch("q", "r", 7), is_unnamed=True)
     named = SinkOptions(bootstrap="h:1", sink_id="mine", generation=2)
     assert streaming_job(named, task).sink_id == "lk-sink-mine#2"
     with pytest.raises(OptionError, match="outside of a streaming query"):

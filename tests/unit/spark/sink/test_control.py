@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lakelog.spark.sink.control import Batch, Control, Step, next_step
+from lakelog.spark.sink.content import Content
+from lakelog.spark.sink.control import Batch, Control, Step, check_repeated, next_step, unnamed_sink
 from lakelog.spark.sink.errors import (
     BatchOrderError,
     OldGenerationError,
     OtherQueryError,
     SinkError,
 )
+from lakelog.spark.sink.options import Repeated
 
-KNOWN = Control(query_id="q", run_id="r1", generation=2, next_batch=8, rows=5)
+KNOWN = Control(query_id="q", run_id="r1", generation=2, next_batch=8, content=Content(5, 77))
 
 
 def step(query: str, number: int, generation: int = 2, known: Control | None = KNOWN) -> Step:
@@ -53,6 +57,50 @@ def test_a_generation_starts_a_new_count_and_ends_lower_ones() -> None:
 
 def test_the_record_survives_as_text() -> None:
     assert Control.from_text(KNOWN.next_batch, KNOWN.to_text()) == KNOWN
+
+
+def test_a_record_without_a_digest_is_read() -> None:
+    text = '{"version": 1, "query_id": "q", "run_id": "r1", "generation": 2, "rows": 5}'
+    assert Control.from_text(8, text) == replace(KNOWN, content=Content(5, None))
+
+
+SAME, COUNT, ANY = Repeated.SAME_ROWS, Repeated.SAME_COUNT, Repeated.ANY
+
+
+@pytest.mark.parametrize(
+    ("known", "repeated"),
+    [
+        (Content(5, 77), SAME),
+        (Content(5, 1), COUNT),
+        (Content(4, 77), ANY),
+        (Content(5, None), SAME),
+        (None, SAME),
+    ],
+)
+def test_a_repeated_batch_of_the_same_rows_is_skipped(
+    known: Content | None, repeated: Repeated
+) -> None:
+    check_repeated("s", 7, known, Content(5, 77), repeated, 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "repeated", "text"),
+    [
+        (Content(1, 77), SAME, "with 1 row, and this checkpoint makes it of 5 rows"),
+        (Content(5, 76), SAME, "with 5 rows, and this checkpoint makes it of other 5 rows"),
+        (Content(4, None), SAME, "with 4 rows"),
+        (Content(4, 77), COUNT, "with 4 rows"),
+    ],
+)
+def test_a_repeated_batch_of_other_rows_is_refused(
+    known: Content, repeated: Repeated, text: str
+) -> None:
+    with pytest.raises(BatchOrderError, match=f"batch 7 of sink 's' .*{text}.*Generation' to 3"):
+        check_repeated("s", 7, known, Content(5, 77), repeated, 2)
+
+
+def test_the_warning_of_an_unnamed_sink_names_its_query() -> None:
+    assert "query q begins a new sink" in unnamed_sink("q")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "query_id": "q"}', "x"])

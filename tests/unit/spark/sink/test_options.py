@@ -33,6 +33,8 @@ def test_delivery_is_an_option_with_a_default() -> None:
         (BASE | {"delivery": "twice"}, "must be at-least-once or exactly-once, not 'twice'"),
         (BASE | {"sinkId": "a"}, "'sinkId' requires the option 'delivery' to be exactly-once"),
         (BASE | {"sinkGeneration": "1"}, "'sinkGeneration' requires"),
+        (BASE | {"repeatedBatch": "any"}, "'repeatedBatch' requires"),
+        (ONCE | {"repeatedBatch": "some"}, "'repeatedBatch' must be one of same-rows, same-count"),
         (ONCE | {"kafka.acks": "1"}, "exactly-once requires 'kafka.acks' all"),
         (ONCE | {"sinkId": "a/b"}, "have no '/' or '#'"),
         (ONCE | {"sinkId": "a" * 129}, "at most 128 characters, not 129"),

@@ -6,10 +6,18 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import OutcomeUnknownError, UnreachableError
-from lakelog.client.sink import BatchCommittedError, Receipt, Run, RunFencedError, Written
+from lakelog.client.sink import (
+    BatchCommittedError,
+    Receipt,
+    Run,
+    RunFencedError,
+    SinkStatus,
+    Written,
+)
 from lakelog.spark.sink import sets
 from lakelog.spark.sink.attempts import Attempt
-from lakelog.spark.sink.errors import FencedError, SinkError, UnknownOutcomeError
+from lakelog.spark.sink.content import Content
+from lakelog.spark.sink.errors import BatchOrderError, FencedError, SinkError, UnknownOutcomeError
 from lakelog.spark.sink.options import SinkOptions
 from lakelog.spark.sink.sets import abort_set, commit_set
 
@@ -20,7 +28,8 @@ UNKNOWN = OutcomeUnknownError(ErrorCode.REQUEST_TIMED_OUT, "batch 7 may or may n
 
 def attempt(partition: int, records: int = 3, run: Run = RUN) -> Attempt:
     written = (Written("t", partition, records),) if records else ()
-    return Attempt(run, Receipt(run.child_id(7, partition, 1), 20 + partition, 0, written))
+    receipt = Receipt(run.child_id(7, partition, 1), 20 + partition, 0, written)
+    return Attempt(run, receipt, Content(records, 10 * records))
 
 
 class FakeSink:
@@ -29,11 +38,15 @@ class FakeSink:
     answers: ClassVar[list[Exception | None]] = []
     calls: ClassVar[list[tuple[str, int, list[str]]]] = []
 
+    content: ClassVar[bytes] = b""
+    status: ClassVar[SinkStatus | None] = None
+
     opened: ClassVar[int] = 0
     closed: ClassVar[int] = 0
 
     def __init__(self, bootstrap: str, sink_id: str, **settings: Any) -> None:
         assert bootstrap == "h:1"
+        self.sink_id = sink_id
         FakeSink.opened += 1
 
     def close(self) -> None:
@@ -44,7 +57,11 @@ class FakeSink:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def commit(self, run: Run, batch: int, receipts: list[Receipt]) -> None:
+    def read(self) -> SinkStatus | None:
+        return FakeSink.status
+
+    def commit(self, run: Run, batch: int, receipts: list[Receipt], content: bytes) -> None:
+        FakeSink.content = content
         self._answer(("commit", batch, [each.transactional_id for each in receipts]))
 
     def abort(self, run: Run, batch: int) -> None:
@@ -59,7 +76,7 @@ class FakeSink:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeSink]:
-    FakeSink.answers, FakeSink.calls = [], []
+    FakeSink.answers, FakeSink.calls, FakeSink.status = [], [], None
     FakeSink.opened = FakeSink.closed = 0
     monkeypatch.setattr(sets, "Sink", FakeSink)
     monkeypatch.setattr(sets, "_kept", {})
@@ -69,6 +86,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeSink]:
 def test_all_tasks_with_records_are_committed_as_one_set() -> None:
     commit_set(OPTIONS, [attempt(0), attempt(1), attempt(2, records=0), None], 7)
     assert FakeSink.calls == [("commit", 7, ["lk-sink-s/7/0/1", "lk-sink-s/7/1/1"])]
+    assert FakeSink.content == Content(6, 60).to_bytes()
 
 
 def test_an_empty_batch_is_committed() -> None:
@@ -99,8 +117,32 @@ def test_a_failed_commit_closes_its_connection() -> None:
 
 
 def test_a_batch_that_a_task_found_committed_is_left_alone() -> None:
-    commit_set(OPTIONS, [attempt(0), Attempt(RUN, None)], 7)
+    skipped = [attempt(0), Attempt(RUN, None, Content(2, 1))]
+    commit_set(OPTIONS, skipped, 7)
+    abort_set(OPTIONS, skipped, 7)
     assert FakeSink.calls == []
+
+
+def status(next_batch: int, content: bytes) -> SinkStatus:
+    return SinkStatus("lk-sink-s", "q", "r", next_batch, (), content)
+
+
+SKIPPED = [Attempt(RUN, None, Content(3, 30)), Attempt(RUN, None, Content(2, 20))]
+
+
+@pytest.mark.parametrize(
+    "found", [status(8, Content(5, 50).to_bytes()), status(8, b""), status(9, b"another"), None]
+)
+def test_a_committed_batch_of_the_same_rows_is_skipped(found: SinkStatus | None) -> None:
+    FakeSink.status = found
+    commit_set(OPTIONS, SKIPPED, 7)
+
+
+@pytest.mark.parametrize("content", [Content(4, 50), Content(5, 51)])
+def test_a_committed_batch_of_other_rows_stops_the_query(content: Content) -> None:
+    FakeSink.status = status(8, content.to_bytes())
+    with pytest.raises(BatchOrderError, match=r"batch 7 of sink .* 5 rows"):
+        commit_set(OPTIONS, SKIPPED, 7)
 
 
 def test_a_commit_without_an_answer_is_repeated_with_the_same_set() -> None:

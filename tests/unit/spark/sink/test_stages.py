@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.errors import RetriedTaskError
 from lakelog.spark.sink.stages import TaskResult, check_single_attempts
 
-RESULTS = [TaskResult(4, 0, 10), TaskResult(4, 1, 5)]
+RESULTS = [TaskResult(4, 0, 10, 7), TaskResult(4, 1, 5, 2)]
 
 
 def info(completed: int = 2, *, attempt: int = 0, failed: int = 0, active: int = 0) -> Any:
@@ -22,7 +23,7 @@ def info(completed: int = 2, *, attempt: int = 0, failed: int = 0, active: int =
     )
 
 
-def check(*answers: Any, step_s: float = 0.0) -> int:
+def check(*answers: Any, step_s: float = 0.0) -> Content:
     """Check with the answers of the status store, the last of which repeats."""
     script, now = list(answers), [0.0]
 
@@ -39,12 +40,12 @@ def check(*answers: Any, step_s: float = 0.0) -> int:
 
 
 def test_the_rows_of_all_tasks_are_counted() -> None:
-    assert check(info()) == 15
-    assert check_single_attempts([], lambda stage: None) == 0
+    assert check(info()) == Content(15, 9)
+    assert check_single_attempts([], lambda stage: None) == Content(0, 0)
 
 
 def test_the_status_store_is_awaited() -> None:
-    assert check(None, info(0, active=2), info(1, active=1), info()) == 15
+    assert check(None, info(0, active=2), info(1, active=1), info()) == Content(15, 9)
 
 
 @pytest.mark.parametrize("state", [info(attempt=1), info(failed=1)])

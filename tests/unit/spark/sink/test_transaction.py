@@ -27,8 +27,10 @@ from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.control import Batch, Control, Step
 from lakelog.spark.sink.errors import (
+    BatchOrderError,
     FencedError,
     OtherQueryError,
     UnknownOutcomeError,
@@ -39,13 +41,14 @@ from lakelog.spark.sink.transaction import BatchTransaction
 from scripted_broker import ScriptedBroker
 
 BATCH = Batch("q", "r2", 7)
+ROWS = Content(10, 99)
 
 
 def control(next_batch: int, query: str = "q") -> Control:
-    return Control(query_id=query, run_id="r1", generation=0, next_batch=next_batch, rows=2)
+    return Control(query_id=query, run_id="r1", generation=0, next_batch=next_batch, content=ROWS)
 
 
-MINE = Control(query_id="q", run_id="r2", generation=0, next_batch=8, rows=10)
+MINE = Control(query_id="q", run_id="r2", generation=0, next_batch=8, content=ROWS)
 
 
 def committed(found: Control | None) -> OffsetFetchResponse:
@@ -88,7 +91,7 @@ def test_a_batch_is_fenced_then_decided_then_committed(broker: ScriptedBroker) -
     with opened(broker) as batch:
         assert batch.begin() is Step.WRITE
         assert batch.identity == (9, 4)
-        batch.commit(10)
+        batch.commit(ROWS)
     assert order(broker) == [
         InitProducerIdRequest,
         OffsetFetchRequest,
@@ -107,6 +110,10 @@ def test_a_committed_batch_is_skipped_without_a_transaction(broker: ScriptedBrok
     broker.on(OffsetFetchRequest, committed(control(8)))
     with opened(broker) as batch:
         assert batch.begin() is Step.SKIP
+        assert not batch.is_first
+        batch.check_repeated(ROWS)
+        with pytest.raises(BatchOrderError, match=r"with 10 rows.*makes it of 12 rows"):
+            batch.check_repeated(Content(12, 99))
     assert ends(broker) == []
 
 
@@ -129,7 +136,7 @@ def test_a_commit_without_an_answer_is_repeated(broker: ScriptedBroker) -> None:
     broker.on(EndTxnRequest, None, None, done)
     with opened(broker) as batch:
         batch.begin()
-        batch.commit(10)
+        batch.commit(ROWS)
     assert ends(broker) == [True, True, True]
 
 
@@ -142,7 +149,7 @@ def test_the_control_record_decides_when_the_coordinator_does_not_answer(
     monkeypatch.setattr(batch._producer._cluster, "timeout_s", 0.05)
     with batch:
         batch.begin()
-        batch.commit(10)
+        batch.commit(ROWS)
     assert set(ends(broker)) == {True}
 
 
@@ -154,7 +161,7 @@ def test_a_commit_of_unknown_outcome_is_never_aborted(
     monkeypatch.setattr(batch._producer._cluster, "timeout_s", 0.05)
     with pytest.raises(UnknownOutcomeError, match="batch 7 of sink 's' is committed"), batch:
         batch.begin()
-        batch.commit(10)
+        batch.commit(ROWS)
     assert set(ends(broker)) == {True}
 
 
@@ -165,7 +172,7 @@ def test_a_fenced_batch_names_its_cause(broker: ScriptedBroker, timeout_ms: int,
     broker.on(EndTxnRequest, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED))
     with pytest.raises(FencedError, match=text), opened(broker, timeout_ms) as batch:
         batch.begin()
-        batch.commit(10)
+        batch.commit(ROWS)
     assert ends(broker) == [True]
 
 
@@ -179,7 +186,7 @@ def test_the_topic_of_control_records_is_created(broker: ScriptedBroker) -> None
     broker.on(CreateTopicsRequest, create)
     with opened(broker) as batch:
         batch.begin()
-        batch.commit(10)
+        batch.commit(ROWS)
     assert broker.topics == {SINK_TOPIC: 1}
     assert ends(broker) == [True]
 
