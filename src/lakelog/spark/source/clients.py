@@ -37,7 +37,12 @@ def reading_client(options: SourceOptions) -> Iterator[TopicClient]:
     A worker keeps it for the next task, unless this one ends with an error or before its end.
     Raises `AddressError`.
     """
-    settings = {"timeout_s": options.client.reading_timeout_s, **_settings(options)}
+    # The query is running: its broker may be restarting, but its address is not wrong.
+    settings = {
+        "timeout_s": options.client.reading_timeout_s,
+        "awaits_cluster": True,
+        **_settings(options),
+    }
     key = options.bootstrap, *settings.values()
     # A client that is in use is not among those kept: a task may need two.
     client = _kept.pop(key, None) or TopicClient(options.bootstrap, **settings)

@@ -5,9 +5,11 @@ This module translates the client's errors into `errors.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
@@ -34,6 +36,8 @@ from lakelog.tables.topic.errors import (
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
 
+T = TypeVar("T")
+
 _SAMPLE_BYTES = 64 << 10
 _NO_CONFIGS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -54,7 +58,8 @@ class TopicClient(Closeable):
     first open transaction. timeout_s: the limit for each operation, and for a read that makes no
     progress. request_timeout_s: the limit for one request. fetch_bytes, fetch_wait_ms: limits of
     one response, and of the wait for its first record. keep_damaged: yield batches with a wrong
-    checksum too; see `PartitionReader`. Raises `AddressError` for a malformed
+    checksum too; see `PartitionReader`. awaits_cluster: retry the first contact too, until
+    `timeout_s`; without it a wrong address fails at once. Raises `AddressError` for a malformed
     `bootstrap`.
     """
 
@@ -69,7 +74,9 @@ class TopicClient(Closeable):
         fetch_bytes: int = DEFAULT_FETCH_BYTES,
         fetch_wait_ms: int = 500,
         keep_damaged: bool = False,
+        awaits_cluster: bool = False,
     ) -> None:
+        self._awaits_cluster = awaits_cluster
         self._reader = PartitionReader(
             bootstrap,
             client_id=client_id,
@@ -95,7 +102,7 @@ class TopicClient(Closeable):
 
         Raises `KafkaError` if no broker answers.
         """
-        found = self._cluster.refresh().topics
+        found = self._retrying(self._cluster.refresh).topics
         return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
 
     def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
@@ -104,7 +111,7 @@ class TopicClient(Closeable):
         Raises `KafkaError` if no broker answers.
         """
         wanted = list(names)
-        self._cluster.refresh(wanted)
+        self._retrying(lambda: self._cluster.refresh(wanted))
         found = {}
         for name in wanted:
             with suppress(TopicNotFoundError):
@@ -141,8 +148,9 @@ class TopicClient(Closeable):
         configs = Configs(self._cluster)
         found: dict[str, dict[str, str | None]] = {}
         for name in names:
+            ask = partial(configs.describe, ResourceType.TOPIC, name, keys=keys)
             try:
-                entries = configs.describe(ResourceType.TOPIC, name, keys=keys)
+                entries = self._retrying(ask)
             except ClientError as error:
                 if error.code not in _NO_CONFIGS:
                     raise
@@ -239,6 +247,14 @@ class TopicClient(Closeable):
                 if taken >= _SAMPLE_BYTES:
                     break
         return taken / max(1, position - start)
+
+    def _retrying(self, work: Callable[[], T]) -> T:
+        """Return `work()`; retry it while brokers restart.
+
+        Offsets and records are retried in any case, because they are requested of leaders.
+        """
+        is_known = bool(self._cluster.view.brokers)
+        return self._cluster.retrying(work) if is_known or self._awaits_cluster else work()
 
     def _list(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool

@@ -8,7 +8,14 @@ import pytest
 
 from lakelog.base.uuids import encode_uuid
 from lakelog.client import retry
+from lakelog.client.errors import UnreachableError
 from lakelog.client.offsets import OffsetAt
+from lakelog.protocol.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -16,6 +23,7 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from lakelog.protocol.metadata import MetadataRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.topic.errors import (
@@ -71,6 +79,41 @@ def client(broker: ScriptedBroker) -> Iterator[TopicClient]:
 
 def bases(client: TopicClient, wanted: OffsetRange) -> list[int]:
     return [header.base_offset for header, _ in client.batches(wanted)]
+
+
+def restarting(broker: ScriptedBroker) -> None:
+    """Have the broker close connections: more than the client tries before its first pause."""
+    row = DescribeConfigsResourceResult(name="table.enable", value="true")
+    found = DescribeConfigsResult(resource_type=2, resource_name="orders", configs=[row])
+    broker.on(MetadataRequest, *[None] * 5, broker.metadata)
+    broker.on(DescribeConfigsRequest, *[None] * 5, DescribeConfigsResponse(results=[found]))
+
+
+def test_topics_and_settings_are_found_again_while_the_broker_restarts(
+    broker: ScriptedBroker, client: TopicClient
+) -> None:
+    client.topics()
+    for find in (
+        client.topics,
+        lambda: client.find(["orders"]),
+        lambda: client.configs(["orders"], ["table.enable"]),
+    ):
+        restarting(broker)
+        assert find()
+
+
+def test_the_first_contact_fails_at_once_unless_the_cluster_is_awaited(
+    broker: ScriptedBroker,
+) -> None:
+    restarting(broker)
+    with (
+        TopicClient(broker.address, client_id="test") as client,
+        pytest.raises(UnreachableError),
+    ):
+        client.find(["orders"])
+    restarting(broker)
+    with TopicClient(broker.address, client_id="test", awaits_cluster=True) as client:
+        assert client.find(["orders"])
 
 
 def test_a_topic_has_its_id_as_stored_offsets_have_it(client: TopicClient) -> None:
