@@ -11,15 +11,13 @@ from lakelog.testing.simulation.clients.producers.transactional import Transacti
 from lakelog.testing.simulation.plan import DEATHS, PRODUCING, plan_of
 from lakelog.testing.simulation.runner import main
 
-SEEDS = 40
 
-
-@pytest.mark.parametrize("brokers", ["1", "3"])
-def test_no_seed_fails(brokers: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["--seeds", str(SEEDS), "--brokers", brokers])
+@pytest.mark.parametrize(("brokers", "seeds"), [("1", 40), ("3", 24)])
+def test_no_seed_fails(brokers: str, seeds: int, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["--seeds", str(seeds), "--brokers", brokers])
     text = capsys.readouterr().out
     assert status == 0, text
-    assert f"{SEEDS} seeds in " in text
+    assert f"{seeds} seeds in " in text
     with capsys.disabled():
         print("\n" + text)
 

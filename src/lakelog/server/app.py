@@ -40,7 +40,7 @@ from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes
 from lakelog.server.event_log.election_log import log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
-from lakelog.server.monitoring.readiness import Stage
+from lakelog.server.monitoring.readiness import Check, Stage
 from lakelog.server.options import (
     ReadyInfo,
     ServeOptions,
@@ -260,6 +260,10 @@ class Server:
             self._folder.shortages,
             self.broker.checks,
         )
+
+    def readiness(self) -> list[Check]:
+        """Return the current checks of readiness, as `/readyz` does."""
+        return self._monitoring.checks()
 
     # Starting
 

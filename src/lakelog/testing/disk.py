@@ -186,6 +186,11 @@ class MemoryDisk:
         self._durable = dict(self._tree)
         self._journal.clear()
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether no fault is to come, and no limit bounds the files."""
+        return self.capacity is None and not self.faults.are_coming
+
     def forget_faults(self) -> None:
         """Cancel the failures that have not happened yet."""
         self.faults.forget()
@@ -296,6 +301,10 @@ class MemoryDisk:
             node = new = Node(modified_ms=self.clock.wall_ms())
             self._change(path, {path.parent}, lambda tree: tree.__setitem__(path, new))
         return MemoryFile(self, path, node)
+
+    def content(self, path: Path) -> bytes:
+        """Return the content of a file for a checker: no fault fails it, and it is no step."""
+        return bytes(self._file(path).data)
 
     def read(self, path: Path) -> bytes:
         file = self.open(path)

@@ -43,6 +43,10 @@ class Faults:
         self._coming: list[Fault] = []
         self.taken: Counter[str] = Counter()
 
+    @property
+    def are_coming(self) -> bool:
+        return bool(self._coming)
+
     def add(self, fault: Fault) -> None:
         self._coming.append(fault)
 

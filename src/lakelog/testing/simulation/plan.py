@@ -44,6 +44,7 @@ CLUSTER_DEATHS = (
     "two down",
     "return into a cut",
     "missed snapshot",
+    "outlived requests",
 )
 """Faults that end processes of brokers in a cluster only."""
 FAULTS = (

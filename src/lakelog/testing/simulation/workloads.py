@@ -23,10 +23,14 @@ from lakelog.testing.simulation.clients.producers.idempotent import (
 from lakelog.testing.simulation.clients.producers.new_topics import NewTopicProducer
 from lakelog.testing.simulation.clients.producers.sink import SinkQuery
 from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
+from lakelog.testing.simulation.clients.reconfigurer import Reconfigurer
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.plan import Plan
 
 _INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
+_MANY = 200
+"""Partitions of a topic of which only `_BUSY` are written to."""
+_BUSY = 6
 _STATIC = (
     ("one", Role("one")),
     ("rival", Role("one", rivals=True)),
@@ -102,6 +106,8 @@ class Workloads:
             "classic transactions": self._classic_transactions,
             "topics": self._topics,
             "transactions in new topics": self._transactions_in_new_topics,
+            "reconfiguration": self._reconfiguration,
+            "many partitions": self._many_partitions,
         }
         for topic in ("__consumer_offsets", "__transaction_state"):
             await create_topic(hand, topic, 2, _INTERNAL)
@@ -237,6 +243,19 @@ class Workloads:
 
     async def _topics(self, _: Client) -> None:
         self.clients.append(TopicMaker(self._context, self.named("shortlived")))
+
+    async def _reconfiguration(self, hand: Client) -> None:
+        """Replicas and settings change."""
+        places = await self._topic(hand, "moving", 2)
+        self.clients.append(IdempotentProducer(self._context, self.named("mover"), places))
+        self.clients.append(Reconfigurer(self._context, self.named("reconfigurer"), places))
+        self._readers(places)
+
+    async def _many_partitions(self, hand: Client) -> None:
+        """Most are idle: the fetch sessions of followers then omit them."""
+        places = await self._topic(hand, "many", _MANY)
+        del self.places[-len(places) + _BUSY :]
+        self.clients.append(IdempotentProducer(self._context, self.named("roamer"), places[:_BUSY]))
 
     async def _transactions_in_new_topics(self, _: Client) -> None:
         for version in (0, 2):

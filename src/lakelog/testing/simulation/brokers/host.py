@@ -109,6 +109,7 @@ class BrokerHost:
         self.thread_s_max = _THREAD_S_MAX
         """How long offloaded work may take to begin, and its result to arrive, in seconds."""
         self._died: asyncio.Future[None] | None = None
+        self._tasks: SimulatedTasks | None = None
 
     @property
     def name(self) -> str:
@@ -156,6 +157,12 @@ class BrokerHost:
         partitions = () if self.server is None else self.server.broker.partitions
         return {(entry.topic, entry.index): entry.log.log_end_offset for entry in partitions}
 
+    def slow_threads(self, thread_s_max: float = _THREAD_S_MAX) -> None:
+        """Have offloaded work take up to so many seconds, in this process and in later ones."""
+        self.thread_s_max = thread_s_max
+        if self._tasks is not None:
+            self._tasks.delay_s_max = thread_s_max
+
     async def start(self) -> bool:
         """Start a process; return whether it serves.
 
@@ -197,6 +204,7 @@ class BrokerHost:
         simulator = self._simulator
         tasks, chance = SimulatedTasks(simulator.loop, self.rng), StreamRandom(self.rng)
         tasks.delay_s_max = self.thread_s_max
+        self._tasks = tasks
         store = self._store = self._metadata.handle(tasks, chance, process)
         faulty = FaultyStore(
             store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2

@@ -148,13 +148,17 @@ class TopicMaker(Client):
         self._may_be_deleted = bool(predecessor)
         await self._delete(topic)
         while not self.conditions.is_ending:
-            if not await create_topic(self, topic, 2, {}):
+            if not await create_topic(self, topic, 2, {}, replicas=self._some_replicas()):
                 await self._delete(topic)
                 continue
             self.conditions.on_acknowledged()
             await self._use((topic, self.rng.randrange(2)))
             await self._delete(topic)
             await self.pause(0.0, 2.0)
+
+    def _some_replicas(self) -> int:
+        most = self.context.plan.replicas
+        return most if most < 3 else self.rng.choice((2, most))
 
     async def _use(self, place: Place) -> None:
         written: list[bytes] = []

@@ -25,9 +25,16 @@ _AGAIN = (
 
 
 async def create_topic(
-    client: Client, name: str, partitions: int, config: Mapping[str, str]
+    client: Client,
+    name: str,
+    partitions: int,
+    config: Mapping[str, str],
+    *,
+    replicas: int | None = None,
 ) -> bool:
     """Create a topic with small segments; return whether this request created it.
+
+    replicas: those of the plan by default.
 
     False after a lost response, too: another client may have created it.
     """
@@ -35,7 +42,7 @@ async def create_topic(
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=client.context.plan.replicas,
+        replication_factor=replicas or client.context.plan.replicas,
         configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
     )
     while True:

@@ -17,7 +17,7 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.cluster.ensemble import STORE
-from lakelog.testing.simulation.cluster.plan import SESSION_S
+from lakelog.testing.simulation.cluster.plan import OUTLIVED, SESSION_S
 from lakelog.testing.simulation.cluster.scene import LAG_S_MAX, Scene, controls
 from lakelog.testing.simulation.faults.broker_faults import Injector
 from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
@@ -43,6 +43,8 @@ class ControlSchedules(Scene):
             "stuck marker": self._stuck_marker,
             "late marker": self._late_marker,
             "unheard topic": self._unheard_topic,
+            "mute controller": self._mute_controller,
+            OUTLIVED: self._outlived_requests,
         }
 
     async def _deposed_controller(self) -> None:
@@ -58,6 +60,51 @@ class ControlSchedules(Scene):
         await asyncio.sleep(self._rng.random() * 0.5)
         if host.process is process:
             host.resume()
+
+    async def _mute_controller(self) -> None:
+        """Cut the controller off from its peers, in both directions or one; the store hears it."""
+        host = next(filter(controls, self._hosts), None)
+        if host is None:
+            return
+        names = [other.name for other in self._hosts if other is not host]
+        out, into = [(host.name, name) for name in names], [(name, host.name) for name in names]
+        ways = self._rng.choice((out + into, out, into))
+        self._cut(ways)
+        await asyncio.sleep(SESSION_S * (0.5 + 2.5 * self._rng.random()))
+        self._network.mend(ways)
+
+    async def _outlived_requests(self) -> None:
+        """Kill a broker, and deliver its last requests to another one when it is gone or back."""
+        host, other = self._rng.sample(list(self._hosts), 2)
+        late: dict[SimulatedSocket, None] = {}
+
+        def is_late(source: SimulatedSocket, portion: Portion) -> bool:
+            ends = source.process, source.other.process
+            if ends != (host.process, other.process) or not isinstance(portion, bytes):
+                return False
+            late[source] = None
+            return True
+
+        self._network.delays.append(is_late)
+        if self._rng.random() < 0.5:
+            # Its registration and its first heartbeats are among them.
+            host.kill()
+            starting = asyncio.ensure_future(host.start())
+            await asyncio.sleep(self._rng.random() * 2)
+            host.kill()
+            await starting
+        else:
+            await asyncio.sleep(self._rng.random())
+            host.kill()
+        self._network.delays.remove(is_late)
+        await asyncio.sleep(self._rng.random() * SESSION_S * 1.5)
+        if self._rng.random() < 0.5:
+            await host.bring_back()
+            await asyncio.sleep(self._rng.random() * 2)
+        for source in late:
+            self._network.release(source)
+        await asyncio.sleep(self._rng.random() * SESSION_S)
+        await host.bring_back()
 
     async def _stuck_marker(self) -> None:
         """Cut a coordinator off from a leader that it owes a marker, and depose it.

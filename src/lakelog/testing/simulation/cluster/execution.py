@@ -6,6 +6,7 @@ import asyncio
 
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.clients.inspector import Inspector
+from lakelog.testing.simulation.cluster.pulse import Pulse
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 from lakelog.testing.simulation.execution import Execution, Outcome
 from lakelog.testing.simulation.workloads import Workloads
@@ -25,15 +26,18 @@ class _ClusterExecution(Execution):
         self._cluster = world
         self._brokers, self._observer = world.brokers, world.observer
         self._workloads = Workloads(world.context, world.brokers)
+        self._pulse = Pulse(world.context, world.hosts)
 
     async def _start(self) -> None:
         await asyncio.gather(*(host.start() for host in self._hosts))
         while not self._brokers.are_unfenced:  # noqa: ASYNC110 - a broker has no event for it
             await asyncio.sleep(_POLL_S)
         await self._workloads.create()
+        await self._loop.create_task(self._pulse.create(), context=self._pulse.process.context())
         for host in self._hosts:
             host.disk.write_back()
         self._pool.start(self._workloads.clients)
+        self._beating = self._pulse.start()
 
     async def _repair(self) -> None:
         """End all faults, and bring back the brokers that are down."""
@@ -43,7 +47,9 @@ class _ClusterExecution(Execution):
         self._world.network.heal()
         for host in self._hosts:
             host.resume()
-            host.disk.stop_at = None
+            host.disk.stop_at = host.disk.capacity = None
+            host.disk.forget_faults()
+            host.slow_threads()
         await asyncio.gather(*(host.bring_back() for host in self._hosts))
         await self._heal()
 
@@ -64,11 +70,17 @@ class _ClusterExecution(Execution):
 
     async def _check(self) -> None:
         """Read every partition to its end, before and after a clean restart of each broker."""
+        await self._beating
         await self._inspect()
         for host in self._hosts:
             await host.stop()
             await host.bring_back()
         await self._inspect()
+
+    def _kill_all(self) -> None:
+        super()._kill_all()
+        self._pulse.process.kill()
+        self._pulse.process.close_coroutines()
 
     async def _inspect(self) -> None:
         workloads = self._workloads

@@ -1,6 +1,7 @@
 """The nemesis of a cluster: it injects the faults of the plan at random times.
 
-Deaths come one after another, and so do the other faults: a broker may die during a cut.
+Deaths come one after another, and so do faults of the network, and faults of machines: a broker may
+die during a cut, while the disk of another one is full.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.clients.pool import ClientPool
 from lakelog.testing.simulation.cluster.control_schedules import ControlSchedules
 from lakelog.testing.simulation.cluster.ensemble import STORE
+from lakelog.testing.simulation.cluster.machine_faults import MachineFaults
 from lakelog.testing.simulation.cluster.plan import (
     DEATHS,
     FAULTS,
+    OF_MACHINES,
     SESSION_S,
     SURVIVABLE,
     ClusterPlan,
@@ -75,7 +78,7 @@ class ClusterNemesis:
         self._faults = BrokerFaults(
             simulator, network, conditions, hosts, pool, self._rng, self._come_back
         )
-        of_partitions, of_control = (
+        of_partitions, of_control, of_machines = (
             kind(
                 simulator,
                 network,
@@ -86,9 +89,9 @@ class ClusterNemesis:
                 lambda: cluster.image,
                 has_ensemble=plan.store == "zookeeper",
             )
-            for kind in (Schedules, ControlSchedules)
+            for kind in (Schedules, ControlSchedules, MachineFaults)
         )
-        schedules = of_partitions.injectors | of_control.injectors
+        schedules = of_partitions.injectors | of_control.injectors | of_machines.injectors
         own: dict[str, Injector] = {
             "controller": self._kill_controller,
             "power": self._power,
@@ -109,10 +112,11 @@ class ClusterNemesis:
         """Inject faults for the plan's time; if the plan kills brokers, until one has died."""
         end = self._simulator.loop.time() + self._plan.seconds
         deadly = [name for name in self._names if name in (*DEATHS, *SURVIVABLE)]
-        others = [name for name in self._names if name not in deadly]
-        # Two sequences of faults: a cut or a pause may go with a death. A schedule is alone with
-        # those: with other deaths its situation would not arise.
-        await asyncio.gather(self._inject(deadly, end), self._inject(others, end))
+        of_machines = [name for name in self._names if name in OF_MACHINES]
+        others = [name for name in self._names if name not in (*deadly, *of_machines)]
+        # Three sequences of faults: a cut or a full disk may go with a death. A schedule is alone
+        # with those: with other deaths its situation would not arise.
+        await asyncio.gather(*(self._inject(names, end) for names in (deadly, others, of_machines)))
 
     async def _inject(self, names: list[str], end: float) -> None:
         if names:

@@ -25,6 +25,8 @@ from lakelog.testing.simulation.network.network import Network
 
 _STEPS = 24
 """A broker is checked after so many steps of the loop, and after each change of its disk."""
+_MANY = 50
+"""A broker with more partitions is checked less often: a check examines all of them."""
 _COMPARED_EVERY_S = 2.0
 
 
@@ -86,8 +88,11 @@ class ClusterObserver:
             return
         image, steps = server.broker.metadata.image, host.disk.steps
         before, checked = self._seen.get(host.node_id, (None, -1))
-        is_due = (self._simulator.loop.steps + 8 * host.node_id) % _STEPS == 0
-        if image is before and steps == checked and not is_due:
+        count = 0 if host.server is None else len(host.server.broker.partitions)
+        every = _STEPS if count <= _MANY else 3 * count
+        is_due = (self._simulator.loop.steps + 8 * host.node_id) % every == 0
+        has_changed = image is not before or (steps != checked and count <= _MANY)
+        if not has_changed and not is_due:
             return
         self._seen[host.node_id] = image, steps
         if image is not before:

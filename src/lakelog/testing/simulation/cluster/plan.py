@@ -17,6 +17,7 @@ ENTRIES_KEPT = 1
 STORES = ("file", "zookeeper")
 SMALL_ENTRY_BYTES = 280
 """Size of entries of the metadata log with which most changes are transactions of several."""
+MUTE = "mute controller"
 NEW_TOPICS = "transactions in new topics"
 CLASSIC = "classic transactions"
 WORKLOADS = (
@@ -38,6 +39,9 @@ _OF_CONTROL = ("deposed controller", "stuck marker", "unheard topic")
 LATE_MARKER = "late marker"
 LATE_REQUESTS = "late requests"
 LATE_ISR = "late ISR"
+OUTLIVED = "outlived requests"
+OF_MACHINES = ("disk full", "disk error", "slow recovery", "flipped bit")
+"""The faults of `machine_faults.py`."""
 SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL, LATE_MARKER, LATE_ISR)
 """Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
@@ -54,9 +58,12 @@ FAULTS = (
     "clock",
     "client crash",
     LATE_REQUESTS,
+    MUTE,
+    *OF_MACHINES,
     *SURVIVABLE,
 )
-_DRAWN = tuple(name for name in FAULTS if name not in (LATE_MARKER, LATE_REQUESTS, LATE_ISR))
+_SELDOM = (LATE_MARKER, LATE_REQUESTS, LATE_ISR, OUTLIVED, MUTE, *OF_MACHINES)
+_DRAWN = tuple(name for name in FAULTS if name not in _SELDOM)
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
 
@@ -86,6 +93,17 @@ class ClusterPlan(Plan):
 
     def __post_init__(self) -> None:
         self.settings.update(_SETTINGS)
+
+
+_LATER_FAULTS = ((OUTLIVED, 0.15), (MUTE, 0.1), ("slow recovery", 0.15), ("flipped bit", 0.2))
+_LATER_WORKLOADS = (
+    ("reconfiguration", 0.15),
+    ("administration", 0.1),
+    ("compaction", 0.1),
+    ("retention", 0.1),
+    ("many partitions", 0.04),
+)
+"""Names with their chances."""
 
 
 def cluster_plan_of(seed: int) -> ClusterPlan:
@@ -119,12 +137,12 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     plan.entry_bytes_max = rng.choice((SMALL_ENTRY_BYTES, BATCH_BYTES_MAX))
     # Longer than a session: a broker that sleeps is fenced. Shorter: it leaves the ISR first.
     plan.settings["replica.lag.time.max.ms"] = rng.choice(("1500", "4000"))
-    _add_late_requests(plan, rng)
+    _add_later_parts(plan, rng)
     return plan
 
 
-def _add_late_requests(plan: ClusterPlan, rng: random.Random) -> None:
-    """Add the faults that deliver requests late; drawn last, so that they change no other draw."""
+def _add_later_parts(plan: ClusterPlan, rng: random.Random) -> None:
+    """Add faults and workloads that are drawn last, so that they change no other draw."""
     if rng.random() < 0.35:
         plan.faults |= {LATE_REQUESTS}
     if rng.random() < 0.15:
@@ -132,3 +150,5 @@ def _add_late_requests(plan: ClusterPlan, rng: random.Random) -> None:
         plan.workloads |= {CLASSIC}
     if rng.random() < 0.15:
         plan.faults |= {LATE_ISR}
+    plan.faults |= {name for name, chance in _LATER_FAULTS if rng.random() < chance}
+    plan.workloads |= {name for name, chance in _LATER_WORKLOADS if rng.random() < chance}

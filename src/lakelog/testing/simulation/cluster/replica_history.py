@@ -8,8 +8,8 @@ from typing import NamedTuple
 from lakelog.metadata.image import MetadataImage
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Disk
 from lakelog.storage.names import LOG
+from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.record_history import RecordHistory
@@ -99,7 +99,7 @@ class ReplicaHistory:
 
     # Bytes
 
-    def compare(self, run: Run, partitions: Iterable[Partition], disk: Disk) -> None:
+    def compare(self, run: Run, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
         """Compare the committed batches of a broker with the batches of all others."""
         for partition in partitions:
             if not partition.is_online or "compact" in partition.log.config.cleanup_policy:
@@ -107,12 +107,12 @@ class ReplicaHistory:
             if self._compared.get((run, partition.key), 0) < partition.watermark.offset:
                 self._compare(run, partition, disk)
 
-    def _compare(self, run: Run, partition: Partition, disk: Disk) -> None:
+    def _compare(self, run: Run, partition: Partition, disk: MemoryDisk) -> None:
         key, log, end = partition.key, partition.log, partition.watermark.offset
         known, at = self._batches.setdefault(key, {}), log.log_start_offset
         start = max(self._compared.get((run, key), 0), at)
         for segment in log.segments:
-            for header, _ in iter_batches(disk.read(segment.path(LOG))[: segment.size]):
+            for header, _ in iter_batches(disk.content(segment.path(LOG))[: segment.size]):
                 if header.last_offset >= end:
                     break
                 at = header.last_offset + 1

@@ -71,7 +71,7 @@ class Schedules(Scene):
             self._faults.cut_power(second)
         else:
             second.kill()
-        await asyncio.sleep(self._rng.random() * 1.5 * SESSION_S)
+        await asyncio.sleep(self._rng.random() * 3 * SESSION_S)
         self._network.down.discard(second.name)
         await second.bring_back()
         await self._come_back([first])

@@ -26,6 +26,8 @@ from lakelog.testing.simulation.network.sockets import (
 
 _FIRST_PORT = 40_000
 _DELAY_S = (0.000_1, 0.002)
+_READ_S = 0.05
+"""In which a process reads late bytes before it hears of the end of their connection."""
 
 
 class Network:
@@ -143,6 +145,11 @@ class Network:
         """Return to short delays; a few calls stay split."""
         self.delay_s, self.stall_chance, self.partial_chance = _DELAY_S, 0.0, 0.05
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether portions stall."""
+        return self.stall_chance > 0.0
+
     def cut(self, source: str, target: str) -> None:
         """Deliver nothing from one host to the other until `heal`."""
         self._cuts.add((source, target))
@@ -176,9 +183,14 @@ class Network:
         source.receive(RESET)
 
     def release(self, source: SimulatedSocket) -> None:
-        """Deliver the late bytes of this end."""
-        for _ in range(self._late.pop(source.other, 0)):
-            self._arrive(source.other)
+        """Deliver the late bytes of this end; the peer reads them before an end or a reset."""
+        target = source.other
+        for _ in range(self._late.pop(target, 0)):
+            if target.coming and isinstance(target.coming[0], str):
+                when = self.loop.time() + _READ_S
+                self.loop.call_at(when, self._arrive, target, context=target.no_context)
+            else:
+                self._arrive(target)
 
     def reset(self, socket: SimulatedSocket) -> None:
         """Break a connection at both ends; portions under way are lost."""

@@ -1,0 +1,150 @@
+"""The pulse of a cluster: one client that no fault touches writes to some partitions all the time.
+
+It sends each record to every broker, and so needs no metadata: one of them leads. Its
+acknowledgements show which partitions are available, and how a broker describes the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from lakelog.cli.partition_health import problem_of
+from lakelog.client.view import Partition
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.checkers.laws import Law
+from lakelog.testing.simulation.checkers.observations import Place
+from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.context import ClientContext
+from lakelog.testing.simulation.clients.producers.batches import batch_of
+from lakelog.testing.simulation.clients.topics import create_topic
+from lakelog.testing.simulation.cluster.availability import SILENCE_S_MAX, Availability
+from lakelog.testing.simulation.cluster.soundness import soundness_of
+from lakelog.testing.simulation.network.connection import ClientConnection, NoResponse
+
+TOPIC = "pulse"
+MIN_ISR = 2
+_PERIOD_S = 0.4
+_OBSERVED_EVERY_S = 0.1
+_TIMEOUT_S = 1.5
+_SHOWN_S = 1.0
+"""In which a broker shows that a partition cannot be written."""
+_VERSION = 12
+_METADATA_VERSION = 9
+
+
+class Pulse(Client):
+    """Writes to the partitions of its own topic, and asks brokers for their state."""
+
+    def __init__(self, context: ClientContext, hosts: Sequence[BrokerHost]) -> None:
+        super().__init__(context, TOPIC)
+        self._hosts = hosts
+        self._places: list[Place] = [(TOPIC, index) for index in range(len(hosts) - 1)]
+        self._connections = {
+            host.node_id: ClientConnection(context.network, self.process, host.address)
+            for host in hosts
+        }
+        self.availability: Availability | None = None
+        self._wrong_since: dict[tuple[int, Place], float] = {}
+        """When a broker was first seen to show no problem of a partition, by its node id."""
+
+    async def create(self) -> None:
+        """Create the topic, before the faults."""
+        settings = {"min.insync.replicas": str(MIN_ISR)}
+        await create_topic(self, TOPIC, len(self._places), settings)
+
+    async def run(self) -> None:
+        state = soundness_of(self._hosts, self.context.network)
+        self.availability = Availability(self.findings, self._places, state, self.now)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            for host in self._hosts:
+                tasks.create_task(self._beat(host))
+        for connection in self._connections.values():
+            connection.close()
+
+    async def _watch(self) -> None:
+        while not self.conditions.is_ending:
+            self._observe()
+            await asyncio.sleep(_OBSERVED_EVERY_S)
+
+    def _observe(self) -> Availability:
+        assert self.availability is not None
+        state = soundness_of(self._hosts, self.context.network)
+        self.availability.observe(state, self.now)
+        return self.availability
+
+    async def _beat(self, host: BrokerHost) -> None:
+        """Write through one broker, as far as it leads, and judge its word on the partitions."""
+        while not self.conditions.is_ending:
+            with contextlib.suppress(NoResponse):
+                await self._write(host)
+                if any(map(self._is_silent, self._places)):
+                    await self._judge(host)
+            await self.pause(0.5 * _PERIOD_S, 1.5 * _PERIOD_S)
+
+    async def _write(self, host: BrokerHost) -> None:
+        batches = [
+            PartitionProduceData(index=index, records=batch_of(self, self.new_values(1)))
+            for _, index in self._places
+        ]
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=int(_TIMEOUT_S * 500),
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=batches)],
+        )
+        connection = self._connections[host.node_id]
+        response = await connection.call(request, _VERSION, _TIMEOUT_S)
+        for answer in response.responses[0].partition_responses:
+            if answer.error_code == 0:
+                place = TOPIC, answer.index
+                known = self.history.partition(place)
+                known.end = max(known.end, answer.base_offset + 1)
+                self._observe().acknowledged(place)
+                self.findings.counts["pulses"] += 1
+
+    def _is_silent(self, place: Place) -> bool:
+        assert self.availability is not None
+        return self.availability.silent_s(place) > SILENCE_S_MAX
+
+    async def _judge(self, host: BrokerHost) -> None:
+        """Check that a broker which no fault touches shows that partitions cannot be written."""
+        topic = MetadataRequestTopic(name=TOPIC)
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+        connection = self._connections[host.node_id]
+        response = await connection.call(request, _METADATA_VERSION, _TIMEOUT_S)
+        availability, server = self._observe(), host.server
+        if server is None or availability.able_s(host.node_id) <= SILENCE_S_MAX:
+            return
+        is_ready = all(check.passes for check in server.readiness())
+        for row in response.topics[0].partitions:
+            place = TOPIC, row.partition_index
+            is_wrong = self._is_silent(place) and is_ready and _problem_of(row) is None
+            if not is_wrong:
+                self._wrong_since.pop((host.node_id, place), None)
+                continue
+            self.findings.counts["partitions that cannot be written"] += 1
+            since = self._wrong_since.setdefault((host.node_id, place), self.now)
+            self.findings.expect(
+                Law.SHOWN,
+                self.now - since <= _SHOWN_S,
+                f"{host.name} shows no problem of {place}, which has acknowledged nothing for "
+                f"{availability.silent_s(place):.1f} s at {self.now:.1f}",
+            )
+
+
+def _problem_of(row: Any) -> str | None:
+    partition = Partition(
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+    )
+    return problem_of(partition, MIN_ISR)

@@ -1,0 +1,18 @@
+"""An administrator changes preferred leaders and settings while a broker dies."""
+
+from __future__ import annotations
+
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+
+
+def test_a_cluster_survives_them() -> None:
+    plan = ClusterPlan(6.0, frozenset({"reconfiguration"}), frozenset({"kill"}))
+    world = ClusterWorld(1, plan)
+    assert run_cluster(world).violations == ()
+    moving = world.image.topic("moving")
+    assert moving is not None
+    orders = {state.replicas for state in moving.partitions.values()}
+    assert all(sorted(order) == [1, 2, 3] for order in orders)
+    assert max(state.leader_epoch for state in moving.partitions.values()) > 0

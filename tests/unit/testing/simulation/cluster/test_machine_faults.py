@@ -1,0 +1,17 @@
+"""Faults of one machine happen, and its cluster survives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+
+
+@pytest.mark.parametrize("fault", ["slow recovery", "flipped bit"])
+def test_a_cluster_survives(fault: str) -> None:
+    plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({"kill", fault}))
+    outcome = run_cluster(ClusterWorld(1, plan))
+    assert outcome.violations == ()
+    assert outcome.faults[fault] >= 1
