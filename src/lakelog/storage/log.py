@@ -237,7 +237,8 @@ class Log:
         Raises `KafkaError` with nothing done: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE (larger than a segment), INVALID_TIMESTAMP, INVALID_PRODUCER_EPOCH,
         OUT_OF_ORDER_SEQUENCE_NUMBER, LEADER_NOT_AVAILABLE (see `beginnings`),
-        INVALID_TXN_STATE or INVALID_RECORD. Raises `SlowBatchError`.
+        INVALID_TXN_STATE, NOT_ENOUGH_REPLICAS (the verification was voided) or INVALID_RECORD.
+        Raises `SlowBatchError`.
         After an `OSError` the log is as before and the batch may be retried.
         """
         config, producers = self.config, self.producers
@@ -363,7 +364,7 @@ class Log:
             if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
             patch_offset_and_epoch(batch, 0, offset, leader_epoch)
-            self._write_marker(batch, header, marker, offset, leader_epoch)
+            self._write_marker(batch, header, marker, offset, leader_epoch, transaction_version)
         except OSError as error:
             self.flushes.broken |= not is_shortage(error)
             raise
@@ -446,6 +447,7 @@ class Log:
         marker: EndTransactionMarker,
         offset: int,
         leader_epoch: int,
+        transaction_version: int = 0,
     ) -> None:
         """Write the transaction's entry in the `.txnindex`, if it is aborted, then the marker.
 
@@ -466,7 +468,12 @@ class Log:
                 cut_aborted(segment)
             raise
         counts = self.settles_markers and self.config.durability != FSYNC
-        self.producers.end_transaction(header, marker, uncommitted_at=-1 if counts else offset)
+        self.producers.end_transaction(
+            header,
+            marker,
+            transaction_version=transaction_version,
+            uncommitted_at=-1 if counts else offset,
+        )
         if aborted is not None:
             keep_aborted(segment, aborted)
             self.segments.has_aborted = True

@@ -222,8 +222,8 @@ class ProducerStateTable:
         """Return the batch that a header duplicates, if it is one of the last five, else `None`.
 
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, 5 for a gap before the first batch
-        (see `beginnings`), and 48 for a batch that would begin a transaction without
-        verification or is outside its producer's open transaction.
+        (see `beginnings`), 48 for a batch that would begin a transaction without verification or is
+        outside its producer's open transaction, and 19 if its verification was voided.
         """
         producer_id, epoch, first = fields[9:12]
         known = self.entries.get(producer_id) or ProducerEntry()
@@ -331,7 +331,7 @@ class ProducerStateTable:
         entry.add(header.base_sequence, delta, base_offset + delta, header.max_timestamp)
         if header.attributes & TRANSACTIONAL:
             # A verification covers one begin of a transaction; a later one needs its own (KIP-890).
-            self.verifications.held.pop(header.producer_id, None)
+            self.verifications.void_below(header.producer_id, header.producer_epoch + 1)
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = base_offset
                 self._ongoing[base_offset] = None
@@ -357,12 +357,19 @@ class ProducerStateTable:
         return AbortedTransaction(producer_id, first, offset, stable)
 
     def end_transaction(
-        self, header: BatchHeader, marker: EndTransactionMarker, *, uncommitted_at: int = -1
+        self,
+        header: BatchHeader,
+        marker: EndTransactionMarker,
+        *,
+        transaction_version: int = 0,
+        uncommitted_at: int = -1,
     ) -> None:
         """Apply a marker, which may find no transaction to end.
 
         With the marker's offset in `uncommitted_at` the transaction stays unstable until
         `commit_markers` has passed that, like `unreplicatedTxns` of Kafka's `ProducerStateManager`.
+
+        transaction_version: of the marker; only a leader knows it, and only a leader verifies.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -372,10 +379,13 @@ class ProducerStateTable:
         is_new = entry.epoch != header.producer_epoch
         entry.begin_epoch(header.producer_epoch)
         entry.last_timestamp = header.max_timestamp
+        if transaction_version >= _BUMPS_EPOCH:
+            # The marker has the epoch of the next transaction, which may wait for its verification.
+            self.verifications.void_below(header.producer_id, header.producer_epoch)
         # A repetition finds a verification of the producer's next transaction, or none: the first
         # marker of the decision has voided all earlier ones.
-        if is_new or not marker.repeats(entry.coordinator_epoch, entry.decision):
-            self.verifications.held.pop(header.producer_id, None)
+        elif is_new or not marker.repeats(entry.coordinator_epoch, entry.decision):
+            self.verifications.void_below(header.producer_id, header.producer_epoch + 1)
         if marker.coordinator_epoch == entry.coordinator_epoch:
             entry.decision = max(entry.decision, marker.decision)
         else:

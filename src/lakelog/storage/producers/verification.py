@@ -6,6 +6,11 @@ batch would then begin a transaction that no coordinator ever ends. So the broke
 verification before it asks, and passes it with the batch. A marker or a transactional batch that is
 written for the producer meanwhile voids the verification.
 
+With transaction version 2 each transaction has an epoch of its own, and a marker has the epoch of
+the next one. The marker then voids verifications of lower epochs only: the producer may begin its
+next transaction before the marker of the last one is written here. A producer repeats a batch whose
+verification was voided, and the repetition is verified again.
+
 A verification also keeps the lowest sequence that was to begin the transaction, so that a later
 batch cannot overtake a batch that has to be retried. Verifications are not stored.
 
@@ -82,18 +87,22 @@ class Verifications:
             begins: whether the batch begins a transaction here.
             is_known: whether any batch of the producer's present epoch is known.
 
-        Raises `KafkaError` 48 unless `verification` is still valid for a batch that `begins`, and
-        45 if another batch of a client must come first.
+        Raises `KafkaError` for a batch that `begins`: 48 if it was never verified, and 19, which
+        every client repeats, if its verification was voided. Raises 45 if another batch of a client
+        must come first.
         """
         held = self.held.get(producer_id)
-        if begins and (
-            held is None
-            or not (verification is held or (verification is None and origin == "coordinator"))
-        ):
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"the batch belongs to no ongoing transaction of producer {producer_id}",
-            )
+        if begins:
+            if verification is None and origin == "client":
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"the batch belongs to no ongoing transaction of producer {producer_id}",
+                )
+            if held is None or verification not in (held, None):
+                raise KafkaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"the transaction of producer {producer_id} has to be verified again",
+                )
         if held is None or origin != "client":
             return
         lowest = held.lowest_sequence
@@ -106,6 +115,12 @@ class Verifications:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} sent sequence {sequence} where {lowest} must come first",
             )
+
+    def void_below(self, producer_id: int, epoch: int) -> None:
+        """Void the producer's verification if it is of an epoch below `epoch`."""
+        held = self.held.get(producer_id)
+        if held is not None and held.epoch < epoch:
+            del self.held[producer_id]
 
     def void(self) -> None:
         """Void all verifications: they were started in an earlier leader epoch (KIP-890)."""

@@ -149,8 +149,21 @@ def test_a_marker_that_comes_meanwhile_voids_the_answer(setup: Verified) -> None
     setup.world.pass_time(0.001)
     setup.world.partition("t").append_marker(7, 0, False, 0, NOW, transaction_version=0)
     setup.coordinator.answers.set()
-    assert codes_of(asked) == [E.INVALID_TXN_STATE]
+    assert codes_of(asked) == [E.NOT_ENOUGH_REPLICAS]
     assert setup.log().last_stable_offset == setup.log().log_end_offset == 1
+    assert setup.codes(request(batch())) == [E.NONE]
+    assert len(setup.coordinator.asked) == 2
+
+
+def test_the_marker_of_the_previous_transaction_leaves_the_answer_valid(setup: Verified) -> None:
+    """With transaction version 2 the marker has the epoch of the next transaction."""
+    assert setup.codes(request(batch())) == [E.NONE]
+    setup.coordinator.answers.clear()
+    asked = setup.start(request(batch(epoch=1)))
+    setup.world.pass_time(0.001)
+    setup.world.partition("t").append_marker(7, 1, True, 0, NOW, transaction_version=2)
+    setup.coordinator.answers.set()
+    assert codes_of(asked) == [E.NONE]
 
 
 def test_each_partition_has_its_own_verdict(setup: Verified) -> None:

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.offset_fetch import (
@@ -16,6 +21,7 @@ from lakelog.server.handlers import add_offsets_to_txn, end_txn, offset_fetch
 from lakelog.server.handlers.txn_offset_commit import handle
 from memory_broker import MemoryBroker
 from memory_clients import GROUP, Producer, init_producer
+from storage_kit import NOW
 
 E = ErrorCode
 
@@ -82,6 +88,26 @@ def test_before_version_5_the_client_adds_the_group_first(coordinators: MemoryBr
     assert codes(coordinators, producer, 0, version=4) == [E.TRANSACTION_ABORTABLE]
     add_offsets(coordinators, producer)
     assert codes(coordinators, producer, 0, version=3) == [E.NONE]
+
+
+def test_a_commit_whose_verification_is_voided_is_repeated(
+    coordinators: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker without transaction version came while the transaction's coordinator was asked."""
+    producer, broker = init_producer(coordinators), coordinators.broker
+    verify = broker.verification.verify
+
+    async def verify_slowly(*arguments: Any, **named: Any) -> Any:
+        answer = await verify(*arguments, **named)
+        broker.partitions.leader(GROUP_TOPIC, broker.groups.partition_for(GROUP)).append_marker(
+            *producer, False, 0, NOW, transaction_version=0
+        )
+        return answer
+
+    monkeypatch.setattr(broker.verification, "verify", verify_slowly)
+    assert codes(coordinators, producer, 0) == [E.COORDINATOR_NOT_AVAILABLE]
+    monkeypatch.setattr(broker.verification, "verify", verify)
+    assert codes(coordinators, producer, 0) == [E.NONE]
 
 
 def test_unknown_partitions_do_not_keep_the_others_from_their_commit(

@@ -45,13 +45,26 @@ def test_only_the_present_verification_is_valid() -> None:
     check(verifications, 0, present)
     check(verifications, 0, None, "coordinator")
     check(verifications, 0, None, begins=False)
-    for other in (None, Verification(0, 3, NOW, False)):
+    never, voided = ErrorCode.INVALID_TXN_STATE, ErrorCode.NOT_ENOUGH_REPLICAS
+    for other, code in ((None, never), (Verification(0, 3, NOW, False), voided)):
         with pytest.raises(KafkaError) as raised:
             check(verifications, 0, other)
-        assert raised.value.code == ErrorCode.INVALID_TXN_STATE
+        assert raised.value.code == code
     del verifications.held[ID]
-    with pytest.raises(KafkaError):
-        check(verifications, 0, present)
+    those: list[tuple[Origin, Verification | None]] = [("client", present), ("coordinator", None)]
+    for origin, other in those:
+        with pytest.raises(KafkaError) as raised:
+            check(verifications, 0, other, origin)
+        assert raised.value.code == voided
+
+
+def test_a_verification_is_void_below_an_epoch() -> None:
+    verifications = started(epoch=3)
+    verifications.void_below(ID, 3)
+    verifications.void_below(ID + 1, 9)
+    assert len(verifications) == 1
+    verifications.void_below(ID, 4)
+    assert len(verifications) == 0
 
 
 @pytest.mark.parametrize(("bumps", "is_known", "lowest"), [(False, False, 3), (True, True, 3)])

@@ -155,11 +155,38 @@ def test_a_verification_is_void_after_a_marker() -> None:
     log = new_log()
     taken = verify(log, (1, 0, 0))
     append_marker(log, 1, 0, commit=False)
-    assert refused(lambda: send(log, (1, 0, 0), taken)) is ErrorCode.INVALID_TXN_STATE
+    assert refused(lambda: send(log, (1, 0, 0), taken)) is ErrorCode.NOT_ENOUGH_REPLICAS
     again = verify(log, (1, 0, 0))
     assert again is not taken
-    assert refused(lambda: send(log, (1, 0, 0), taken)) is ErrorCode.INVALID_TXN_STATE
+    assert refused(lambda: send(log, (1, 0, 0), taken)) is ErrorCode.NOT_ENOUGH_REPLICAS
     send(log, (1, 0, 0), again)
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "is_valid"),
+    [(2, 3, False), (2, 4, True), (2, 5, True), (0, 4, False), (0, 5, True)],
+)
+def test_a_marker_voids_verifications_of_its_transaction_and_of_earlier_ones(
+    version: int, epoch: int, is_valid: bool
+) -> None:
+    """With version 2 the epoch of the marker, here 4, is that of the next transaction."""
+    log = new_log()
+    taken = verify(log, (1, epoch, 0), bump=version == 2)
+    append_marker(log, 1, 4, commit=True, transaction_version=version)
+    assert (len(log.producers.verifications) == 1) is is_valid
+    if is_valid:
+        send(log, (1, epoch, 0), taken)
+        assert log.last_stable_offset == 1
+
+
+def test_a_batch_of_the_transaction_before_leaves_the_verification_of_the_next() -> None:
+    log = new_log()
+    before = verify(log, (1, 0, 0), bump=True)
+    taken = verify(log, (1, 1, 0), bump=True)
+    send(log, (1, 0, 0), before)
+    append_marker(log, 1, 1, commit=False, transaction_version=2)
+    send(log, (1, 1, 0), taken)
+    assert aborted(log) == [(1, 0, 1, 2)]
 
 
 def test_batches_that_wait_together_share_a_verification() -> None:
@@ -403,7 +430,7 @@ def test_an_older_coordinator_is_fenced() -> None:
 def test_a_coordinators_batches_have_no_sequence_but_are_of_a_transaction() -> None:
     log = new_log()
     batch = make_batch(2, producer=(1, 0, -1), transactional=True)
-    with pytest.raises(KafkaError):
+    with pytest.raises(KafkaError, match="verified again"):
         log.append(batch, leader_epoch=1, now_ms=NOW, origin="coordinator")
     for _ in range(2):
         verify(log, (1, 0, -1))
