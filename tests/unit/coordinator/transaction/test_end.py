@@ -86,10 +86,10 @@ def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
         ("Empty", False, FENCED, NONE),
         ("Ongoing", True, FENCED, NONE),
         ("Ongoing", False, FENCED, NONE),
-        ("PrepareCommit", True, CONCURRENT, FENCED),
-        ("PrepareCommit", False, STATE, FENCED),
-        ("PrepareAbort", True, STATE, FENCED),
-        ("PrepareAbort", False, CONCURRENT, FENCED),
+        ("PrepareCommit", True, CONCURRENT, CONCURRENT),
+        ("PrepareCommit", False, STATE, CONCURRENT),
+        ("PrepareAbort", True, STATE, CONCURRENT),
+        ("PrepareAbort", False, CONCURRENT, CONCURRENT),
         ("CompleteCommit", True, NONE, STATE),
         ("CompleteCommit", False, STATE, NONE),
         ("CompleteAbort", True, STATE, STATE),
@@ -113,6 +113,32 @@ def test_a_client_of_kip_890(
         assert answer.code == retried
         if retried is NONE:
             assert Producer(*answer[1:]) == Producer(producer.producer_id, producer.epoch + 1)
+
+    scenario()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_next_empty_transaction_ends_after_the_markers_of_the_previous_one(
+    commit: bool,
+) -> None:
+    """The network delays a marker; the client repeats EndTxn and keeps its producer."""
+
+    @in_virtual_time()
+    async def scenario(setup: Setup) -> None:
+        first = await setup.ready()
+        await setup.add(first, version=BUMPING)
+        setup.markers.delay_s = lambda: 2.0
+        ended = await setup.end(first, commit=commit, version=BUMPING)
+        following = Producer(ended.producer_id, ended.producer_epoch)
+        codes = []
+        while True:
+            answer = await setup.end(following, commit=False, version=BUMPING)
+            codes.append(answer.code)
+            if not answer.code.retriable:
+                break
+            await asyncio.sleep(0.05)
+        assert set(codes) == {CONCURRENT, NONE}
+        assert Producer(*answer[1:]) == Producer(first.producer_id, first.epoch + 2)
 
     scenario()
 
