@@ -1,10 +1,12 @@
 """The columns of the rows that a query writes, as in the official connector.
 
-A row has a value, and optionally key, topic, partition, headers and timestamp.
+A row has a value, and optionally key, topic, partition, headers and timestamp. Other columns are
+ignored, so that the rows of a topic can be written with all columns of the source.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
@@ -38,8 +40,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     for field in schema:
         accepted = _ACCEPTED.get(field.name)
         if accepted is None:
-            known = ", ".join(_ACCEPTED)
-            raise OptionError(f"unknown column {field.name!r}; expected columns are {known}")
+            continue
         if not any(_same_shape(field.dataType, wanted) for wanted in accepted):
             expected = " or ".join(wanted.simpleString() for wanted in accepted)
             raise OptionError(
@@ -49,6 +50,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise OptionError("missing column 'value'")
     if topic is None and "topic" not in schema.fieldNames():
         raise OptionError("missing topic: set the option 'topic' or add a column 'topic'")
+
+
+def record_columns(names: Iterable[str]) -> list[str]:
+    """Return the names of columns that a record has."""
+    return [name for name in names if name in _ACCEPTED]
 
 
 def _same_shape(given: DataType, wanted: DataType) -> bool:

@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.client.producer.api import Producer
 from lakelog.spark.garbage import exempt_modules
+from lakelog.spark.sink.columns import record_columns
 from lakelog.spark.sink.errors import FencedError, RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions
 
@@ -48,7 +49,7 @@ def write_rows(
     written = 0
     with named_errors(options), open_producer() as producer:
         for batch in batches:
-            producer.send_table(batch, options.topic)
+            producer.send_table(batch.select(record_columns(batch.schema.names)), options.topic)
             written += batch.num_rows
         # Raises the first failure of any record.
         producer.flush()

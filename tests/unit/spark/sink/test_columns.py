@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import StructType
 
-from lakelog.spark.sink.columns import check_columns
+from lakelog.spark.schema import SCHEMA_WITH_HEADERS
+from lakelog.spark.sink.columns import check_columns, record_columns
 from lakelog.tables.topic.errors import OptionError
 
 
@@ -28,13 +29,25 @@ def test_the_columns_of_the_official_connector_are_accepted() -> None:
     check_columns(columns("value string, timestamp long"), "t")
 
 
+def test_columns_that_a_record_does_not_have_are_ignored() -> None:
+    """All columns of the source can be written, as with the official connector."""
+    check_columns(SCHEMA_WITH_HEADERS, None)
+    assert record_columns(SCHEMA_WITH_HEADERS.fieldNames()) == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "timestamp",
+        "headers",
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "topic", "text"),
     [
         ("value integer", "t", "column 'value' must be binary or string, not int"),
         ("value string, partition long", "t", "column 'partition' must be int, not bigint"),
         ("value string, topic binary", None, "column 'topic' must be string, not binary"),
-        ("value string, size integer", "t", "unknown column 'size'"),
         ("key string", "t", "missing column 'value'"),
         ("value string", None, "set the option 'topic' or add a column 'topic'"),
     ],
