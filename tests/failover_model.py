@@ -1,6 +1,7 @@
 """A small model of replication around the controller's real plans: which replica has which record.
 
-Brokers follow the metadata late, die, lose the end of their logs or their folders, and come back.
+Brokers follow the metadata late, die, lose the end of their logs or their folders, cannot write for
+a while, and come back.
 Leaders commit by the rules of `replica/watermark.py`: a record is committed when all of the maximal
 ISR have it, and never while the ISR is smaller than `min.insync.replicas`.
 
@@ -14,7 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.controller.brokers import plan_fence, plan_join, plan_unfence
+from lakelog.metadata.controller.brokers import (
+    plan_fence,
+    plan_join,
+    plan_read_only,
+    plan_unfence,
+)
 from lakelog.metadata.controller.configs import (
     ConfigChange,
     Operation,
@@ -24,9 +30,16 @@ from lakelog.metadata.controller.configs import (
 from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
 from lakelog.metadata.controller.in_sync import ProposedIsr, plan_alter_partitions
 from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.features import METADATA_VERSION, READ_ONLY_SINCE
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, T
-from lakelog.metadata.records import PartitionRecord, Record, ResourceType, TopicRecord
+from lakelog.metadata.records import (
+    FeatureRecord,
+    PartitionRecord,
+    Record,
+    ResourceType,
+    TopicRecord,
+)
 
 TOPIC = b"t" * 16
 Entry = tuple[int, int]
@@ -75,7 +88,7 @@ class ClusterModel:
     def __init__(self, factor: int, min_isr: int, *, durable: bool = False) -> None:
         """durable: whether positions count after a flush, as with `durability=fsync`."""
         self.durable = durable
-        self.image = MetadataImage()
+        self.image = MetadataImage().apply(FeatureRecord(METADATA_VERSION, READ_ONLY_SINCE))
         self.replicas = {number: Replica(number) for number in range(1, factor + 1)}
         self.committed: list[Entry] = []
         self.written = 0
@@ -112,6 +125,19 @@ class ClusterModel:
         if replica.view is not None and is_current:
             replica.view = self.image
             self._submit(plan_unfence(self.image, node_id, replica.epoch))
+
+    def fill(self, node_id: int) -> None:
+        """The broker reports that it cannot write."""
+        self._report(node_id, is_read_only=True)
+
+    def free(self, node_id: int) -> None:
+        self._report(node_id, is_read_only=False)
+
+    def _report(self, node_id: int, *, is_read_only: bool) -> None:
+        replica = self.replicas[node_id]
+        if replica.view is not None and replica.epoch == self.image.brokers[node_id].epoch:
+            epoch = replica.epoch
+            self._submit(plan_read_only(self.image, node_id, epoch, is_read_only=is_read_only))
 
     def set_min_isr(self, min_isr: int) -> None:
         changes = [ConfigChange("min.insync.replicas", Operation.SET, str(min_isr))]
@@ -180,7 +206,7 @@ class ClusterModel:
 
     def append(self, node_id: int) -> None:
         replica = self.replicas[node_id]
-        if replica.leads:
+        if replica.leads and node_id not in self.image.read_only:
             self.written += 1
             replica.log.append((replica.known().leader_epoch, self.written))
 
@@ -199,7 +225,8 @@ class ClusterModel:
                 break
             shared += 1
         replica.flushed = min(replica.flushed, shared)
-        replica.log[shared:] = leader.log[shared:]
+        is_full = node_id in self.image.read_only
+        replica.log[shared:] = [] if is_full else leader.log[shared:]
         leader.positions[node_id] = (self._written(replica), replica.epoch)
 
     def _written(self, replica: Replica) -> int:
@@ -232,7 +259,8 @@ class ClusterModel:
         for member in known.replicas:
             end, epoch = leader.positions.get(member, (-1, -1))
             has_caught_up = end >= needed and epoch == brokers[member].epoch
-            may_join = has_caught_up and not brokers[member].is_fenced
+            broker = brokers[member]
+            may_join = has_caught_up and not broker.is_fenced and not broker.is_read_only
             if member in wanted - {node_id} and (member in known.isr or may_join):
                 isr.append((member, epoch))
         leader.proposed |= {member for member, _ in isr}
@@ -248,6 +276,9 @@ class ClusterModel:
         for node_id in (*self.state.isr, *self.state.elr):
             replica = self.replicas[node_id]
             assert replica.has_lost or self._has_committed(replica), f"{node_id} {self.state}"
+        stuck = self.image.read_only.intersection(self.state.isr)
+        writable = {*self.state.isr, *self.state.elr} - self.image.read_only - self.image.fenced
+        assert not (stuck and writable), f"a writable replica waits: {self.state}"
         for replica in self.replicas.values():
             is_present = replica.leads and replica.known().leader_epoch == self.state.leader_epoch
             assert not is_present or self._has_committed(replica), f"leader {replica.node_id}"

@@ -5,6 +5,9 @@ A fenced broker leads nothing and leaves the ISR. With fewer in-sync replicas th
 committed record: it becomes an eligible leader replica (ELR). Once enough replicas are in sync,
 records are committed without the others, and the ELR is empty.
 
+A broker that cannot write (its disk is full or failed) is read-only: it is in an ISR, and leads,
+only while no other replica with every committed record can lead.
+
 Only members of the ISR and the ELR are elected. A broker that lost data leaves both before it can
 be unfenced. Without an eligible replica the partition has no leader, unless
 `unclean.leader.election.enable` or an operator accepts the loss of records, or the partition has
@@ -111,6 +114,26 @@ def after_loss(
         ),
     )
     return _with_leader(partition, changed, fenced, min_isr)
+
+
+def without_read_only(
+    partition: PartitionImage, read_only: frozenset[int], fenced: frozenset[int], min_isr: int
+) -> PartitionImage:
+    """Return the partition without replicas in the ISR whose brokers cannot write.
+
+    The same object if there are none, or if no other replica has every committed record and can
+    lead: then the read-only leader stays, and serves reads.
+    """
+    if read_only.isdisjoint(partition.isr):
+        return partition
+    unable = fenced | read_only
+    leader = _eligible(partition, unable)
+    if leader == NO_LEADER:
+        return partition
+    if leader not in partition.isr:
+        return _led_by(partition, leader, min_isr)
+    others = tuple(node_id for node_id in partition.isr if node_id not in read_only)
+    return _with_leader(partition, partition.with_isr(others, min_isr), unable, min_isr)
 
 
 def has_eligible(partition: PartitionImage) -> bool:

@@ -5,6 +5,7 @@
 | group.version | 1 | consumer groups (KIP-848) |
 | lakelog.metadata.version | 1 | the records of the metadata log before there were levels |
 | | 2 | changes of several entries (`transactions.py`), levels, and what brokers support |
+| | 3 | read-only brokers (`BrokerReadOnly`) |
 | lakelog.txn.set | 1 | sinks (ADR 8); clients need it supported only, not finalized |
 | transaction.version | 0, 1 | producers use the classic flow of transactions |
 | | 2 | each transaction has an epoch of its own (KIP-890) |
@@ -30,6 +31,9 @@ TRANSACTIONS_SINCE = 2
 LEVELS_SINCE = 2
 """The `lakelog.metadata.version` with records of levels, and with the levels of each broker."""
 
+READ_ONLY_SINCE = 3
+"""The `lakelog.metadata.version` with records of brokers that cannot write."""
+
 
 class SupportedLevels(NamedTuple):
     """The levels of one feature that a broker supports, inclusive."""
@@ -41,7 +45,7 @@ class SupportedLevels(NamedTuple):
 
 SUPPORTED = (
     SupportedLevels("group.version", 1, 1),
-    SupportedLevels(METADATA_VERSION, 1, 2),
+    SupportedLevels(METADATA_VERSION, 1, 3),
     SupportedLevels(COMMIT_SETS, 1, 1),
     SupportedLevels("transaction.version", 0, 2),
 )

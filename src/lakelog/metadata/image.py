@@ -33,6 +33,7 @@ from lakelog.metadata.failover import (
     may_lack_records,
     under_settings,
     without_broker,
+    without_read_only,
 )
 from lakelog.metadata.features import INITIAL, SupportedLevels
 from lakelog.metadata.records import (
@@ -42,9 +43,11 @@ from lakelog.metadata.records import (
     BrokerFenced,
     BrokerFencedV0,
     BrokerLost,
+    BrokerReadOnly,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
+    BrokerWritable,
     ClusterRecord,
     ConfigRecord,
     EndTransaction,
@@ -97,6 +100,8 @@ class BrokerImage(NamedTuple):
     """The levels that it supports; empty if it declared none."""
     is_fenced: bool = False
     """Whether it must not lead: it is starting, or it stopped or died."""
+    is_read_only: bool = False
+    """Whether it cannot write to its data folder."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return the endpoint of this listener, else the first, else None."""
@@ -152,6 +157,11 @@ class MetadataImage(NamedTuple):
     def fenced(self) -> frozenset[int]:
         """Node ids of the brokers that must not lead: fenced ones and unregistered ones."""
         return _unable(self.brokers, self.unregistered)
+
+    @property
+    def read_only(self) -> frozenset[int]:
+        """Node ids of the brokers that cannot write to their data folders."""
+        return _read_only(self.brokers)
 
     @property
     def feature_levels(self) -> Mapping[str, int]:
@@ -214,11 +224,16 @@ class MetadataImage(NamedTuple):
         records: list[Record] = []
         if self.cluster_id is not None:
             records.append(ClusterRecord(self.cluster_id))
-        records += [BrokerRecord(*b[:-1]) for _, b in sorted(self.brokers.items())]
+        records += [BrokerRecord(*b[:-2]) for _, b in sorted(self.brokers.items())]
         records += [
             BrokerFenced(b.broker_id, b.epoch)
             for _, b in sorted(self.brokers.items())
             if b.is_fenced
+        ]
+        records += [
+            BrokerReadOnly(b.broker_id, b.epoch)
+            for _, b in sorted(self.brokers.items())
+            if b.is_read_only
         ]
         records += [BrokerUnregistered(*each) for each in sorted(self.unregistered.items())]
         if self.next_producer_id:
@@ -406,6 +421,15 @@ def _apply_unfenced(draft: _Draft, record: BrokerUnfenced) -> None:
     _change_partitions(draft, lambda topic, partition: _elected(draft, topic, partition, fenced))
 
 
+def _apply_read_only(draft: _Draft, record: BrokerReadOnly) -> None:
+    _put_broker(draft, _registered(draft, record)._replace(is_read_only=True))
+    _change_partitions(draft, lambda topic, partition: partition)
+
+
+def _apply_writable(draft: _Draft, record: BrokerWritable) -> None:
+    _put_broker(draft, _registered(draft, record)._replace(is_read_only=False))
+
+
 def _apply_unregistered(draft: _Draft, record: BrokerUnregistered) -> None:
     """Remove a fenced broker, which leads nothing. A snapshot names brokers removed before it."""
     known = draft.brokers.get(record.broker_id)
@@ -427,14 +451,29 @@ def _apply_reviewed(draft: _Draft, _: LeadersReviewed) -> None:
 def _set_fenced(
     draft: _Draft, record: BrokerFenced | BrokerFencedV0 | BrokerUnfenced, *, is_fenced: bool
 ) -> None:
+    _put_broker(draft, _registered(draft, record)._replace(is_fenced=is_fenced))
+
+
+def _registered(
+    draft: _Draft,
+    record: BrokerFenced | BrokerFencedV0 | BrokerUnfenced | BrokerReadOnly | BrokerWritable,
+) -> BrokerImage:
     broker = draft.brokers.get(record.broker_id)
     if broker is None or broker.epoch != record.epoch:
         raise MetadataCorrupt(f"no broker {record.broker_id} registered in epoch {record.epoch}")
-    draft.brokers = draft.brokers.insert(record.broker_id, broker._replace(is_fenced=is_fenced))
+    return broker
+
+
+def _put_broker(draft: _Draft, broker: BrokerImage) -> None:
+    draft.brokers = draft.brokers.insert(broker.broker_id, broker)
 
 
 def _fenced(draft: _Draft) -> frozenset[int]:
     return _unable(draft.brokers, draft.unregistered)
+
+
+def _read_only(brokers: Mapping[int, BrokerImage]) -> frozenset[int]:
+    return frozenset(node_id for node_id, each in brokers.items() if each.is_read_only)
 
 
 def _unable(brokers: Mapping[int, BrokerImage], unregistered: Mapping[int, int]) -> frozenset[int]:
@@ -462,11 +501,18 @@ def _elected_uncleanly(
 def _change_partitions(
     draft: _Draft, change: Callable[[TopicImage, PartitionImage], PartitionImage]
 ) -> None:
-    """Replace the partitions for which `change` returns another one."""
+    """Replace the partitions for which `change` returns another one.
+
+    After every such change, read-only brokers lead only partitions that no other can.
+    """
+    fenced, read_only = _fenced(draft), _read_only(draft.brokers)
     for topic in draft.topics_by_id.values():
         new = {}
         for number, partition in topic.partitions.items():
             changed = change(topic, partition)
+            if read_only:
+                min_isr = draft.min_isr(topic)
+                changed = without_read_only(changed, read_only, fenced, min_isr)
             if changed is not partition:
                 _note_change(draft, topic, partition, changed)
                 new[number] = changed
@@ -574,6 +620,8 @@ _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     BrokerFenced: _apply_fenced,
     BrokerLost: _apply_lost,
     BrokerUnfenced: _apply_unfenced,
+    BrokerReadOnly: _apply_read_only,
+    BrokerWritable: _apply_writable,
     BrokerUnregistered: _apply_unregistered,
     TopicRecord: _apply_topic,
     LeadersReviewed: _apply_reviewed,

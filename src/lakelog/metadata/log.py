@@ -156,6 +156,11 @@ class MetadataLog:
         await self._store.close()
 
     @property
+    def broker_id(self) -> int:
+        """The node id of this broker."""
+        return self._broker_id
+
+    @property
     def controller_id(self) -> int:
         """The broker that is the controller, as far as this one knows; -1 for none.
 

@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
-from lakelog.metadata.features import LEVELS_SINCE, TRANSACTIONS_SINCE, SupportedLevels
+from lakelog.metadata.features import (
+    LEVELS_SINCE,
+    READ_ONLY_SINCE,
+    TRANSACTIONS_SINCE,
+    SupportedLevels,
+)
 
 _SHOWN_CHARS_MAX = 100
 
@@ -94,6 +99,23 @@ class BrokerLost(NamedTuple):
 
 class BrokerUnfenced(NamedTuple):
     """A broker serves: it leads the partitions without a leader for which it is eligible."""
+
+    broker_id: int
+    epoch: int
+
+
+class BrokerReadOnly(NamedTuple):
+    """A broker cannot write to its data folder: it leads only partitions that no other can.
+
+    One record stands for the changes of all its partitions (`failover.without_read_only`).
+    """
+
+    broker_id: int
+    epoch: int
+
+
+class BrokerWritable(NamedTuple):
+    """A read-only broker can write again: it may join the ISRs when it has caught up."""
 
     broker_id: int
     epoch: int
@@ -200,6 +222,8 @@ Record = (
     | BrokerFenced
     | BrokerLost
     | BrokerUnfenced
+    | BrokerReadOnly
+    | BrokerWritable
     | BrokerUnregistered
     | TopicRecord
     | PartitionRecord
@@ -215,7 +239,13 @@ Record = (
 )
 
 OF_MANY_PARTITIONS = (
-    BrokerRecord | BrokerFencedV0 | BrokerFenced | BrokerLost | BrokerUnfenced | LeadersReviewed
+    BrokerRecord
+    | BrokerFencedV0
+    | BrokerFenced
+    | BrokerLost
+    | BrokerUnfenced
+    | BrokerReadOnly
+    | LeadersReviewed
 )
 """Records without the names of partitions: each may change all of them."""
 
@@ -305,6 +335,8 @@ _FORMS: tuple[_Form, ...] = (
     _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL),
     _form(BrokerLost, "broker-lost", _INT, _INT, _BOOL, _UUIDS, version=1),
     _form(BrokerUnfenced, "broker-unfenced", _INT, _INT),
+    _form(BrokerReadOnly, "broker-read-only", _INT, _INT, since=READ_ONLY_SINCE),
+    _form(BrokerWritable, "broker-writable", _INT, _INT, since=READ_ONLY_SINCE),
     _form(BrokerUnregistered, "broker-unregistered", _INT, _INT),
     _form(TopicRecord, "topic", _TEXT, _UUID),
     _form(PartitionRecord, "partition", *_PARTITION),

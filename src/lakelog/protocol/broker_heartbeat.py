@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, array, boolean, int16, int32, int64, uuid
 
 
@@ -17,6 +17,8 @@ class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
     want_shut_down: bool = boolean()
     offline_log_dirs: list[bytes] = array(uuid, "1+", tag=0)
     cordoned_log_dirs: list[bytes] | None = array(uuid, "2+", tag=1, nullable="2+", default=None)
+    is_read_only: bool = boolean("0+", tag=OWN_TAGS)
+    """Whether the broker cannot write to its folder. Apache Kafka does not have this field."""
 
 
 class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):

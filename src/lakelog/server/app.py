@@ -53,6 +53,7 @@ from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.quotas import NoQuotas
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings
+from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.errors import StorageError
@@ -143,6 +144,7 @@ class Server:
             replicas.role_changes,
         )
         self._maintenance = self._make_maintenance(shared.connections)
+        self._folder_watch = self._make_folder_watch()
 
     def _config(self) -> BrokerConfig:
         return self.broker.config
@@ -265,6 +267,16 @@ class Server:
         """Return the current checks of readiness, as `/readyz` does."""
         return self._monitoring.checks()
 
+    def _make_folder_watch(self) -> FolderWatch:
+        folder, membership = self._folder, self._control.membership
+        return FolderWatch(
+            folder.shortages,
+            lambda: folder.directory.has_failed,
+            lambda is_read_only: membership.note_folder(is_read_only=is_read_only),
+            self._environment.clock,
+            self._environment.tasks,
+        )
+
     # Starting
 
     async def start(self) -> None:
@@ -289,6 +301,7 @@ class Server:
         self._control.peers.start(self._control.image)
         if self._options.is_clustered:
             log_leaderless(self._options.node_id, self._control.image)
+            self._folder_watch.start()
             self._control.membership.serve()
             self._coordinators.join_others()
         self._replicas.serve()
@@ -416,6 +429,7 @@ class Server:
     async def stop(self) -> None:
         """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
+        self._folder_watch.stop()
         if self._options.is_clustered and self.failure is None:
             await self._control.membership.leave()
         self._listeners.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from lakelog.metadata.failover import (
     elected_uncleanly,
     under_settings,
     without_broker,
+    without_read_only,
 )
 
 NOBODY: frozenset[int] = frozenset()
@@ -95,6 +98,36 @@ def test_a_leader_that_lost_its_log_hands_over() -> None:
     assert (found.leader_epoch, found.partition_epoch) == (6, 9)
 
 
+@pytest.mark.parametrize(
+    ("before", "read_only", "fenced", "min_isr", "after", "epochs"),
+    [
+        (partition((1, 2, 3), 1), {1}, (), 2, partition((2, 3), 2), (6, 9)),
+        (partition((1, 2, 3), 1), {3}, (), 2, partition((1, 2), 1), (5, 9)),
+        (partition((1, 2), 1), {1}, (), 2, partition((2,), 2, (1,)), (6, 9)),
+        (partition((1,), 1, (2, 3)), {1}, {2}, 2, partition((3,), 3, (1, 2)), (6, 9)),
+        (partition((1,), 1), {1}, (), 1, partition((1,), 1), (5, 8)),
+        (partition((1, 2), 1), {1, 2}, (), 1, partition((1, 2), 1), (5, 8)),
+        (partition((1,), 1, (2,)), {1}, {2}, 2, partition((1,), 1, (2,)), (5, 8)),
+        (partition((2,), 2), {1}, (), 1, partition((2,), 2), (5, 8)),
+    ],
+    ids=[
+        "leader", "follower", "short", "an eligible replica leads", "alone", "all",
+        "the eligible replica is fenced", "not in sync",
+    ],
+)  # fmt: skip
+def test_a_read_only_replica_leads_only_without_another(
+    before: PartitionImage,
+    read_only: set[int],
+    fenced: Iterable[int],
+    min_isr: int,
+    after: PartitionImage,
+    epochs: tuple[int, int],
+) -> None:
+    wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
+    found = without_read_only(before, frozenset(read_only), frozenset(fenced), min_isr)
+    assert found == wanted
+
+
 def test_only_an_eligible_replica_leads_again() -> None:
     waiting = partition((), NO_LEADER, (1, 3), (2,))
     assert elected(waiting, {1, 3}, 2) is waiting, "broker 2 may lack committed records"
@@ -168,6 +201,7 @@ def test_before_there_was_an_elr_the_last_replica_stayed(
 _STEPS = (
     "append", "append", "fetch", "fetch", "fetch", "commit", "commit", "follow", "follow", "flush",
     "fence", "unfence", "start", "kill", "lose_power", "wipe", "propose", "set_min_isr", "prefer",
+    "fill", "free",
 )  # fmt: skip
 
 

@@ -14,9 +14,11 @@ from lakelog.metadata.records import (
     BrokerFenced,
     BrokerFencedV0,
     BrokerLost,
+    BrokerReadOnly,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
+    BrokerWritable,
     ClusterRecord,
     ConfigRecord,
     ForgottenEpochs,
@@ -287,6 +289,28 @@ def test_the_last_eligible_replicas_are_waited_for() -> None:
     found = _state(lost.apply(BrokerUnfenced(3, 4)))
     assert (found.leader, found.isr) == (3, (3,))
     assert _image(lost.to_records())._replace(end=lost.end) == lost
+
+
+def test_a_read_only_broker_leads_again_once_no_other_can_and_a_snapshot_knows_it() -> None:
+    image = _three(min_insync_replicas="2").apply(BrokerReadOnly(1, 4))
+    assert (_state(image).leader, _state(image).isr) == (2, (2, 3))
+    assert image.read_only == {1}
+    assert _image(image.to_records())._replace(end=image.end) == image
+    for node_id in (2, 3):
+        image = image.apply(BrokerFenced(node_id, 4))
+    assert (_state(image).leader, _state(image).elr) == (-1, (2, 3)), "it left a full ISR"
+    restarted = image.apply(BrokerRecord(1, b"n" * 16, 5, (), None))
+    assert image.apply(BrokerWritable(1, 4)).read_only == restarted.read_only == frozenset()
+
+
+def test_every_election_prefers_writable_replicas() -> None:
+    image = _three(min_insync_replicas="2")
+    for node_id in (2, 3):
+        image = image.apply(BrokerFenced(node_id, 4))
+    image = image.apply(BrokerReadOnly(1, 4))
+    assert (_state(image).leader, _state(image).elr) == (1, (3,))
+    image = image.apply(BrokerUnfenced(3, 4))
+    assert (_state(image).leader, _state(image).isr, _state(image).elr) == (3, (3,), (1,))
 
 
 def test_the_default_of_all_brokers_counts_unless_the_topic_has_a_setting() -> None:

@@ -1,7 +1,8 @@
 """Replicas of new partitions: assigned by the client and checked, or chosen.
 
 Fenced brokers count as down, and so do `unreached` ones: the controller has not heard of their
-processes since its own start, so they may have died before it, without notice.
+processes since its own start, so they may have died before it, without notice. Read-only brokers
+cannot create logs, and count as down, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def choose_replicas(
     while a broker restarts has a replica on it, too. They are no preferred leaders. Raises
     INVALID_REPLICATION_FACTOR when fewer brokers than replicas are registered.
     """
-    down = image.fenced | unreached
+    down = _down(image, unreached)
     online, offline = _places(image, set(image.brokers) - down), _places(image, down)
     if replication_factor > len(online) + len(offline) or not online:
         raise KafkaError(
@@ -37,7 +38,8 @@ def choose_replicas(
             f"replication factor {replication_factor} exceeds the number of brokers, "
             f"{len(online) + len(offline)}; choose a lower factor, or start more brokers"
             if online
-            else "all brokers are fenced or not reached yet; try again when one is online",
+            else "all brokers are fenced, read-only or not reached yet; try again when one is "
+            "online",
         )
     rest = replication_factor - len(online)
     if rest <= 0:
@@ -45,6 +47,10 @@ def choose_replicas(
     first = place_replicas(online, partitions, len(online), start)
     last = place_replicas(offline, partitions, rest, start)
     return [(*before, *after) for before, after in zip(first, last, strict=True)]
+
+
+def _down(image: MetadataImage, unreached: frozenset[int]) -> frozenset[int]:
+    return image.fenced | image.read_only | unreached
 
 
 def _places(image: MetadataImage, among: Container[int]) -> list[Place]:
@@ -78,8 +84,10 @@ def check_manual(
         unknown = sorted(set(brokers) - set(image.brokers))
         if unknown:
             raise _invalid(f"broker {unknown[0]} is not registered")
-        if (image.fenced | unreached).issuperset(brokers):
-            raise _invalid(f"all replicas of partition {partition} are fenced or not reached yet")
+        if _down(image, unreached).issuperset(brokers):
+            raise _invalid(
+                f"all replicas of partition {partition} are fenced, read-only or not reached yet"
+            )
     return replicas
 
 
@@ -104,7 +112,7 @@ def new_partitions(
 
     The first one in sync leads.
     """
-    down, records = image.fenced | unreached, []
+    down, records = _down(image, unreached), []
     for partition, brokers in enumerate(replicas, first):
         isr = tuple(node_id for node_id in brokers if node_id not in down)
         records.append(PartitionRecord(topic_id, partition, brokers, isr, isr[0], 0, 0))

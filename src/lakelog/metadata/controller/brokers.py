@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.features import (
     LEVELS_SINCE,
     METADATA_VERSION,
+    READ_ONLY_SINCE,
     SUPPORTED,
     SupportedLevels,
 )
@@ -19,9 +20,11 @@ from lakelog.metadata.records import (
     NO_DIRECTORY,
     BrokerFenced,
     BrokerLost,
+    BrokerReadOnly,
     BrokerRecord,
     BrokerUnfenced,
     BrokerUnregistered,
+    BrokerWritable,
     ClusterRecord,
     FeatureRecord,
     ForgottenEpochs,
@@ -187,6 +190,30 @@ def plan_unfence(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]
     known = check_broker_epoch(image, broker_id, epoch)
     records = (BrokerUnfenced(broker_id, epoch),) if known.is_fenced else ()
     return Plan(records, None)
+
+
+def is_noted(image: MetadataImage, broker_id: int, *, is_read_only: bool) -> bool:
+    """Return whether the metadata shows if a broker can write, or has no records for that."""
+    known = image.brokers.get(broker_id)
+    return (
+        known is None
+        or known.is_read_only == is_read_only
+        or image.feature_level(METADATA_VERSION) < READ_ONLY_SINCE
+    )
+
+
+def plan_read_only(
+    image: MetadataImage, broker_id: int, epoch: int, *, is_read_only: bool
+) -> Plan[bool]:
+    """Note whether a broker can write to its data folder; return whether that is news.
+
+    Raises STALE_BROKER_EPOCH for another epoch than the present one.
+    """
+    check_broker_epoch(image, broker_id, epoch)
+    if is_noted(image, broker_id, is_read_only=is_read_only):
+        return Plan((), False)
+    record = BrokerReadOnly if is_read_only else BrokerWritable
+    return Plan((record(broker_id, epoch),), True)
 
 
 def plan_unregister(image: MetadataImage, broker_id: int, ended_epoch: int | None) -> Plan[None]:

@@ -5,12 +5,12 @@ Error codes follow Kafka's `ReplicationControlManager.validateAlterPartitionData
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import check_broker_epoch
-from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.failover import PartitionImage, without_read_only
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
@@ -99,25 +99,36 @@ def _checked(image: MetadataImage, leader_id: int, proposal: ProposedIsr) -> Par
     is_valid = len(set(members)) == len(members) and set(members) <= set(old.replicas)
     if old.leader != leader_id or leader_id not in members or not is_valid:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if not all(_may_join(image, node_id, epoch) for node_id, epoch in proposal.isr):
+    if not all(_may_join(image, node_id, epoch, old.isr) for node_id, epoch in proposal.isr):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
     return old
 
 
-def _may_join(image: MetadataImage, node_id: int, epoch: int) -> bool:
-    """Return whether the broker is the process that the leader means, and not fenced."""
+def _may_join(image: MetadataImage, node_id: int, epoch: int, members: Container[int]) -> bool:
+    """Return whether the broker is the process that the leader means, and not fenced.
+
+    A read-only broker may only stay, as the leader without a successor.
+    """
     broker = image.brokers.get(node_id)
-    return broker is not None and not broker.is_fenced and epoch in (_UNKNOWN_EPOCH, broker.epoch)
+    if broker is None or broker.is_fenced or (broker.is_read_only and node_id not in members):
+        return False
+    return epoch in (_UNKNOWN_EPOCH, broker.epoch)
 
 
 def _altered(
     image: MetadataImage, old: PartitionImage, proposal: ProposedIsr, prefers_first: bool
 ) -> PartitionImage:
-    """Return the new state, led by the preferred replica if that has just joined."""
+    """Return the new state, led by the preferred replica if that has just joined.
+
+    A read-only leader hands over to a new member, and leaves.
+    """
     members = {node_id for node_id, _ in proposal.isr}
     isr = tuple(node_id for node_id in old.replicas if node_id in members)
-    new = old.with_isr(isr, image.min_isr(image.topics_by_id[proposal.topic_id].name))
+    min_isr = image.min_isr(image.topics_by_id[proposal.topic_id].name)
+    new = old.with_isr(isr, min_isr)
     preferred = old.replicas[0]
     if prefers_first and preferred in isr and preferred not in old.isr:
-        return new.led_by(preferred, isr)
-    return new._replace(partition_epoch=old.partition_epoch + 1)
+        new = new.led_by(preferred, isr)
+    else:
+        new = new._replace(partition_epoch=old.partition_epoch + 1)
+    return without_read_only(new, image.read_only, image.fenced, min_isr)

@@ -242,8 +242,12 @@ class Replicas:
                     await self._ensure(image(), topic)
 
     def waits(self, topic_id: bytes) -> bool:
-        """Return whether a partition of the topic waits for space."""
-        return any(waiting == topic_id for waiting, _ in self._waiting)
+        """Return whether an in-sync partition of the topic waits for space."""
+        topic = self._image.topic_by_id(topic_id)
+        return topic is not None and any(
+            (topic_id, index) in self._waiting and self._node_id in partition.isr
+            for index, partition in topic.partitions.items()
+        )
 
     async def _follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]

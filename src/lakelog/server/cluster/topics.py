@@ -307,7 +307,10 @@ class Topics:
     def _if_limits_allow(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
         """Return the plan, or reject the topics that it would create."""
         try:
-            made = sum(isinstance(record, PartitionRecord) for record in planned.records)
+            made = sum(
+                isinstance(record, PartitionRecord) and self._metadata.broker_id in record.isr
+                for record in planned.records
+            )
             if made:
                 self._check_room(made)
         except KafkaError as error:

@@ -18,12 +18,14 @@ from lakelog.base.events import event
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
+    is_noted,
     last_epoch,
     plan_fence,
     plan_forget_epochs,
     plan_join,
     plan_lose,
     plan_producer_ids,
+    plan_read_only,
     plan_unfence,
     plan_unregister,
 )
@@ -241,6 +243,7 @@ class Controller:
             return BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)
         if request.offline_log_dirs:
             await self._metadata.submit(lambda image: _lost(image, broker_id, epoch))
+        await self._note_folder(broker_id, epoch, is_read_only=request.is_read_only)
         # A broker that lags would be made leader with an old image, and serve topics that no longer
         # exist or miss its own leaderships (KIP-841).
         is_caught_up = request.current_metadata_offset + 1 >= image.end
@@ -248,6 +251,24 @@ class Controller:
             await self._unfence(process, epoch)
         is_fenced = check_broker_epoch(self._metadata.image, broker_id, epoch).is_fenced
         return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
+
+    async def _note_folder(self, broker_id: int, epoch: int, *, is_read_only: bool) -> None:
+        """Move the leaderships of a broker that cannot write; let it join ISRs when it can."""
+        if is_noted(self._metadata.image, broker_id, is_read_only=is_read_only):
+            return
+        is_news = await self._metadata.submit(
+            lambda image: plan_read_only(image, broker_id, epoch, is_read_only=is_read_only)
+        )
+        if is_news:
+            logger.log(
+                logging.ERROR if is_read_only else logging.INFO,
+                "Broker %d can%s write to its data folder",
+                broker_id,
+                "not" if is_read_only else "",
+                extra=event(
+                    "broker_read_only" if is_read_only else "broker_writable", broker=broker_id
+                ),
+            )
 
     async def _unfence(self, process: Process, epoch: int) -> None:
         """Unfence a live process; a heartbeat may arrive after the death of its sender."""

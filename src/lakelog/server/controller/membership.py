@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.metadata.controller.brokers import is_noted
 from lakelog.metadata.controller.features import check_supported
 from lakelog.metadata.errors import MetadataError, RegistrationLost
 from lakelog.metadata.features import SUPPORTED
@@ -60,7 +61,7 @@ class KeptTopics(NamedTuple):
 
 
 class Membership:
-    """The registration of this broker, and whether it is fenced.
+    """The registration of this broker, and whether it is fenced or read-only.
 
     Args:
         controller: carries out the requests while this broker is the controller.
@@ -79,8 +80,9 @@ class Membership:
         self._link = link
         self._controller = controller
         self._tasks = tasks
-        self._unfencing: Any = None
+        self._reporting: Any = None
         self._serves = False
+        self._is_read_only = False
         self._on_unregistered: Callable[[RegistrationLost], object] = lambda error: None
 
     @property
@@ -183,7 +185,7 @@ class Membership:
             )
 
     def follow(self, image: MetadataImage) -> None:
-        """Ask to be unfenced if the image says that this broker is fenced.
+        """Send heartbeats while the image shows this broker as fenced, or a former state of it.
 
         Stop if it was unregistered: the operator replaces it.
         """
@@ -196,9 +198,13 @@ class Membership:
             )
             logger.error("%s", error, extra=event("own_registration_missing"))
             self._on_unregistered(error)
-        is_fenced = own is not None and own.is_fenced
-        if is_fenced and self._serves and self._unfencing is None:
-            self._unfencing = self._tasks.spawn(self._unfence(), name="unfence")
+        if self._has_to_report() and self._reporting is None:
+            self._reporting = self._tasks.spawn(self._report(), name="report to the controller")
+
+    def note_folder(self, *, is_read_only: bool) -> None:
+        """Have the controller know whether this broker can write to its data folder."""
+        self._is_read_only = is_read_only
+        self.follow(self._metadata.image)
 
     async def report_loss(self, directory_id: bytes, partitions: list[str]) -> None:
         """Have the controller elect this broker for nothing that it had stored before this start.
@@ -225,8 +231,8 @@ class Membership:
     async def leave(self) -> None:
         """Hand over the partitions that this broker leads, if the controller answers soon."""
         self._serves = False
-        if self._unfencing is not None:
-            self._unfencing.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
         # Leaving is a courtesy: without it the controller fences this broker as it does after a
         # kill.
         with suppress(KafkaError, MetadataError):
@@ -236,32 +242,41 @@ class Membership:
         own = self._metadata.image.brokers.get(self._node_id)
         return own is not None and own.is_fenced
 
-    async def _unfence(self) -> None:
+    def _has_to_report(self) -> bool:
+        image = self._metadata.image
+        knows = is_noted(image, self._node_id, is_read_only=self._is_read_only)
+        return self._serves and (self._is_fenced() or not knows)
+
+    async def _report(self) -> None:
         try:
             failures = 0
-            while self._serves and self._is_fenced():
-                if await self._try_unfence(is_first=not failures):
+            while self._has_to_report():
+                if await self._try_report(is_first=not failures):
                     failures = 0
                     continue
                 failures += 1
                 for _ in range(min(failures, _PAUSES_MAX)):
                     await self._link.pause()
         finally:
-            self._unfencing = None
+            self._reporting = None
 
-    async def _try_unfence(self, *, is_first: bool) -> bool:
+    async def _try_report(self, *, is_first: bool) -> bool:
         """Return whether the controller has answered; log the first failure of a series."""
         try:
             await self._metadata.refresh()
             response = await self._beat(self._heartbeat(), _ROUND_S)
             _check(response.error_code, "the controller refused the heartbeat")
-            if response.is_fenced:
-                await self._link.pause()
-            else:
+            if not response.is_fenced:
                 await self._metadata.refresh()
+            if self._has_to_report():
+                await self._link.pause()
         except (KafkaError, MetadataError) as error:
-            if is_first:
+            if is_first and self._is_fenced():
                 logger.warning("Still fenced: %s", error, extra=event("unfencing_failed"))
+            elif is_first:
+                logger.warning(
+                    "The controller has no heartbeat: %s", error, extra=event("heartbeat_failed")
+                )
             self._metadata.doubt()
             return False
         return True
@@ -317,6 +332,7 @@ class Membership:
             want_shut_down=want_shut_down,
             want_fence=offline is not None,
             offline_log_dirs=[] if offline is None else [offline],
+            is_read_only=self._is_read_only,
         )
 
 

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from lakelog.base.events import event
 from lakelog.metadata.failover import NO_LEADER, PartitionImage, has_eligible
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerLost, BrokerUnfenced, Record
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerLost,
+    BrokerReadOnly,
+    BrokerUnfenced,
+    Record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +123,9 @@ def _cause(records: tuple[Record, ...]) -> str:
     unfenced = [record.broker_id for record in records if isinstance(record, BrokerUnfenced)]
     if unfenced:
         return f"{_brokers(unfenced)} unfenced"
+    stuck = [record.broker_id for record in records if isinstance(record, BrokerReadOnly)]
+    if stuck:
+        return f"Broker {stuck[0]} cannot write"
     return "Leaders were elected"
 
 

@@ -159,7 +159,12 @@ class InSyncReplicas:
             self._due.update(dict.fromkeys(self._led.values()))
         # A fenced broker is rejected by the controller (KIP-841). Without this, its followers that
         # still fetch would be proposed in every turn.
-        epochs = {each.broker_id: each.epoch for each in brokers.values() if not each.is_fenced}
+        # So is a broker that cannot write.
+        epochs = {
+            each.broker_id: each.epoch
+            for each in brokers.values()
+            if not each.is_fenced and not each.is_read_only
+        }
         found: dict[Partition, tuple[int, ...]] = {}
         for partition in list(self._due | self._open):
             isr = partition.role.isr

@@ -5,6 +5,8 @@ end; in between the broker is not ready and creates no topics. A failed operatio
 an error that clients retry, so nothing goes offline. During a shortage a thread writes a probe file
 every second, because free space alone does not show quotas or inodes.
 
+A device that has failed is no shortage: it lasts until the broker starts again (`folder_watch.py`).
+
 An operation that frees space and lacks some itself uses the reserve. Once that is spent, the disk
 counts as full until the reserve is allocated again.
 """
@@ -60,13 +62,18 @@ class Shortages:
         self._ended = ended
         self._freeing: asyncio.Future[bool] | None = None
         self._reasons: dict[str, str] = {}
+        self._failure = ""
+        self._is_touching = False
         self._timer: Timer | None = None
         self._stopped = False
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The reasons of the current shortages, by `SPACE` and `DESCRIPTORS`."""
-        return dict(self._reasons)
+        """The reasons of the current shortages, by `SPACE` and `DESCRIPTORS`.
+
+        A failure of the device is the reason by `SPACE`, until the broker stops.
+        """
+        return {**self._reasons, **({SPACE: self._failure} if self._failure else {})}
 
     @property
     def is_full(self) -> bool:
@@ -98,6 +105,39 @@ class Shortages:
             self._timer = self._tasks.call_later(_PROBE_S, self._probe_soon)
         if kind == SPACE:
             self._filled()
+
+    def note_failed_device(self) -> None:
+        """Note that a write has failed for another reason; such a device is not written again."""
+        if not self._failure:
+            self._failure = (
+                f"a write to {self._folder} failed: other brokers take over its partitions where "
+                "they can; check the device, and restart the broker"
+            )
+            logger.error("%s", self._failure, extra=event("log_directory_failed", code="LL0306"))
+
+    def try_device(self) -> None:
+        """Have a thread write and sync a small file, and note a shortage that it meets.
+
+        An idle broker would not notice that it cannot write.
+        """
+        if self._stopped or self._reasons or self._is_touching:
+            return
+        self._is_touching = True
+        self._tasks.offload("probe", self._touch).add_done_callback(self._on_touched)
+
+    def _touch(self) -> None:
+        path = self._folder / PROBE
+        file = self._disk.open(path, create=True)
+        try:
+            file.write_at(0, b"\0")
+            file.sync()
+        finally:
+            file.close()
+            remove_if_exists(self._disk, path)
+
+    def _on_touched(self, done: asyncio.Future[None]) -> None:
+        self._is_touching = False
+        self.note(done.exception())
 
     def note_full(self) -> None:
         """Note that the metadata log has no space, or that the reserve is spent."""
@@ -149,7 +189,7 @@ class Shortages:
 
         Raises `KafkaError` (KAFKA_STORAGE_ERROR) during any shortage, and without that space.
         """
-        for reason in self._reasons.values():
+        for reason in self.reasons.values():
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         wanted = partitions * _LOG_BYTES
         if partitions and self._free() < wanted:

@@ -171,6 +171,11 @@ class LogDirectory:
         """
         self._ownership.page_cache.write(self._ownership.broker_epoch)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the device has failed a write or sync since the start."""
+        return self._ownership.page_cache.has_failed
+
     def distrust_page_cache(self) -> None:
         """Count the next unclean stop as a power failure. May be called in a thread.
 

@@ -34,7 +34,8 @@ class PageCacheMark:
         self.path = folder / BOOT_ID
         self._disk = disk
         self._lock = lock
-        self._has_failed = False
+        self.has_failed = False
+        """Whether a write or sync of this process has failed for another reason than a shortage."""
 
     def find(self) -> int | None:
         """Return the broker epoch of the last process if it wrote to the same page cache.
@@ -63,9 +64,9 @@ class PageCacheMark:
         A failure is only logged: without the file the next start assumes the worst.
         """
         try:
-            if not self._has_failed:
+            if not self.has_failed:
                 self._disk.write_atomic(self.path, self._present() + b"\n%d\n" % broker_epoch)
-            if self._has_failed:  # meanwhile, in another thread
+            if self.has_failed:  # meanwhile, in another thread
                 self.remove()
         except OSError as error:
             _logger.warning(
@@ -83,9 +84,9 @@ class PageCacheMark:
 
     def on_failure(self) -> None:
         """Remove the file until the next start: cached pages may never reach the device."""
-        if self._has_failed:
+        if self.has_failed:
             return
-        self._has_failed = True
+        self.has_failed = True
         try:
             self.remove()
         except OSError as error:

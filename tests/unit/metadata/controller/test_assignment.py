@@ -11,7 +11,7 @@ from lakelog.metadata.controller.assignment import (
     new_partitions,
 )
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, BrokerRecord, PartitionRecord
+from lakelog.metadata.records import BrokerFenced, BrokerReadOnly, BrokerRecord, PartitionRecord
 
 TOPIC = b"t" * 16
 
@@ -82,6 +82,16 @@ def test_a_topic_that_is_created_while_a_broker_restarts_has_a_replica_on_it() -
     assert choose_replicas(fenced(2, 3), 2, 2, 0) == [(1, 2), (1, 3)]
     with pytest.raises(KafkaError, match="number of brokers, 3; choose a lower factor"):
         choose_replicas(fenced(2), 1, 4, 0)
+
+
+def test_new_partitions_avoid_a_broker_that_cannot_write() -> None:
+    image = fenced().apply(BrokerReadOnly(2, 1))
+    assert {each for chosen in choose_replicas(image, 4, 2, 0) for each in chosen} == {1, 3}
+    assert choose_replicas(image, 1, 3, 0) == [(1, 3, 2)]
+    (partition,) = new_partitions(image, TOPIC, [(2, 1, 3)])
+    assert (partition.isr, partition.leader) == ((1, 3), 1)
+    with pytest.raises(KafkaError, match="are fenced, read-only"):
+        check_manual(image, {0: [2]})
 
 
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:

@@ -10,17 +10,20 @@ from lakelog.metadata.controller.brokers import (
     plan_join,
     plan_lose,
     plan_producer_ids,
+    plan_read_only,
     plan_register_broker,
     plan_unregister,
 )
-from lakelog.metadata.features import METADATA_VERSION, SUPPORTED
+from lakelog.metadata.features import METADATA_VERSION, READ_ONLY_SINCE, SUPPORTED
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import (
     BrokerFenced,
     BrokerLost,
+    BrokerReadOnly,
     BrokerRecord,
     BrokerUnregistered,
+    BrokerWritable,
     ClusterRecord,
     FeatureRecord,
     ForgottenEpochs,
@@ -226,6 +229,21 @@ def test_a_returning_broker_has_a_higher_epoch_than_before_its_removal(
     image = image.apply_all(plan.records, 2)
     assert image.brokers[3].is_fenced
     assert not image.unregistered
+
+
+def test_a_broker_that_cannot_write_is_noted_once_and_from_a_level_on(
+    image: MetadataImage,
+) -> None:
+    older = image.apply(FeatureRecord(METADATA_VERSION, READ_ONLY_SINCE - 1))
+    assert plan_read_only(older, 1, 1, is_read_only=True) == Plan((), False)
+    image = image.apply(FeatureRecord(METADATA_VERSION, READ_ONLY_SINCE))
+    for is_read_only, record in ((True, BrokerReadOnly(1, 1)), (False, BrokerWritable(1, 1))):
+        plan = plan_read_only(image, 1, 1, is_read_only=is_read_only)
+        assert plan == Plan((record,), True)
+        image = image.apply(record)
+        assert plan_read_only(image, 1, 1, is_read_only=is_read_only) == Plan((), False)
+    with pytest.raises(KafkaError, match="not registered in epoch"):
+        plan_read_only(image, 1, 2, is_read_only=True)
 
 
 def test_a_broker_that_lacks_records_is_fenced_first(image: MetadataImage) -> None:

@@ -11,6 +11,7 @@ from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_al
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (
     BrokerFenced,
+    BrokerReadOnly,
     BrokerRecord,
     ConfigRecord,
     PartitionRecord,
@@ -50,6 +51,21 @@ def test_a_follower_joins_in_the_same_leader_epoch(image: MetadataImage) -> None
     assert found.state is not None
     assert (found.state.isr, found.state.leader) == ((2, 3), LEADER)
     assert (found.state.leader_epoch, found.state.partition_epoch) == (5, 9)
+
+
+def test_a_broker_that_cannot_write_does_not_join(image: MetadataImage) -> None:
+    image = image.apply(BrokerReadOnly(OTHER, EPOCH))
+    assert alter(image, proposal(LEADER, OTHER)).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_a_leader_that_cannot_write_hands_over_to_the_first_new_member(
+    image: MetadataImage,
+) -> None:
+    image = image.apply(BrokerReadOnly(LEADER, EPOCH))
+    found = alter(image, proposal(LEADER, OTHER))
+    assert found.error is ErrorCode.NEW_LEADER_ELECTED
+    assert found.state is not None
+    assert (found.state.isr, found.state.leader, found.state.leader_epoch) == ((3,), OTHER, 6)
 
 
 def test_the_preferred_replica_leads_once_it_is_in_sync(image: MetadataImage) -> None:

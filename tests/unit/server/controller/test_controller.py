@@ -335,6 +335,32 @@ def test_a_broker_with_an_offline_folder_is_fenced_and_not_eligible(cluster: Clu
     assert world.run(cluster.controller.heartbeat(request)).error_code
 
 
+def test_a_broker_that_cannot_write_hands_over_and_is_noted_until_it_can(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = cluster.world
+    world.create("orders")
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    world.change_leader("orders", OTHER, (OTHER, 1))
+    states = []
+    with caplog.at_level("INFO"):
+        for is_read_only in (True, True, False):
+            request = BrokerHeartbeatRequest(
+                broker_id=OTHER,
+                broker_epoch=epoch,
+                current_metadata_offset=world.broker.image.end,
+                is_read_only=is_read_only,
+            )
+            assert not world.run(cluster.controller.heartbeat(request)).error_code
+            state = world.broker.image.partition("orders", 0)
+            assert state is not None
+            states.append((world.broker.image.read_only, state.leader, state.isr))
+    assert states == [({OTHER}, 1, (1,)), ({OTHER}, 1, (1,)), (frozenset(), 1, (1,))]
+    events = [getattr(each, "event", "") for each in caplog.records]
+    assert [events.count(each) for each in ("broker_read_only", "broker_writable")] == [1, 1]
+
+
 def test_a_broker_that_sends_heartbeats_can_be_in_sync_at_once(cluster: Cluster) -> None:
     contacts = cluster.world._server._control.peers.contacts
     epoch = cluster.register().broker_epoch

@@ -51,6 +51,17 @@ def test_a_broker_that_was_fenced_by_mistake_comes_back() -> None:
         assert not world.broker.image.brokers[OWN].is_fenced
 
 
+def test_the_controller_knows_whether_the_broker_can_write() -> None:
+    with MemoryBroker() as world:
+        membership, noted = world._server._control.membership, []
+        membership.serve()
+        for is_read_only in (True, False):
+            membership.note_folder(is_read_only=is_read_only)
+            world.pass_time(0.01)
+            noted.append(world.broker.image.read_only)
+        assert noted == [{OWN}, frozenset()]
+
+
 def test_blocks_of_producer_ids_are_this_brokers_own() -> None:
     with MemoryBroker() as world:
         reserve = world._server._control.membership.reserve_producer_ids

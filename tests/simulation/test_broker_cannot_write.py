@@ -1,0 +1,145 @@
+"""A broker whose disk is full or fails: other brokers write its partitions within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.image import MetadataImage
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.cluster.execution import run_cluster
+from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
+from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from lakelog.testing.simulation.cluster.world import ClusterWorld
+
+HANDOVER_S = 5.0
+IDLE_S = 10.0
+"""A broker that writes nothing notices by a trial every few seconds."""
+BACK_S = 40.0
+Scene = Callable[[ClusterNemesis], Awaitable[None]]
+
+
+def partitions(image: MetadataImage, topic: str = "orders") -> list[PartitionImage]:
+    found = image.topic(topic)
+    return [] if found is None else list(found.partitions.values())
+
+
+async def until(is_so: Callable[[], bool], seconds: float) -> bool:
+    for _ in range(int(seconds * 20)):
+        if is_so():
+            return True
+        await asyncio.sleep(0.05)
+    return is_so()
+
+
+def has_left(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
+    """Return whether the broker leads nothing and is in no ISR."""
+    return all(
+        host.node_id not in (each.leader, *each.isr)
+        for topic in nemesis._cluster.image.topics
+        for each in topic.partitions.values()
+    )
+
+
+def is_back(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
+    return all(
+        host.node_id in each.isr
+        for topic in nemesis._cluster.image.topics
+        for each in topic.partitions.values()
+    )
+
+
+def leader(nemesis: ClusterNemesis) -> BrokerHost:
+    return nemesis._hosts[partitions(nemesis._cluster.image)[0].leader - 1]
+
+
+def in_a_world(
+    monkeypatch: pytest.MonkeyPatch, seed: int, scene: Scene, workload: str = "idempotent"
+) -> None:
+    """Run a world in which `scene` happens once all replicas are in sync."""
+    calls: list[ClusterNemesis] = []
+
+    async def once(nemesis: ClusterNemesis) -> None:
+        if calls:
+            return
+        calls.append(nemesis)
+        host = nemesis._hosts[0]
+        assert await until(
+            lambda: bool(partitions(nemesis._cluster.image)) and is_back(nemesis, host), 30.0
+        )
+        await scene(nemesis)
+
+    monkeypatch.setattr(ClusterNemesis, "_cut_store", once)
+    plan = ClusterPlan(20.0, frozenset({workload}), frozenset({"cut store"}))
+    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    assert calls
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_leader_with_a_full_disk_hands_over_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    async def fill(nemesis: ClusterNemesis) -> None:
+        host = leader(nemesis)
+        host.disk.capacity = host.disk.used
+        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        host.disk.capacity = None
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
+
+    in_a_world(monkeypatch, seed, fill)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_leader_whose_device_fails_hands_over_until_it_starts_again(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    async def fail(nemesis: ClusterNemesis) -> None:
+        host = leader(nemesis)
+        host.disk.fail("write", errno.EIO, suffix=".log", times=1000)
+        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        host.disk.forget_faults()
+        await asyncio.sleep(BACK_S)
+        assert has_left(nemesis, host), "the device may have dropped pages"
+        host.kill()
+        await host.bring_back()
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
+
+    in_a_world(monkeypatch, seed, fail)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_an_idle_follower_that_cannot_write_leaves_the_isr(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async def fail(nemesis: ClusterNemesis) -> None:
+        host = next(each for each in nemesis._hosts if each is not leader(nemesis))
+        host.disk.fail("write", code, suffix=".probe", times=100_000)
+        assert await until(lambda: has_left(nemesis, host), IDLE_S)
+        host.disk.forget_faults()
+        host.kill()
+        await host.bring_back()
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
+
+    in_a_world(monkeypatch, 1, fail)
+
+
+def test_brokers_that_are_all_full_keep_their_records_and_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fill(nemesis: ClusterNemesis) -> None:
+        for host in nemesis._hosts:
+            host.disk.capacity = host.disk.used
+        await asyncio.sleep(IDLE_S)
+        for host in nemesis._hosts:
+            host.disk.capacity = None
+
+        def are_back() -> bool:
+            return all(is_back(nemesis, host) for host in nemesis._hosts)
+
+        assert await until(are_back, BACK_S)
+
+    in_a_world(monkeypatch, 1, fill)

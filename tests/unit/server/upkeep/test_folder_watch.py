@@ -1,0 +1,91 @@
+"""When a broker reports that it cannot write to its data folder, and that it can again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.upkeep.folder_watch import FolderWatch
+from lakelog.server.upkeep.shortages import SPACE, Shortages
+from lakelog.storage.folder.reserve import SpaceGate, SpaceReserve
+from lakelog.storage.names import PROBE
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.simulation.engine.clock import SimulatedClock
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from memory_broker import InlineTasks
+from virtual_time import run_in_virtual_time
+
+FOLDER = Path("/data")
+
+
+class Watched:
+    """A folder that is watched, and the reports about it with their times in seconds."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        clock = SimulatedClock(loop)
+        self.disk = MemoryDisk(clock)
+        self.disk.make_dirs(FOLDER)
+        self.disk.watch(self._on_failure)
+        self.has_failed = False
+        tasks: AsyncioTasks = InlineTasks(loop)
+        reserve = SpaceReserve(self.disk, FOLDER, 0, SpaceGate())
+        self.shortages = Shortages(FOLDER, self.disk, tasks, reserve, tuple, tuple)
+        self.reports: list[tuple[bool, float]] = []
+        self.watch = FolderWatch(
+            self.shortages, lambda: self.has_failed, self._on_report, clock, tasks
+        )
+        self.watch.start()
+
+    def _on_failure(self) -> None:
+        self.has_failed = True
+
+    def _on_report(self, is_read_only: bool) -> None:
+        self.reports.append((is_read_only, self.loop.time()))
+
+
+def test_a_full_disk_is_reported_by_an_idle_broker_and_its_end_after_a_while() -> None:
+    async def scenario(watched: Watched) -> None:
+        await asyncio.sleep(7)
+        assert watched.reports == []
+        watched.disk.capacity = watched.disk.used
+        filled = watched.loop.time()
+        await asyncio.sleep(7)
+        assert [each for each, _ in watched.reports] == [True]
+        assert watched.reports[0][1] - filled <= 6
+        watched.disk.capacity = None
+        freed = watched.loop.time()
+        await asyncio.sleep(15)
+        assert [each for each, _ in watched.reports] == [True, False]
+        assert 10 <= watched.reports[1][1] - freed <= 13
+        watched.watch.stop()
+        watched.shortages.stop()
+
+    run_in_virtual_time(lambda loop: scenario(Watched(loop)))
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_device_that_failed_once_is_reported_for_good(operation: str) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.disk.fail(operation, errno.EIO, suffix=PROBE)  # type: ignore[arg-type]
+        await asyncio.sleep(60)
+        assert [each for each, _ in watched.reports] == [True]
+        assert watched.reports[0][1] <= 6
+        assert "a write to /data failed" in watched.shortages.reasons[SPACE]
+        watched.watch.stop()
+        watched.shortages.stop()
+
+    run_in_virtual_time(lambda loop: scenario(Watched(loop)))
+
+
+def test_nothing_is_left_of_a_trial() -> None:
+    async def scenario(watched: Watched) -> None:
+        await asyncio.sleep(20)
+        assert not watched.disk.exists(FOLDER / PROBE)
+        watched.watch.stop()
+
+    run_in_virtual_time(lambda loop: scenario(Watched(loop)))
