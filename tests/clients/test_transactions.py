@@ -92,6 +92,20 @@ def test_committed_and_aborted(make: Make, bootstrap: str, topic: str) -> None:
     assert read_all(bootstrap, topic, UNCOMMITTED, 2) == everything
 
 
+def test_empty_transactions_end(make: Make, bootstrap: str, topic: str) -> None:
+    producer = make(topic)
+    producer.init()
+    for _ in range(2):
+        producer.begin()
+        producer.commit()
+        producer.begin()
+        producer.abort()
+    producer.begin()
+    producer.send(topic, b"a", 0)
+    producer.commit()
+    assert read_all(bootstrap, topic, COMMITTED) == [b"a"]
+
+
 def test_an_open_transaction_holds_back_later_records(
     make: Make, bootstrap: str, topic: str
 ) -> None:

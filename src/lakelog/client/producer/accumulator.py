@@ -214,6 +214,11 @@ class Accumulator:
         for queue in self._queues.values():
             queue.begin_transaction(producer_id, producer_epoch)
 
+    @property
+    def has_sent(self) -> bool:
+        """Whether a broker may have a record of the transaction."""
+        return any(queue.next_sequence for queue in self._queues.values())
+
     def written(self) -> dict[tuple[str, int], int]:
         """Return the number of records by partition since the transaction began.
 

@@ -2,7 +2,7 @@
 
 ```python
 owner.begin()                                     # a TransactionalProducer, in the driver
-with JoinedProducer("localhost:9092", "sink-1", owner.identity) as producer:    # in each task
+with JoinedProducer("localhost:9092", "sink-1", owner.share()) as producer:    # in each task
     producer.send("orders", b"v", partition=0)
 owner.commit()
 ```

@@ -71,10 +71,12 @@ class TransactionalProducer(Producer):
         self._transaction_timeout_ms = transaction_timeout_ms
         self._state = State.NEW
         self._identity = (-1, -1)
+        self._has_other_parts = False
+        """Whether the transaction may have parts other than the records of this producer."""
 
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Producer id and epoch of the present transaction, for a `JoinedProducer`."""
+    def share(self) -> tuple[int, int]:
+        """Return producer id and epoch of the present transaction, for a `JoinedProducer`."""
+        self._has_other_parts = True
         return self._identity
 
     def begin(self) -> None:
@@ -92,6 +94,7 @@ class TransactionalProducer(Producer):
                 )
         with self._lock:
             self._sender.begin_transaction(*self._identity)
+        self._has_other_parts = False
         self._state = State.OPEN
 
     def send(self, *arguments: Any, **fields: Any) -> Any:
@@ -139,6 +142,7 @@ class TransactionalProducer(Producer):
         if not rows:
             return
         request = self._offsets(group, rows, member or Membership())
+        self._has_other_parts = True
 
         def work() -> None:
             response = self._cluster.ask_coordinator(
@@ -184,6 +188,7 @@ class TransactionalProducer(Producer):
     def commit(self) -> None:
         """Send all buffered records and commit the transaction.
 
+        A transaction without records and offsets ends without a request to the coordinator.
         Raises the first failure if a record could not be written; call `abort` then. If it raises
         `UnreachableError` or `TimeoutError`, the outcome is unknown; `commit` may be called again.
         """
@@ -258,6 +263,11 @@ class TransactionalProducer(Producer):
         super().close()
 
     def _end(self, *, commit: bool) -> None:
+        # A coordinator rejects the commit of a transaction without partitions (KIP-890), and has
+        # not seen this epoch, which the next transaction can use.
+        if not self._has_other_parts and not self._accumulator.has_sent:
+            self._state = State.READY
+            return
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=self._identity[0],

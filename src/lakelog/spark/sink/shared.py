@@ -30,7 +30,7 @@ from pyspark.util import PythonEvalType
 from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
 from lakelog.client.producer.joined import JoinedProducer
-from lakelog.spark.sink.columns import check_columns
+from lakelog.spark.sink.columns import check_columns, record_columns
 from lakelog.spark.sink.content import Content, Tally
 from lakelog.spark.sink.control import Batch, Step, unnamed_sink
 from lakelog.spark.sink.errors import RetriedTaskError
@@ -83,6 +83,7 @@ def write_batch(options: SinkOptions, frame: DataFrame, number: int) -> None:
     Raises as the function of `write_to`.
     """
     check_columns(frame.schema, options.topic)
+    frame = frame.select(*record_columns(frame.columns))
     batch = _running_batch(frame.sparkSession, number)
     sink_id = options.sink_id or batch.query_id
     with named_errors(options), BatchTransaction(options, sink_id, batch) as transaction:
@@ -188,9 +189,7 @@ def _write(
     routed = _map_in_arrow(frame, _Route(options, number), ROUTED)
     spread = routed.repartition(context.defaultParallelism, "topic", "partition")
     # From here on the column is the topic.
-    writer = _Write(
-        replace(options, topic=None), transaction.transactional_id, transaction.identity
-    )
+    writer = _Write(replace(options, topic=None), transaction.transactional_id, transaction.share())
     try:
         results = _map_in_arrow(spread, writer, _RESULT).collect()
     except Exception as error:

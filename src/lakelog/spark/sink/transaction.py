@@ -64,10 +64,9 @@ class BatchTransaction:
             self._cluster.close()
             self._producer.leave()
 
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Producer id and epoch, for the tasks."""
-        return self._producer.identity
+    def share(self) -> tuple[int, int]:
+        """Return producer id and epoch, for the tasks."""
+        return self._producer.share()
 
     def begin(self) -> Step:
         """Fence earlier runs, then decide about the batch by the control record.

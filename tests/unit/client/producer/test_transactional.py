@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.committed import Membership
 from lakelog.client.errors import ClientError, UnsupportedError
+from lakelog.client.producer.joined import JoinedProducer
 from lakelog.client.producer.transactional import TransactionalProducer
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -74,7 +76,7 @@ def test_a_block_that_raises_is_aborted(
     broker: ScriptedBroker, producer: TransactionalProducer
 ) -> None:
     with pytest.raises(ZeroDivisionError), producer.transaction():
-        producer.send("orders", b"v")
+        producer.send("orders", b"v").result()
         raise ZeroDivisionError
     assert ends(broker) == [(4, False)]
 
@@ -125,8 +127,39 @@ def test_the_previous_transaction_is_awaited(
     busy = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
     broker.on(InitProducerIdRequest, busy, InitProducerIdResponse(producer_id=9, producer_epoch=6))
     producer.begin()
+    producer.send("orders", b"v")
     producer.commit()
     assert ends(broker) == [(6, True)]
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_the_coordinator_is_not_asked_to_end_an_empty_transaction(
+    broker: ScriptedBroker, producer: TransactionalProducer, commit: bool
+) -> None:
+    """It rejects the commit of a transaction without partitions (KIP-890)."""
+    broker.on(EndTxnRequest, EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE))
+    producer.begin()
+    producer.send_values("orders", [])
+    producer.send_table(pa.table({"value": pa.array([], pa.binary())}), "orders")
+    producer.send_offsets("g", {})
+    (producer.commit if commit else producer.abort)()
+    assert ends(broker) == []
+    broker.on(EndTxnRequest, EndTxnResponse(producer_id=9, producer_epoch=5))
+    with producer.transaction():
+        producer.send("orders", b"v")
+    assert ends(broker) == [(4, True)]
+
+
+def test_a_shared_transaction_ends_although_its_owner_has_sent_nothing(
+    broker: ScriptedBroker, producer: TransactionalProducer
+) -> None:
+    producer.begin()
+    with JoinedProducer(broker.address, "billing-1", producer.share(), linger_ms=0) as joined:
+        joined.send("orders", b"v")
+    producer.commit()
+    producer.begin()
+    producer.commit()
+    assert ends(broker) == [(4, True)]
 
 
 def test_a_broker_that_does_not_raise_epochs_is_not_supported(

@@ -90,7 +90,7 @@ def order(broker: ScriptedBroker) -> list[type]:
 def test_a_batch_is_fenced_then_decided_then_committed(broker: ScriptedBroker) -> None:
     with opened(broker) as batch:
         assert batch.begin() is Step.WRITE
-        assert batch.identity == (9, 4)
+        assert batch.share() == (9, 4)
         batch.commit(ROWS)
     assert order(broker) == [
         InitProducerIdRequest,
@@ -127,6 +127,7 @@ def test_a_batch_of_another_query_is_refused(broker: ScriptedBroker) -> None:
 def test_a_failed_batch_is_aborted(broker: ScriptedBroker) -> None:
     with pytest.raises(ZeroDivisionError), opened(broker) as batch:
         batch.begin()
+        batch.share()
         raise ZeroDivisionError
     assert ends(broker) == [False]
 
