@@ -64,10 +64,22 @@ def expanded(column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
-        return expanded(column.dictionary_decode())
+        values = without_views(expanded(column.dictionary))
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     if pa.types.is_run_end_encoded(column.type):
-        return expanded(pc.run_end_decode(column))
+        values = without_views(expanded(column.values))
+        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, values)
+        return pc.run_end_decode(runs.slice(column.offset, len(column)))
     return column
+
+
+def without_views(column: pa.Array) -> pa.Array:
+    """Return a column of views in the layout with offsets; Arrow cannot take rows of views."""
+    import pyarrow as pa
+
+    if column.type == pa.string_view():
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if column.type == pa.binary_view() else column
 
 
 def check_undamaged(column: pa.Array, name: str) -> None:

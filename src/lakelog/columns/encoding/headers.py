@@ -60,6 +60,25 @@ def read_headers(column: pa.Array, start: int) -> Headers:
     return Headers(ends, as_large_binary(keys, "headers"), values)
 
 
+def as_lists(column: pa.Array) -> pa.Array:
+    """Return headers in the layout of lists with offsets, from which Arrow can take rows.
+
+    Raises `ColumnError`.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_null(kind):
+        return column
+    _pair_types(kind)
+    text, octets = pa.large_string(), pa.large_binary()
+    if pa.types.is_map(kind):
+        return column.cast(pa.map_(text, octets))
+    pairs = pa.large_list(pa.struct([("key", text), ("value", octets)]))
+    # Arrow has no cast for dictionaries of views inside lists.
+    return pa.array(column.to_pylist(), pairs) if "dictionary" in str(kind) else column.cast(pairs)
+
+
 def header_lengths(column: pa.Array, start: int) -> pa.Array:
     """Return the bytes of the headers of each row. `start`: see `read_headers`."""
     import pyarrow as pa

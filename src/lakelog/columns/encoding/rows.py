@@ -64,7 +64,7 @@ def checked_rows(batches: Iterable[pa.RecordBatch], limits: Limits, now_ms: int)
     """
     start, names = 0, None
     for batch in batches:
-        _check_names(batch.schema)
+        check_names(batch.schema)
         if names is not None and set(batch.schema.names) != names:
             raise ColumnError("the batches of a table have different columns")
         names = set(batch.schema.names)
@@ -87,7 +87,8 @@ def joined(pieces: Iterable[Rows]) -> Iterator[Rows]:
         yield _concatenated(waiting)
 
 
-def _check_names(schema: pa.Schema) -> None:
+def check_names(schema: pa.Schema) -> None:
+    """Raise `ColumnError` unless all columns are of a record, each once, with a value."""
     for name in schema.names:
         if name not in COLUMNS:
             known = ", ".join(COLUMNS)

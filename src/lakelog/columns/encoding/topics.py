@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.columns.encoding.binary import as_large_binary
+from lakelog.columns.encoding.binary import as_large_binary, expanded, without_views
 from lakelog.columns.encoding.errors import BadRowError, ColumnError
+from lakelog.columns.encoding.headers import as_lists
+from lakelog.columns.encoding.rows import check_names
 from lakelog.columns.packages import optional
 
 if TYPE_CHECKING:
@@ -98,18 +100,48 @@ def split_topics(table: pa.Table, topic: str | None) -> Iterable[TopicRows]:
         row = pc.index(pc.is_null(names), True).as_py()
         raise BadRowError(row, "the topic is null", ErrorCode.INVALID_TOPIC_EXCEPTION)
     rest = table.drop_columns([TOPIC])
+    unique = pc.unique(names).to_pylist()
+    if len(unique) == 1:
+        return [TopicRows(unique[0], rest, None)]
+    check_names(rest.schema)
+    rest = _takeable(rest)
     found = []
-    for name in pc.unique(names).to_pylist():
+    for name in unique:
         numbers = pc.indices_nonzero(pc.equal(names, name))
-        whole = len(numbers) == len(table)
-        found.append(TopicRows(name, rest if whole else rest.take(numbers), numbers))
+        found.append(TopicRows(name, rest.take(numbers), numbers))
     return found
+
+
+def _takeable(table: pa.Table) -> pa.Table:
+    """Return the table in layouts from which Arrow can take rows: neither runs nor views."""
+    import pyarrow as pa
+
+    layouts = [as_lists if name == "headers" else _takeable_column for name in table.schema.names]
+    columns = [
+        pa.chunked_array([layout(chunk) for chunk in column.chunks])
+        for layout, column in zip(layouts, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, table.schema.names)
+
+
+def _takeable_column(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_run_end_encoded(column.type):
+        return without_views(column)
+    # A dictionary, which keeps the value of each run once.
+    numbers = pa.array(range(len(column.values)), pa.int32())
+    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, numbers)
+    rows = pc.run_end_decode(runs.slice(column.offset, len(column)))
+    return pa.DictionaryArray.from_arrays(rows, without_views(column.values))
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
     try:
-        return column.cast(pa.string())
+        chunks = [without_views(expanded(chunk)) for chunk in column.chunks]
+        return pa.chunked_array(chunks, None if chunks else column.type).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ColumnError(f"the column 'topic' must be a string, not {column.type}") from None

@@ -14,6 +14,12 @@ ARRAYS = {
     "string": pa.array([None if item is None else item.decode() for item in ITEMS]),
     "large string": pa.array(ITEMS, pa.binary()).cast(pa.large_string()),
     "string view": pa.array(ITEMS, pa.binary()).cast(pa.string()).cast(pa.string_view()),
+    "dictionary of views": pa.DictionaryArray.from_arrays(
+        pa.array(range(len(ITEMS))), pa.array(ITEMS, pa.binary_view())
+    ),
+    "runs of views": pa.RunEndEncodedArray.from_arrays(
+        pa.array(range(2, len(ITEMS) + 2), pa.int32()), pa.array(ITEMS, pa.binary_view())
+    )[1:],
     "dictionary": pa.array(ITEMS).dictionary_encode(),
     "slice": pa.array([b"before", *ITEMS, b"after"])[1:6],
     "slice of a dictionary": pa.array([b"x", *ITEMS, b"y"]).dictionary_encode()[1:6],

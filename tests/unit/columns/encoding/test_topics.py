@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.columns.encoding.errors import BadRowError, ColumnError
+from lakelog.columns.encoding.rows import Limits, checked_rows
 from lakelog.columns.encoding.topics import TopicRows, as_table, split_topics
 
 TABLE = pa.table({"topic": ["b", "a", "b"], "value": [b"0", b"1", b"2"]})
@@ -21,6 +23,77 @@ def test_rows_of_each_topic_in_the_order_of_their_first_rows() -> None:
         ("b", {"value": [b"0", b"2"]}),
         ("a", {"value": [b"1"]}),
     ]
+
+
+def _dictionary(values: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), values)
+
+
+def _runs(values: pa.Array) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), values)
+
+
+VIEW = pa.array(["x", "y"], pa.string_view())
+PAIR = pa.struct([("key", pa.string_view()), ("value", pa.binary_view())])
+KEY = pa.StructArray.from_arrays(
+    [_dictionary(VIEW), pa.array([b"1", b"2", b"3"], pa.binary_view())], ["key", "value"]
+)
+
+
+@pytest.mark.parametrize("topics", [VIEW, VIEW.cast(pa.binary_view())], ids=["text", "bytes"])
+@pytest.mark.parametrize("layout", [_dictionary, _runs])
+def test_topics_may_be_dictionaries_and_runs_of_views(topics: pa.Array, layout: Any) -> None:
+    table = pa.table({"topic": layout(topics), "value": [b"0", b"1", b"2"]})
+    assert {part.topic: len(part.table) for part in split_topics(table, None)} == {"x": 2, "y": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("key", pa.array(["x", "y", "x"], pa.string_view())),
+        ("key", _dictionary(VIEW)),
+        ("key", _runs(VIEW)),
+        ("partition", _runs(pa.array([1, 0]))),
+        ("headers", pa.array([[{"key": "a", "value": b"b"}], None, []], pa.large_list(PAIR))),
+        ("headers", pa.array([[("a", b"b")]] * 3, pa.map_(pa.string_view(), pa.binary_view()))),
+        ("headers", pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), KEY)),
+        ("headers", pa.nulls(3)),
+    ],
+)
+def test_columns_of_any_layout_are_divided_by_topic(name: str, column: pa.Array) -> None:
+    """Arrow itself takes no rows of views and of runs."""
+    table = pa.table({"topic": ["b", "a", "b"], "value": ["0", "1", "2"], name: column})
+    rows = column.to_pylist()
+    found = {topic: content[name] for topic, content in content(split_topics(table, None))}
+    assert found == {"b": [rows[0], rows[2]], "a": [rows[1]]}
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["a", "b"])])
+def test_categories_of_polars_are_texts(kind: Any) -> None:
+    texts = pl.Series(["b", "a", "b"]).cast(kind)
+    frame = pl.DataFrame({"topic": texts, "value": texts, "key": texts})
+    rows = [
+        (part.topic, each.values.to_pylist(), each.keys.to_pylist())
+        for part in split_topics(as_table(frame), None)
+        for each in checked_rows(part.batches, Limits(3, 1000), 5)
+        if each.keys is not None
+    ]
+    assert rows == [("b", [b"b", b"b"], [b"b", b"b"]), ("a", [b"a"], [b"a"])]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "text"),
+    [
+        ("headers", pa.array([[1], [2], [3]]), "the column 'headers' must be list"),
+        ("offset", pa.array(["x", "y", "x"], pa.string_view()), "unknown column 'offset'"),
+    ],
+)
+def test_wrong_columns_are_rejected_before_rows_are_divided(
+    name: str, column: pa.Array, text: str
+) -> None:
+    table = pa.table({"topic": ["b", "a", "b"], "value": ["0", "1", "2"], name: column})
+    with pytest.raises(ColumnError, match=text):
+        split_topics(table, None)
 
 
 def test_a_given_topic_replaces_the_column() -> None:
