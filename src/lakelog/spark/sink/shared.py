@@ -83,7 +83,6 @@ def write_batch(options: SinkOptions, frame: DataFrame, number: int) -> None:
     Raises as the function of `write_to`.
     """
     check_columns(frame.schema, options.topic)
-    frame = frame.select(*record_columns(frame.columns))
     batch = _running_batch(frame.sparkSession, number)
     sink_id = options.sink_id or batch.query_id
     with named_errors(options), BatchTransaction(options, sink_id, batch) as transaction:
@@ -174,9 +173,15 @@ def _result(task: TaskContext, content: Content) -> pa.RecordBatch:
     )
 
 
+def _routed(options: SinkOptions, frame: DataFrame, number: int) -> DataFrame:
+    """Return the rows with the topic and partition of each, and without other columns."""
+    rows = frame.select(*record_columns(frame.columns))
+    return _map_in_arrow(rows, _Route(options, number), ROUTED)
+
+
 def _content(options: SinkOptions, frame: DataFrame, number: int) -> Content:
     """Return the content of a batch without writing it."""
-    routed = _map_in_arrow(frame, _Route(options, number), ROUTED)
+    routed = _routed(options, frame, number)
     results = _map_in_arrow(routed, _Count(), _RESULT).collect()
     return sum((TaskResult(*row).content for row in results), Content())
 
@@ -186,7 +191,7 @@ def _write(
 ) -> Content:
     """Write the rows into the transaction; return their content."""
     context = frame.sparkSession.sparkContext
-    routed = _map_in_arrow(frame, _Route(options, number), ROUTED)
+    routed = _routed(options, frame, number)
     spread = routed.repartition(context.defaultParallelism, "topic", "partition")
     # From here on the column is the topic.
     writer = _Write(replace(options, topic=None), transaction.transactional_id, transaction.share())

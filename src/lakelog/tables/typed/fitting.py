@@ -7,13 +7,13 @@ an integer that a double cannot represent exactly does not fit `double`.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 
+from lakelog.tables.typed.json_values import Repeated, json_text, read_json
 from lakelog.tables.typed.shapes import LONGS
 
 Rescued = dict[str, Any]
@@ -45,8 +45,8 @@ def parsed(value: bytes | None) -> Any:
 def parsed_json(value: bytes) -> Any:
     """Return the JSON value in the bytes, `NO_JSON` if they are none."""
     try:
-        return json.loads(value, parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError):
+        return read_json(value)
+    except ValueError:
         return NO_JSON
 
 
@@ -66,16 +66,12 @@ def _pair(value: Any, fit: Fit) -> tuple[Any, str | None]:
     if value is NO_JSON:
         return None, None
     rescued = Rescued()
-    found = fit(value, "$", rescued)
-    try:
-        return found, rescued_text(rescued)
-    except RecursionError:
-        return None, None
+    return fit(value, "$", rescued), rescued_text(rescued)
 
 
 def rescued_text(rescued: Rescued) -> str | None:
     """Return the value of the column `rescued`; `None` if everything fits."""
-    return json.dumps(rescued, separators=(",", ":")) if rescued else None
+    return json_text(rescued) if rescued else None
 
 
 def json_reader(type_: pa.StructType) -> Reader:
@@ -122,7 +118,7 @@ def _fit_scalar(fits: Callable[[Any], bool]) -> Fit:
 
 def _fit_list(element: Fit) -> Fit:
     def fit(value: Any, path: str, rescued: Rescued) -> Any:
-        if isinstance(value, list):
+        if isinstance(value, list) and not isinstance(value, Repeated):
             return [element(each, f"{path}[{at}]", rescued) for at, each in enumerate(value)]
         if value is not None:
             rescued[path] = value
@@ -165,15 +161,3 @@ def _is_unicode(text: str) -> bool:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-
-
-def _no_constant(name: str) -> Any:
-    """Raise `ValueError`: NaN and Infinity are no JSON, though Python reads them."""
-    raise ValueError(name)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text} is beyond a double")
-    return number
