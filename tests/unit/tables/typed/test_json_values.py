@@ -71,6 +71,6 @@ def test_all_values_of_equal_names_are_kept() -> None:
     assert json_text(found) == '{"a":[1,[3],null],"b":2}'
 
 
-def test_encodings_and_byte_order_marks_are_those_of_json() -> None:
+def test_bytes_are_decoded_as_python_decodes_json() -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         assert read_json('{"é": "[1"}'.encode(encoding)) == {"é": "[1"}
