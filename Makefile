@@ -115,9 +115,9 @@ planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BU
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(or $(SEEDS),20) \
 	  $(if $(BUG),--bug "$(BUG)")
 
-mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=200 SEED=1 AGAIN=1)
-	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1) \
-	  --processes $$(nproc) $(if $(AGAIN),--survivors)
+mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=400 SEED=1 PACKAGES= AGAIN=1)
+	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),400) --seed $(or $(SEED),1) \
+	  --processes $$(nproc) $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(AGAIN),--survivors)
 
 bench: setup maven ## Side by side with Apache Kafka (PART=latency, scale, spark, start, ...)
 	$(BIN)/python benchmarks/$(or $(PART),run).py

@@ -116,6 +116,7 @@ class _SchedulingByFile(LoadGroupScheduling):  # type: ignore[misc]
         return group or path.partition("::")[0]
 
 
+@pytest.hookimpl(optionalhook=True)  # `make mutants` runs without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
     """Use it for `--dist loadgroup`."""
     by_group = config.getoption("dist") == "loadgroup"

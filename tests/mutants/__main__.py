@@ -12,13 +12,14 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from mutants.calls import Calls
 from mutants.mutations import Mutant, mutants_of
-from mutants.nearest import NEAREST_S, PACKAGES, SUITE, modules
+from mutants.nearest import NEAREST_S, PACKAGES, SUITE, modules, package_of
 from mutants.record import explained, write_page
 from mutants.trial import Trials, Verdict
 
@@ -30,7 +31,7 @@ _PYTEST = ("-q", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:
 
 def main() -> int:
     options = _options()
-    drawn = draw(options.count, options.seed, options.matching)
+    drawn = draw(options.count, options.seed, options.packages, options.matching)
     known = {} if options.fresh else read_verdicts(drawn)
     if options.survivors:
         known = {
@@ -48,8 +49,11 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutants")
-    parser.add_argument("--count", type=int, default=200, help="how many mutants to draw")
+    parser.add_argument("--count", type=int, default=400, help="how many mutants to draw")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument(
+        "--packages", nargs="*", default=PACKAGES, help="packages to mutate, with all below them"
+    )
     parser.add_argument("--matching", default="", help="only of lines with this text")
     parser.add_argument("--processes", type=int, default=1, help="test runs at a time")
     parser.add_argument("--fresh", action="store_true", help="judge all of them again")
@@ -62,21 +66,23 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def draw(count: int, seed: int, matching: str = "") -> list[Mutant]:
-    """So many mutants; each package has a share by its size, and a tenth at least.
+def draw(count: int, seed: int, packages: Sequence[str], matching: str = "") -> list[Mutant]:
+    """So many mutants; each package has a share by its size, and a twentieth at least.
 
     A mutant is drawn by its change: it stays in the draw when other lines change, and when its
     module moves within the package.
     """
-    by_package: dict[str, list[Mutant]] = {package: [] for package in PACKAGES}
-    for path in modules(ROOT):
+    by_package: dict[str, list[Mutant]] = {}
+    for path in modules(ROOT, packages):
         source = (ROOT / path).read_text()
         found = mutants_of(path.as_posix(), source)
-        by_package[path.parts[2]] += [mutant for mutant in found if matching in mutant.was]
+        by_package.setdefault(package_of(path), []).extend(
+            mutant for mutant in found if matching in mutant.was
+        )
     total = sum(map(len, by_package.values()))
     drawn: list[Mutant] = []
     for candidates in by_package.values():
-        share = max(count // 10, count * len(candidates) // max(total, 1))
+        share = max(count // 20, count * len(candidates) // max(total, 1))
         drawn += sorted(candidates, key=lambda mutant: _lot(seed, mutant))[:share]
     return sorted(drawn, key=lambda mutant: _lot(seed, mutant))
 

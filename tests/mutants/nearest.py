@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from mutants.mutations import Mutant
 
-PACKAGES = ("storage", "replica", "coordinator", "metadata")
-"""Of the product, that are mutated."""
+PACKAGES = (
+    "storage",
+    "replica",
+    "coordinator",
+    "metadata",
+    "server/cluster",
+    "server/controller",
+    "server/coordinators",
+    "server/peers",
+    "server/replication",
+)
+"""Packages of the product that are mutated."""
 
-SUITE = (*(f"tests/unit/{name}" for name in (*PACKAGES, "server", "testing")), "tests/contract")
-"""Where tests are chosen from; `tests/unit/testing` has seeded worlds."""
+_WORLDS = tuple(
+    f"tests/simulation/test_{name}.py"
+    for name in ("cut_off_coordinator", "late_isr", "metadata_transactions", "peers")
+)
+_TESTED = ("storage", "replica", "coordinator", "metadata", "server", "testing")
+SUITE = (*(f"tests/unit/{name}" for name in _TESTED), "tests/contract", *_WORLDS)
+"""Tests to choose from: unit tests, real stores, and seeded worlds of one broker and of three."""
 
 _SOURCES = Path("src/lakelog")
 NEAREST_S = 30.0
@@ -38,9 +53,19 @@ def key_of(path: str, function: str) -> str:
     return f"{path}:{function.replace('.<locals>', '')}"
 
 
-def modules(root: Path) -> list[Path]:
-    """All modules that are mutated, below `root`."""
-    folders = (root / _SOURCES / package for package in PACKAGES)
+def package_of(path: Path) -> str:
+    """Return the package of `PACKAGES` that contains a module, named from the root."""
+    inside = path.relative_to(_SOURCES).as_posix()
+    return next(package for package in PACKAGES if inside.startswith(f"{package}/"))
+
+
+def modules(root: Path, packages: Sequence[str]) -> list[Path]:
+    """Return the modules to mutate below `root`, of these packages and of all inside them."""
+    folders = (
+        root / _SOURCES / package
+        for package in PACKAGES
+        if any(f"{package}/".startswith(f"{wanted}/") for wanted in packages)
+    )
     return [path.relative_to(root) for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from mutants.mutations import Mutant
-from mutants.nearest import PACKAGES
+from mutants.nearest import PACKAGES, package_of
 from mutants.trial import Verdict
 
 _EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
@@ -39,7 +39,7 @@ def _lines(verdicts: list[Verdict], count: int, seed: int) -> list[str]:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     all_of, survived, timeouts = Counter[str](), Counter[str](), Counter[str]()
     for verdict in verdicts:
-        package = Path(verdict.mutant.path).parts[2]
+        package = package_of(Path(verdict.mutant.path))
         all_of[package] += 1
         survived[package] += verdict.survived
         timeouts[package] += verdict.by == "timeout"
