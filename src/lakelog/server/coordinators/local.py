@@ -139,7 +139,7 @@ class Coordinators:
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
             memory=memory,
         )
-        self.verification = ClusterVerification(leaders, self.transactions)
+        self.verification = ClusterVerification(leaders, self.transactions, tasks)
         self._hanging = HangingWatch(
             partitions,
             KnownTransactions(leaders, self.transactions, metadata.catch_up),

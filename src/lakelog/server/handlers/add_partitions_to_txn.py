@@ -6,7 +6,7 @@ of several transactions (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.producer_reply import fenced_code
@@ -38,12 +38,14 @@ async def handle(
         topics = request.v3_and_below_topics
         codes = await _add_for_client(broker, context, request)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
+    # All are decided before the first one is awaited: their records are replicated side by side.
+    decided = [(each, _decide(broker, each)) for each in request.transactions]
     results = [
         AddPartitionsToTxnResult(
             transactional_id=each.transactional_id,
-            topic_results=_results(each.topics, await _add_for_broker(broker, context, each)),
+            topic_results=_results(each.topics, _coded(await pending, context.version)),
         )
-        for each in request.transactions
+        for each, pending in decided
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
@@ -65,21 +67,27 @@ async def _add_for_client(
     return dict.fromkeys(wanted, fenced_code(code, context.version))
 
 
-async def _add_for_broker(
-    broker: Broker, context: Context, each: AddPartitionsToTxnTransaction
-) -> Codes:
+def _decide(broker: Broker, each: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
     wanted = _keys(each.topics)
     refused = _unknown(broker, wanted)
     if refused:
-        return refused
-    codes: Codes = await broker.transactions.verify(
+        return _refused(refused)
+    return broker.transactions.verify(
         each.transactional_id,
         each.producer_id,
         each.producer_epoch,
         wanted,
         add=not each.verify_only,
     )
-    if context.version >= _ABORTABLE_SINCE:
+
+
+async def _refused(codes: Codes) -> Codes:
+    return codes
+
+
+def _coded(codes: Codes, version: int) -> Codes:
+    """Return the codes as this version of the request has them."""
+    if version >= _ABORTABLE_SINCE:
         return codes
     return {
         key: ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code

@@ -57,7 +57,7 @@ def verified(
     peers: dict[int, Any] = {OTHER: other}
     broker = world.broker
     leaders = PartitionLeaders(OWN, lambda: broker.image, peers.get, 30.0)
-    verification = ClusterVerification(leaders, broker.transactions)
+    verification = ClusterVerification(leaders, broker.transactions, world.tasks)
     wanted = [("orders", 0), ("orders", 1)]
 
     async def ask() -> Mapping[tuple[str, int], ErrorCode]:
@@ -102,6 +102,38 @@ def test_a_producer_has_to_retry_without_a_result(
 ) -> None:
     coordinators.change_leader(TRANSACTION_TOPIC, leader, (OTHER,))
     assert verified(coordinators, other) == dict.fromkeys((0, 1), E.COORDINATOR_NOT_AVAILABLE)
+
+
+class EndingTransaction(OtherBroker):
+    """A coordinator whose previous transaction ends after so many requests."""
+
+    def __init__(self, requests: int) -> None:
+        super().__init__({0: E.CONCURRENT_TRANSACTIONS, 1: E.CONCURRENT_TRANSACTIONS})
+        self._left = requests
+
+    async def request(self, message: Any, *, timeout_s: float) -> Any:
+        answer = await super().request(message, timeout_s=timeout_s)
+        self._left -= 1
+        if not self._left:
+            self.codes = {0: E.NONE, 1: E.NONE}
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("requests", "add", "asked", "code"),
+    [
+        (2, True, 3, E.NONE),
+        (99, True, 6, E.CONCURRENT_TRANSACTIONS),
+        (2, False, 1, E.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_the_coordinator_is_asked_again_while_the_previous_transaction_ends(
+    coordinators: MemoryBroker, requests: int, add: bool, asked: int, code: ErrorCode
+) -> None:
+    coordinators.change_leader(TRANSACTION_TOPIC, OTHER, (OTHER,))
+    other = EndingTransaction(requests)
+    assert verified(coordinators, other, add=add) == {0: code, 1: code}
+    assert len(other.requests) == asked
 
 
 def test_without_the_coordinator_s_topic_this_broker_refuses(world: MemoryBroker) -> None:

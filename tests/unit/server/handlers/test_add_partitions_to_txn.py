@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from lakelog.base.errors import ErrorCode
@@ -109,3 +112,31 @@ def test_transaction_abortable_came_with_version_5(
 
 def test_an_unknown_producer_is_rejected(coordinators: MemoryBroker) -> None:
     assert of_client(coordinators, Producer(99, 0), 0) == [E.INVALID_PRODUCER_ID_MAPPING]
+
+
+def test_the_transactions_of_a_request_are_replicated_side_by_side(
+    coordinators: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None waits for the record of another one."""
+    decided: list[str] = []
+    transactions = coordinators.broker.transactions
+
+    def verify(transactional_id: str, *rest: object, add: bool) -> object:
+        decided.append(transactional_id)
+        future = asyncio.get_running_loop().create_future()
+        if len(decided) == 3:
+            for each in [*waiting, future]:
+                each.set_result({("orders", 0): E.NONE})
+        waiting.append(future)
+        return future
+
+    waiting: list[Any] = []
+    monkeypatch.setattr(transactions, "verify", verify)
+    topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(transactional_id=name, topics=topics) for name in "abc"
+        ]
+    )
+    results = coordinators.ask(handle, request, 5).results_by_transaction
+    assert [each.transactional_id for each in results] == decided == ["a", "b", "c"]
