@@ -47,9 +47,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountingBroker]
 @pytest.mark.parametrize(
     ("command", "requests"),
     [
-        ("topic list", {"Metadata": 1}),
+        ("topic list", {"Metadata": 2, "DescribeLogDirs": 1}),
         ("topic create {new}", {"CreateTopics": 1, "Metadata": 1}),
-        ("topic describe orders", {"Metadata": 1, "DescribeConfigs": 1, "ListOffsets": 2}),
+        (
+            "topic describe orders",
+            {"Metadata": 2, "DescribeConfigs": 1, "ListOffsets": 2, "DescribeLogDirs": 1},
+        ),
         ("group list", {"Metadata": 1, "ListGroups": 1}),
         ("txn list", {"Metadata": 1, "ListTransactions": 1}),
         ("config get --topic orders", {"DescribeConfigs": 1}),

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+
+from lakelog.cli.help_writer import arguments_of, commands_of
+from lakelog.cli.main import COMMANDS
+from lakelog.cli.options import COMMON
 
 _PROJECT = Path(__file__).parents[2]
 _INSTALL = re.compile(r"pip install ([^`\n#]*)")
@@ -29,3 +35,33 @@ def test_each_installation_works_in_a_checkout() -> None:
     ]
     assert len(lines) > 5
     assert [each for each in lines if not re.search(r"(^| )'?\.", each[1])] == []
+
+
+def _options() -> Iterator[tuple[str, str, str]]:
+    """Noun, command and long name of each option but the common ones."""
+    for noun in COMMANDS:
+        app = import_module(f"lakelog.cli.commands.{noun}").app
+        commands = dict(commands_of(app)) or {"": app}
+        for name, command in commands.items():
+            for argument in arguments_of(command):
+                if COMMON not in argument.parameter.group:  # type: ignore[operator]
+                    yield from (
+                        (noun, name, each) for each in argument.names if each.startswith("--")
+                    )
+
+
+def test_the_page_of_commands_lists_every_option() -> None:
+    text = (_PROJECT / "docs/cli.md").read_text(encoding="utf-8")
+    found = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    sections = {section.split("\n", 1)[0].lower(): section for section in found}
+    sections["explain"] = sections["conventions"]
+    options = list(_options())
+    assert len(options) > 100
+    missing = [
+        f"{noun} {name} {option}"
+        for noun, name, option in options
+        if not re.search(rf"`[^`\n]*{option}\b(?!-)", sections[noun])
+    ]
+    assert missing == []
+    for noun, name, _ in options:
+        assert name in sections[noun], f"{noun} {name}"

@@ -29,8 +29,9 @@ _ENTRIES = (
         "LL0100",
         "the broker rejected the request",
         ExitCode.FAILURE,
-        "The broker returned an error that has no explanation here. The message contains Kafka's "
-        "name of the error.",
+        "The broker returned an error that has no explanation here. The message contains "
+        "Kafka's name of the error. `-vv` shows the request and the response; the broker's "
+        "log may have the reason.",
     ),
     Entry(
         "LL0101",
@@ -52,8 +53,9 @@ _ENTRIES = (
         "LL0103",
         "invalid topic name",
         ExitCode.USAGE,
-        "A topic name consists of 1 to 249 letters, digits, '.', '_' and '-'. '.' and '..' are "
-        "not allowed.",
+        "A topic name consists of 1 to 249 letters, digits, '.', '_' and '-'. '.' and '..' "
+        "are not allowed. Names that differ only in '.' and '_' have the same metrics; "
+        "choose one of the two. `lakelog topic create NAME` creates a topic.",
         (ErrorCode.INVALID_TOPIC_EXCEPTION,),
     ),
     Entry(
@@ -67,14 +69,18 @@ _ENTRIES = (
         "LL0105",
         "invalid number of partitions",
         ExitCode.USAGE,
-        "A topic has at least one partition, and the number of partitions can only increase.",
+        "A topic has at least one partition, and the number of partitions can only increase. "
+        "To have fewer, create another topic with `lakelog topic create --partitions N` and "
+        "copy the records: `lakelog consume -e -f jsonl` and `lakelog produce --input-format "
+        "jsonl`.",
         (ErrorCode.INVALID_PARTITIONS,),
     ),
     Entry(
         "LL0106",
         "invalid replication factor",
         ExitCode.USAGE,
-        "A partition cannot have more replicas than the cluster has brokers.",
+        "A partition cannot have more replicas than the cluster has brokers. `lakelog cluster "
+        "brokers` shows the brokers; `--replication-factor` is 1 on a single broker.",
         (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ),
     Entry(
@@ -107,15 +113,17 @@ _ENTRIES = (
         "LL0202",
         "group is in use",
         ExitCode.CONFLICT,
-        "Offsets of a group can only be changed while it has no members: a running consumer would "
-        "overwrite them. Stop its consumers and wait for their session timeout.",
+        "Offsets of a group can only be changed while it has no members: a running consumer "
+        "would overwrite them. Stop its consumers and wait for their session timeout. "
+        "`lakelog group describe` shows them.",
         (ErrorCode.NON_EMPTY_GROUP, ErrorCode.UNKNOWN_MEMBER_ID),
     ),
     Entry(
         "LL0203",
         "invalid group name",
         ExitCode.USAGE,
-        "A group name must not be empty.",
+        "A group name must not be empty. Pass a name of your choice, such as `-g billing`; "
+        "the first commit of offsets creates the group.",
         (ErrorCode.INVALID_GROUP_ID,),
     ),
     Entry(
@@ -123,7 +131,8 @@ _ENTRIES = (
         "group coordinator not available",
         ExitCode.UNREACHABLE,
         "The broker that coordinates the group is starting or loading its groups. Retry in a "
-        "moment.",
+        "moment. `lakelog cluster health` shows whether the partitions of "
+        "`__consumer_offsets` have leaders.",
         (
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -156,22 +165,26 @@ _ENTRIES = (
         "LL0212",
         "no open transaction",
         ExitCode.NOT_FOUND,
-        "The partition has no open transaction of this producer: it has been committed or aborted.",
+        "The partition has no open transaction of this producer: it has been committed or "
+        "aborted. `lakelog txn hanging` lists hanging transactions, `lakelog txn list "
+        "--state Ongoing` the open ones.",
     ),
     Entry(
         "LL0213",
         "transaction does not hang",
         ExitCode.CONFLICT,
-        "A coordinator knows the transaction and will end it: at the request of its producer, or "
-        "at its timeout. An abort in one partition would make it incomplete, because its other "
-        "partitions may still be committed.",
+        "A coordinator knows the transaction and will end it: at the request of its "
+        "producer, or at its timeout. An abort in one partition would make it incomplete, "
+        "because its other partitions may still be committed. `lakelog txn describe` shows "
+        "its timeout; `--force` aborts it all the same.",
     ),
     Entry(
         "LL0214",
         "producer is fenced",
         ExitCode.CONFLICT,
-        "A newer producer uses the same transactional id, or the transaction exceeded its timeout "
-        "and was aborted. The open transaction of this producer is aborted; create a new producer.",
+        "A newer producer uses the same transactional id, or the transaction exceeded its "
+        "timeout and was aborted. The open transaction of this producer is aborted; create a "
+        "new producer. `lakelog txn describe` shows the present producer of the id.",
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
     ),
     Entry(
@@ -196,14 +209,19 @@ _ENTRIES = (
         "LL0302",
         "no answer in time",
         ExitCode.UNREACHABLE,
-        "The broker did not answer within `--timeout`. It may still have executed the request.",
+        "The broker did not answer within `--timeout`. It may still have executed the "
+        "request. A repeated command may then report that it is done already. Raise "
+        "`--timeout` if the broker is busy; `lakelog cluster health` shows whether it "
+        "answers at all.",
         (ErrorCode.REQUEST_TIMED_OUT,),
     ),
     Entry(
         "LL0303",
         "not a Kafka protocol response",
         ExitCode.UNREACHABLE,
-        "The process at the address does not speak the Kafka protocol, or it expects TLS.",
+        "The process at the address does not speak the Kafka protocol, or it expects TLS. "
+        "`-b` names the address of `--listen`, by default port 9092, and not that of "
+        "`--http` or of ZooKeeper. This program does not support TLS yet.",
     ),
     Entry(
         "LL0304",
@@ -222,7 +240,9 @@ _ENTRIES = (
         "LL0305",
         "not supported by the broker",
         ExitCode.FAILURE,
-        "The broker does not implement this request, or no version of it that this program knows.",
+        "The broker does not implement this request, or no version of it that this program "
+        "knows. `lakelog cluster info` shows the broker's feature levels. An older broker "
+        "may need an upgrade; docs/api-support.md lists lakelog's APIs.",
         (ErrorCode.UNSUPPORTED_VERSION,),
     ),
     Entry(
@@ -275,7 +295,9 @@ _ENTRIES = (
         "LL0401",
         "permission denied",
         ExitCode.DENIED,
-        "The broker's authorizer does not allow this to the user, or authentication failed.",
+        "The broker's authorizer does not allow this to the user, or authentication failed. "
+        "The message names the operation. Brokers of lakelog have no authorizer yet: `-b` "
+        "names a broker of another kind, whose operator grants the operation.",
         (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -288,16 +310,19 @@ _ENTRIES = (
         "LL0402",
         "listener is reachable from other hosts",
         ExitCode.USAGE,
-        "The broker has no authentication yet: every host that can reach the listener can read, "
-        "write and delete all data. Listen on 127.0.0.1, or pass --insecure if the network is "
-        "trusted.",
+        "The broker has no authentication yet: every host that can reach the listener can "
+        "read, write and delete all data. Listen on 127.0.0.1, or pass --insecure if the "
+        "network is trusted. On several hosts, a private network or a firewall has to keep "
+        "other hosts out: `lakelog serve --listen 10.0.0.1:9092 --insecure`.",
     ),
     Entry(
         "LL0501",
         "invalid configuration value",
         ExitCode.USAGE,
-        "A configuration key does not exist, or the key does not allow the value. The message "
-        "names key, value and allowed values; the keys are Kafka's.",
+        "A configuration key does not exist, or the key does not allow the value. The "
+        "message names key, value and allowed values; the keys are Kafka's. `lakelog config "
+        "get --all` lists the keys of a broker, with `--topic NAME` of a topic, and "
+        "`lakelog config explain KEY` shows where a value comes from.",
         (ErrorCode.INVALID_CONFIG,),
     ),
     Entry(
@@ -333,22 +358,28 @@ _ENTRIES = (
         "LL0603",
         "not enough replicas",
         ExitCode.FAILURE,
-        "Fewer replicas are in sync than min.insync.replicas requires.",
+        "Fewer replicas are in sync than min.insync.replicas requires. Start the missing "
+        "brokers; `lakelog cluster health` shows the partitions, and `lakelog topic alter "
+        "--config min.insync.replicas=1` accepts writes with fewer replicas, which a failure "
+        "may then lose.",
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ),
     Entry(
         "LL0604",
         "part of the work was not done",
         ExitCode.PARTIAL,
-        "Some records were not acknowledged, or the command failed for some of the given names; it "
-        "succeeded for the others. The preceding messages name the failures.",
+        "Some records were not acknowledged, or the command failed for some of the given "
+        "names; it succeeded for the others. The preceding messages name the failures. "
+        "Repeat the command for these alone: a repetition of `lakelog produce` writes the "
+        "other records again.",
     ),
     Entry(
         "LL0605",
         "invalid input line",
         ExitCode.FAILURE,
         "The line does not match --input-format: a JSON object with the fields key, value, "
-        "headers, partition and timestamp_ms. No record after this line was produced.",
+        "headers, partition and timestamp_ms. No record after this line was produced. "
+        "`lakelog consume -f jsonl` prints lines of this form; docs/cli.md lists the fields.",
     ),
     Entry(
         "LL0701",
@@ -370,8 +401,10 @@ _ENTRIES = (
         "LL0703",
         "data folder cannot be used",
         ExitCode.FAILURE,
-        "The folder is not readable and writable, or its metadata is missing, damaged, or belongs "
-        "to another node or cluster. The broker does not start, and it has not changed the folder.",
+        "The folder is not readable and writable, or its metadata is missing, damaged, or "
+        "belongs to another node or cluster. The broker does not start, and it has not "
+        "changed the folder. Correct `--data` or the permissions, or put a missing file back "
+        "from a backup.",
     ),
     Entry(
         "LL0704",
@@ -393,8 +426,9 @@ _ENTRIES = (
         "LL0706",
         "the ZooKeeper ensemble did not start",
         ExitCode.FAILURE,
-        "A server of the ensemble on this host ended or was not ready in time. Its log is the file "
-        "out.log in its folder.",
+        "A server of the ensemble on this host ended or was not ready in time. Its log is "
+        "the file out.log in its folder. `lakelog dev --brokers 3` without `--zookeeper` "
+        "keeps the metadata in a file, and needs no Java.",
     ),
     Entry(
         "LL0707",
@@ -449,16 +483,19 @@ _ENTRIES = (
         "Java not found",
         ExitCode.FAILURE,
         "PySpark and ZooKeeper need a Java runtime, version 17 or newer, on the PATH or in "
-        "JAVA_HOME (Debian: apt-get install openjdk-17-jre-headless).",
+        "JAVA_HOME (Debian: apt-get install openjdk-17-jre-headless). `java -version` shows "
+        "the installed one.",
     ),
     Entry(
         "LL0803",
         "the topic cannot be archived",
         ExitCode.FAILURE,
-        "The table's progress does not match the topic or the table: the topic was deleted and "
-        "created again, retention removed records before they were archived, a crash lost archived "
-        "records, or the table was rolled back. Or a record cannot become a row of the table. The "
-        "message names the option that continues, if there is one.",
+        "The table's progress does not match the topic or the table: the topic was deleted "
+        "and created again, retention removed records before they were archived, a crash "
+        "lost archived records, or the table was rolled back. Or a record cannot become a "
+        "row of the table. The message names the option that continues, if there is one. "
+        '`lakelog table describe` shows the archived offsets; docs/spark.md, "When the job '
+        'stops", lists all cases.',
     ),
     Entry(
         "LL0804",
@@ -473,9 +510,10 @@ _ENTRIES = (
         "LL0805",
         "the table cannot be read or changed",
         ExitCode.FAILURE,
-        "The catalog or a file of the table cannot be read or written from this host, or another "
-        "program changed the table. The message states the reason. The table is as before, except "
-        "after a failed drop: run it again to complete it.",
+        "The catalog or a file of the table cannot be read or written from this host, or "
+        "another program changed the table. The message states the reason. The table is as "
+        "before, except after a failed drop: run it again to complete it. `lakelog table "
+        "list` shows warehouse and catalog of each table.",
     ),
     Entry(
         "LL0806",
@@ -489,20 +527,23 @@ _ENTRIES = (
         "LL0901",
         "confirmation required",
         ExitCode.USAGE,
-        "The command deletes data and cannot ask for confirmation, because its input is not a "
-        "terminal. Pass --yes.",
+        "The command deletes data and cannot ask for confirmation, because its input is not "
+        "a terminal. Pass --yes. Scripts need `--yes`.",
     ),
     Entry(
         "LL0902",
         "wrong arguments",
         ExitCode.USAGE,
-        "The command line is invalid. `lakelog COMMAND --help` shows the options of a command.",
+        "The command line is invalid. `lakelog COMMAND --help` shows the options of a "
+        "command. The message names the argument.",
     ),
     Entry(
         "LL0903",
         "file not found",
         ExitCode.NOT_FOUND,
-        "A file on the command line does not exist or cannot be read.",
+        "A file on the command line does not exist or cannot be read. Check the spelling and "
+        "the permissions, with `ls -l` of the path in the message; a relative path begins at "
+        "the current folder.",
     ),
     Entry(
         "LL0904",

@@ -26,7 +26,7 @@ COMMANDS = {
     "serve": "Run a broker, or several as workers.",
     "topic": "List, create, describe, alter and delete topics; elect leaders.",
     "produce": "Write records from a file or from standard input.",
-    "consume": "Read records of a topic.",
+    "consume": "Read records of topics.",
     "group": "List, describe, reset and delete consumer groups.",
     "txn": "List, describe and abort transactions; remove sinks.",
     "config": "Show, change and explain settings of topics and brokers.",

@@ -54,6 +54,10 @@ class Noted(str):
         return noted
 
 
+class Size(int):
+    """A number of bytes: tables show `1.5 MB`, JSON the number."""
+
+
 Result = Listing | Document | str
 
 
@@ -243,6 +247,8 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value) or "-"
+    if isinstance(value, Size):
+        return sized(value)
     text = printable(str(value))
     return f"{text} ({value.note})" if isinstance(value, Noted) else text
 

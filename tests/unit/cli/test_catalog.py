@@ -28,3 +28,12 @@ def test_codes_that_are_written_down_keep_their_meaning() -> None:
     assert CATALOG["LL0401"].exit is ExitCode.DENIED
     assert CATALOG["LL0604"].exit is ExitCode.PARTIAL
     assert CATALOG["LL0902"].exit is ExitCode.USAGE
+
+
+def test_each_explanation_adds_a_remedy_to_the_title() -> None:
+    """An explanation that only says the title again sends the reader away."""
+    for entry in CATALOG.values():
+        words = set(re.findall(r"[a-z]+", entry.text.lower()))
+        added = words - set(re.findall(r"[a-z]+", entry.title.lower()))
+        assert len(added) >= 10, f"{entry.code}: {entry.text}"
+        assert re.search("`|--debug", entry.text), f"{entry.code} names no command or option"

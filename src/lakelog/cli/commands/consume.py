@@ -1,10 +1,11 @@
-"""`lakelog consume`: records of a topic to standard output."""
+"""`lakelog consume`: records of topics to standard output."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import COMMON, DEFAULT_SESSION, Partitions, Session, noun
+from lakelog.cli.options import COMMON, DEFAULT_SESSION, Flag, Partitions, Session, noun
 from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
 from lakelog.cli.records.group_progress import GroupProgress
 from lakelog.cli.records.json_records import json_line
@@ -26,18 +27,23 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer
 
-app = noun("consume", "Read records of a topic.")
+app = noun("consume", "Read records of topics.")
+
+_NAMED_MAX = 3
+"""Topics that a note names."""
 
 
 @app.default
 def consume(
     topic: str,
     /,
-    *,
+    *topics: str,
     offset: Annotated[
         str | None, Parameter(name=["--offset", "-o"], allow_leading_hyphen=True)
     ] = None,
-    count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
+    from_beginning: Flag = False,
+    count: Annotated[int | None, Parameter(name=["--count", "-n", "--max-messages"])] = None,
+    follow: Flag = False,
     exit_at_end: Annotated[bool, Parameter(name=["--exit-at-end", "-e"], negative="")] = False,
     partition: Partitions = None,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
@@ -48,23 +54,28 @@ def consume(
     form: Annotated[str, Parameter(name=["--format", "-f"], group=COMMON)] = r"%v\n",
     session: Session = DEFAULT_SESSION,
 ) -> int:
-    """Read records of a topic and print them as they arrive, until ^C.
+    """Read records of topics and print them as they arrive, until ^C.
 
     Parameters
     ----------
     topic
-        Topic to read.
+        Topics to read. A text between slashes, such as '/orders-.*/', is a regular expression for
+        whole names of existing topics.
     offset
         First offset: start, end, 42, +10 (after the start), -10 (before the end), or @TIME as
         ISO 8601, epoch milliseconds, or -1h. Default end; with --exit-at-end start.
+    from_beginning
+        Same as --offset start.
     count
         Stop after this number of records.
+    follow
+        Wait for new records; this is the default.
     exit_at_end
         Stop at the current end of the partitions.
     partition
-        Read only this partition; may be repeated.
+        Read only this partition of one topic; may be repeated.
     group
-        Join this group, share the topic with its members, and commit printed records. --offset
+        Join this group, share the topics with its members, and commit printed records. --offset
         must then be start or end, and applies to partitions without a committed offset.
     isolation
         read_committed skips records of aborted transactions and stops before the first open one;
@@ -75,17 +86,22 @@ def consume(
         '%v\\n').
     """
     print_record = json_line if form in ("json", "jsonl") else formatter(form)
-    offset = offset or ("start" if exit_at_end else "end")
+    _check_contradictions(offset, from_beginning=from_beginning, follow=follow, ends=exit_at_end)
+    offset = offset or ("start" if exit_at_end or from_beginning else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
     _check_options(count, position, partition, is_member=group is not None)
+    patterns = [parse_topic(each) for each in (topic, *topics)]
     with open_admin(session) as admin:
-        chosen = _partitions(admin, topic, partition)
+        names = _names(admin, patterns)
+        if partition and len(names) > 1:
+            raise CliError("LL0902", "--partition needs exactly one topic", "name the topic")
+        chosen = [key for name in names for key in _partitions(admin, name, partition)]
         bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
         starts = {} if group is not None else _starts(admin, position, bounds, session)
     ends = {key: limits.end for key, limits in bounds.items()}
     consumer = _open_consumer(session, group, position, isolation)
     with consumer, stopping() as stop:
-        progress = _begin(consumer, topic, starts if group is None else None, session, stop)
+        progress = _begin(consumer, names, starts if group is None else None, session, stop)
         pump = Pump(
             consumer,
             sys.stdout.buffer,
@@ -93,10 +109,52 @@ def consume(
             progress,
             patience_s=session.timeout_s,
             check_output=check_stdout,
-            waiting=waiting_note(topic, chosen, position, group) if _watched(session) else "",
+            waiting=waiting_note(names, chosen, position, group) if _watched(session) else "",
         )
         pump.run(count, ends, stop, exit_at_end=exit_at_end)
         return stop.exit_status
+
+
+def parse_topic(text: str) -> str | re.Pattern[str]:
+    """Return the name of a topic, or the pattern of /PATTERN/. Raises `CliError`."""
+    if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
+        return text
+    try:
+        return re.compile(text[1:-1])
+    except re.error as error:
+        raise CliError(
+            "LL0902", f"{text} is not a regular expression: {error}", "for example '/orders-.*/'"
+        ) from error
+
+
+def select(wanted: Iterable[str | re.Pattern[str]], existing: Iterable[str]) -> list[str]:
+    """Return the wanted names, and the existing topics that match a pattern, each once.
+
+    Raises `CliError` LL0102 for a pattern that matches none.
+    """
+    known, names = sorted(existing), list[str]()
+    for each in wanted:
+        found = [each] if isinstance(each, str) else list(filter(each.fullmatch, known))
+        if not found:
+            assert not isinstance(each, str)
+            hint = "the whole name has to match; lakelog topic list shows the topics"
+            raise CliError("LL0102", f"no topic matches /{each.pattern}/", hint)
+        names += found
+    return list(dict.fromkeys(names))
+
+
+def _names(admin: Admin, wanted: Sequence[str | re.Pattern[str]]) -> list[str]:
+    has_patterns = any(not isinstance(each, str) for each in wanted)
+    return select(wanted, [each.name for each in admin.topics.list()] if has_patterns else [])
+
+
+def _check_contradictions(
+    offset: str | None, *, from_beginning: bool, follow: bool, ends: bool
+) -> None:
+    if offset is not None and from_beginning:
+        raise CliError("LL0902", "--offset and --from-beginning are mutually exclusive")
+    if follow and ends:
+        raise CliError("LL0902", "--follow and --exit-at-end are mutually exclusive")
 
 
 def _check_options(
@@ -167,7 +225,7 @@ def _open_consumer(
 
 def _begin(
     consumer: Consumer,
-    topic: str,
+    topics: Sequence[str],
     starts: Mapping[TopicPartition, int] | None,
     session: Session,
     stop: Stop,
@@ -176,7 +234,7 @@ def _begin(
     if starts is None:
         progress = GroupProgress(consumer, quiet=session.quiet)
         interruptible = stop.interrupting
-        consumer.subscribe([topic], on_revoked=progress.revoke, interruptible=interruptible)
+        consumer.subscribe(topics, on_revoked=progress.revoke, interruptible=interruptible)
         return progress
     consumer.assign(starts)
     for key, start in starts.items():
@@ -189,17 +247,22 @@ def _watched(session: Session) -> bool:
 
 
 def waiting_note(
-    topic: str, partitions: Sequence[TopicPartition], position: Position, group: str | None
+    topics: Sequence[str],
+    partitions: Sequence[TopicPartition],
+    position: Position,
+    group: str | None,
 ) -> str:
     """Return the note on a terminal while there is nothing to print."""
     at_end = position == Position(Anchor.END)
+    named = [f"'{each}'" for each in topics]
+    where = ", ".join(named if len(named) <= _NAMED_MAX else [*named[:_NAMED_MAX], "..."])
     how_many = counted(len(partitions), "partition")
     if group is not None:
         hint = (
             "; use -o start to read from the beginning if no offset is committed" if at_end else ""
         )
-        return f"waiting for new records in '{topic}' as a member of group '{group}'{hint}"
+        return f"waiting for new records in {where} as a member of group '{group}'{hint}"
     if at_end:
         hint = "use -o start to read from the beginning"
-        return f"waiting for new records in '{topic}' ({how_many}, from the end); {hint}"
-    return f"no more records in '{topic}' ({how_many}); waiting for new ones, ^C ends"
+        return f"waiting for new records in {where} ({how_many}, from the end); {hint}"
+    return f"no more records in {where} ({how_many}); waiting for new ones, ^C ends"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -56,11 +58,55 @@ _MEMBER_COLUMNS = (
 )
 
 
+_ISO_DURATION = re.compile(r"P(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
+
+
 @app.command(name="list")
 def list_groups(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
-    """List groups."""
+    """List groups with the number of their members and their lag."""
     with open_admin(session) as admin:
-        show(listing(admin.groups.list()), output.format)
+        found = admin.groups.list()
+        show(listing(found, _progress_of(admin, found)), output.format)
+
+
+class GroupProgress(NamedTuple):
+    """The number of a group's members, and the records that it has not read.
+
+    Either is `None` if it is unknown. The lag is unknown without committed offsets.
+    """
+
+    members: int | None
+    lag: int | None
+
+
+UNKNOWN = GroupProgress(None, None)
+NOTHING_KNOWN: Mapping[str, GroupProgress] = {}
+
+
+def _progress_of(admin: Admin, groups: Iterable[GroupListing]) -> dict[str, GroupProgress]:
+    """Return the progress of groups, except of groups that end meanwhile."""
+    members: dict[str, int] = {}
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    for name in (each.group_id for each in groups):
+        with suppress(KafkaError):
+            members[name] = len(admin.groups.describe(name).members)
+            committed[name] = _committed(admin, name)
+    keys = {key for offsets in committed.values() for key in offsets}
+    ends: dict[TopicPartition, int] = {}
+    if keys:
+        with suppress(KafkaError):  # a partition without a leader
+            bounds = read_bounds(admin, existing(admin, keys))
+            ends = {key: limits.end for key, limits in bounds.items()}
+    return {
+        name: GroupProgress(number, _lag(committed.get(name, {}), ends))
+        for name, number in members.items()
+    }
+
+
+def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
+    """Return the unread records of all partitions; unknown if that of one is unknown."""
+    lags = [max(ends[key] - offset, 0) for key, offset in committed.items() if key in ends]
+    return sum(lags) if lags and len(lags) == len(committed) else None
 
 
 @app.command
@@ -108,6 +154,7 @@ def reset(
     to_latest: Flag = False,
     to_offset: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     to_datetime: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    by_duration: str | None = None,
     execute: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
@@ -133,6 +180,8 @@ def reset(
         Same as --to N.
     to_datetime
         Same as --to @TIME.
+    by_duration
+        To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.
     execute
         Apply the change.
     """
@@ -141,6 +190,7 @@ def reset(
         "end": to_latest,
         str(to_offset): to_offset is not None,
         f"@{to_datetime}": to_datetime is not None,
+        f"@-{_duration(by_duration)}": by_duration is not None,
         str(to): to is not None,
     }
     position = _target(named, shifts=shift_by is not None)
@@ -196,6 +246,12 @@ def delete(
         return for_each(names, remove)
 
 
+def _duration(text: str | None) -> str:
+    """Return a duration of ISO 8601, such as PT1H30M, in the form of this command: 1h30m."""
+    found = _ISO_DURATION.fullmatch(text or "")
+    return "".join(found[0].removeprefix("P").split("T")).lower() if found else text or ""
+
+
 def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
     """Return the given target, or `None` for a shift. Raises `CliError` unless there is one."""
     targets = [text for text, is_given in named.items() if is_given]
@@ -237,7 +293,9 @@ def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
     return {key: place.offset for key, place in admin.groups.offsets(group).items()}
 
 
-def listing(groups: Iterable[GroupListing]) -> Listing:
+def listing(
+    groups: Iterable[GroupListing], progress: Mapping[str, GroupProgress] = NOTHING_KNOWN
+) -> Listing:
     """Return one row per group."""
     rows = [
         {
@@ -245,10 +303,13 @@ def listing(groups: Iterable[GroupListing]) -> Listing:
             "state": group.state or None,
             "type": group.group_type or None,
             "protocol_type": group.protocol_type or None,
+            "members": progress.get(group.group_id, UNKNOWN).members,
+            "lag": progress.get(group.group_id, UNKNOWN).lag,
         }
         for group in groups
     ]
-    return Listing(rows, ("group", "state", "type", "protocol_type"), empty="no groups")
+    columns = ("group", "state", "type", "protocol_type", "members", "lag")
+    return Listing(rows, columns, empty="no groups")
 
 
 def document(

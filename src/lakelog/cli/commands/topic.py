@@ -34,7 +34,7 @@ from lakelog.cli.partition_health import (
     problem_of,
 )
 from lakelog.cli.positions import Bounds, parse_position
-from lakelog.cli.render import Document, Listing, counted, note, show, show_all
+from lakelog.cli.render import Document, Listing, Size, counted, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,
     parse_changes,
@@ -52,7 +52,7 @@ app = noun("topic", "List, create, describe, alter and delete topics; elect lead
 
 _MIN_ISR = "min.insync.replicas"
 _NO_LEADER = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
-_LIST_COLUMNS = ("name", "partitions", "replication_factor", "is_internal")
+_LIST_COLUMNS = ("name", "partitions", "replication_factor", "bytes", "is_internal")
 _PARTITION_COLUMNS = (
     "partition",
     "leader",
@@ -62,7 +62,11 @@ _PARTITION_COLUMNS = (
     "log_start_offset",
     "log_end_offset",
     "records",
+    "bytes",
 )
+LogSizes = Mapping[tuple[int, str, int], int]
+"""Bytes of each replica, by broker, topic and partition."""
+NO_SIZES: LogSizes = {}
 ConfigOption = Annotated[
     list[str] | None,
     Parameter(name=["--config", "-c"], negative="", consume_multiple=False),
@@ -76,7 +80,7 @@ def list_topics(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """List topics.
+    """List topics, with the bytes of their leaders' logs.
 
     Parameters
     ----------
@@ -84,7 +88,8 @@ def list_topics(
         Also show internal topics.
     """
     with open_admin(session) as admin:
-        show(listing(admin.topics.list(internal=internal)), output.format)
+        topics = admin.topics.list(internal=internal)
+        show(listing(topics, log_sizes(admin)), output.format)
 
 
 @app.command
@@ -351,7 +356,30 @@ def _describe(admin: Admin, name: str, limit: str | None) -> Document:
     configs = admin.configs.describe(ResourceType.TOPIC, name)
     is_full = all(len(row.isr) == len(row.replicas) for row in topic.partitions)
     eligible = {} if is_full else admin.topics.eligible(name)
-    return document(topic, _bounds(admin, topic), configs.values(), eligible, limit)
+    return document(
+        topic, _bounds(admin, topic), configs.values(), eligible, limit, log_sizes(admin)
+    )
+
+
+def log_sizes(admin: Admin) -> LogSizes:
+    """Return the bytes of each replica; none if a broker does not answer."""
+    try:
+        folders = admin.log_dirs()
+    except KafkaError:
+        return {}
+    return {(each.node_id, *key): size for each in folders for key, size in each.partitions.items()}
+
+
+def _leader_bytes(topic: str, row: Partition, sizes: LogSizes) -> Size | None:
+    found = sizes.get((row.leader, topic, row.partition))
+    return None if found is None else Size(found)
+
+
+def _total_bytes(topic: Topic, sizes: LogSizes) -> Size | None:
+    """Return the bytes of all leaders' logs; unknown if that of one is unknown."""
+    found = [_leader_bytes(topic.name, row, sizes) for row in topic.partitions]
+    known = [size for size in found if size is not None]
+    return Size(sum(known)) if len(known) == len(found) else None
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
@@ -365,7 +393,7 @@ def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
         return {}
 
 
-def listing(topics: Iterable[Topic]) -> Listing:
+def listing(topics: Iterable[Topic], sizes: LogSizes = NO_SIZES) -> Listing:
     """Return one row per topic."""
     rows = [
         {
@@ -373,6 +401,7 @@ def listing(topics: Iterable[Topic]) -> Listing:
             "topic_id": _topic_id(topic),
             "partitions": len(topic.partitions),
             "replication_factor": _replication_factor(topic),
+            "bytes": _total_bytes(topic, sizes),
             "is_internal": topic.is_internal,
         }
         for topic in topics
@@ -388,6 +417,7 @@ def document(
     configs: Iterable[ConfigEntry],
     eligible: Mapping[int, EligibleReplicas] | None = None,
     limit: str | None = None,
+    sizes: LogSizes = NO_SIZES,
 ) -> Document:
     """Return the description of one topic, without settings at their defaults.
 
@@ -400,6 +430,7 @@ def document(
     min_isr = int(minimum or 1)
     partitions = [
         _partition(row, bounds.get((topic.name, row.partition)), min_isr)
+        | {"bytes": _leader_bytes(topic.name, row, sizes)}
         for row in topic.partitions
     ]
     settings = [
@@ -418,6 +449,7 @@ def document(
         "is_internal": topic.is_internal,
         "replication_factor": _replication_factor(topic),
         "records": None if None in records else sum(records),
+        "bytes": _total_bytes(topic, sizes),
     }
     if limit is not None:
         partitions = [row for row in partitions if is_as_grave(row["problem"], limit)]

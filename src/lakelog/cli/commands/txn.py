@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from lakelog.cli.options import (
     Session,
     noun,
 )
-from lakelog.cli.render import Document, Listing, note, show
+from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 app = noun("txn", "List, describe and abort transactions; remove sinks.")
 
+_CHILD = re.compile(r".+(?:/[0-9]+){3}", re.DOTALL)
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 _SINK_COLUMNS = ("next_batch", "open_children")
 _CHILD_COLUMNS = ("transactional_id", "state", "start", "partitions")
@@ -61,6 +63,7 @@ def list_transactions(
     ] = None,
     longer_than: str | None = None,
     match: str | None = None,
+    children: Flag = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -74,6 +77,8 @@ def list_transactions(
         Show only ids whose transaction has been open for longer: 30s, 5m, 1h.
     match
         Show only ids that match this regular expression entirely.
+    children
+        Show the transactions of sinks' tasks, too.
     """
     duration_ms = -1 if longer_than is None else int(parse_duration_s(longer_than) * 1000)
     states: Sequence[str] = [known_state(text) for text in state or ()]
@@ -89,7 +94,11 @@ def list_transactions(
                 raise
             text = f"--match '{match}' is not a regular expression"
             raise CliError("LL0902", text, "in RE2's syntax, for example 'billing-.*'") from error
-    show(listing(found), output.format)
+    shown = found if children else without_children(found)
+    if len(shown) < len(found):
+        hidden = counted(len(found) - len(shown), "transaction")
+        note(f"{hidden} of sinks' tasks not shown; use --children", quiet=session.quiet)
+    show(listing(shown), output.format)
 
 
 @app.command
@@ -273,6 +282,14 @@ def chosen(
             f"specify --producer-id, one of {ids}",
         )
     return wanted[0]
+
+
+def without_children(found: Sequence[TransactionListing]) -> list[TransactionListing]:
+    """Return the rows without the transactions of sinks' tasks, `SINK/1/2/3`.
+
+    Their coordinator is that of the sink, whose row counts the open ones.
+    """
+    return [row for row in found if not _CHILD.fullmatch(row.transactional_id)]
 
 
 def listing(found: Iterable[TransactionListing]) -> Listing:

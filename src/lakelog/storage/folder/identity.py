@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 from lakelog.base.events import event
@@ -19,6 +20,9 @@ from lakelog.storage.folder.properties import (
 from lakelog.storage.names import parse_dir_name
 
 _logger = logging.getLogger(__name__)
+_OWN = re.compile(r"\.lock|\.lakelog.*|lost\+found|boot-id|disk-reserve|metadata\..*|warehouse")
+"""Files that a new data folder may have before its `meta.properties`."""
+_NAMED_MAX = 3
 
 
 def load_identity(
@@ -58,9 +62,27 @@ def _format(
 ) -> MetaProperties:
     logs = [name for name in disk.list(folder) if parse_dir_name(name)]
     if logs:
-        raise WrongDirectory(f"{folder} has logs ({logs[0]}) but no {META_PROPERTIES}: put it back")
+        raise WrongDirectory(
+            f"{folder} has logs ({logs[0]}) but no {META_PROPERTIES}: put it back, or use another "
+            "folder if these are files of another program"
+        )
+    _warn_of_foreign(disk, folder)
     meta = MetaProperties(
         cluster_id or encode_uuid(random_uuid(random)), node_id, random_uuid(random)
     )
     disk.write_atomic(folder / META_PROPERTIES, encode_meta_properties(meta))
     return meta
+
+
+def _warn_of_foreign(disk: Disk, folder: Path) -> None:
+    """Log the files that a new folder has already; the broker leaves them alone."""
+    found = sorted(name for name in disk.list(folder) if not _OWN.fullmatch(name))
+    if found:
+        more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+        _logger.warning(
+            "%s becomes the data folder, although it has other files: %s%s; they stay",
+            folder,
+            ", ".join(found[:_NAMED_MAX]),
+            more,
+            extra=event("foreign_files", path=folder, count=len(found)),
+        )

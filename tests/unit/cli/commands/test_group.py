@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.cli.commands.group import document, listing
+from lakelog.cli.commands.group import GroupProgress, _duration, _lag, document, listing
 from lakelog.cli.main import run
 from lakelog.client.admin import Group, GroupListing, GroupMember
 
@@ -13,7 +13,35 @@ _GROUP = Group("billing", "Stable", "consumer", "range", (_MEMBER,))
 def test_a_listing_names_every_group() -> None:
     rows = listing([GroupListing("a", "consumer", "Stable", "classic"), GroupListing("b", "")]).rows
     assert [row["group"] for row in rows] == ["a", "b"]
-    assert rows[1] == {"group": "b", "state": None, "type": None, "protocol_type": None}
+    unknown = dict.fromkeys(("state", "type", "protocol_type", "members", "lag"))
+    assert rows[1] == {"group": "b", **unknown}
+
+
+def test_a_listing_has_members_and_lag() -> None:
+    progress = {"a": GroupProgress(2, 5)}
+    (row,) = listing([GroupListing("a", "consumer", "Stable", "classic")], progress).rows
+    assert (row["members"], row["lag"]) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("committed", "lag"),
+    [
+        ({("orders", 0): 4, ("orders", 1): 9}, 7),
+        ({("orders", 0): 4, ("gone", 0): 9}, None),
+        ({}, None),
+    ],
+)
+def test_a_lag_is_known_if_that_of_each_partition_is(
+    committed: dict[tuple[str, int], int], lag: int | None
+) -> None:
+    assert _lag(committed, {("orders", 0): 10, ("orders", 1): 10}) == lag
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"), [("PT1H30M", "1h30m"), ("P7D", "7d"), ("P1DT2H", "1d2h"), ("5m", "5m")]
+)
+def test_a_duration_may_be_written_as_kafka_s_tool_does(text: str, duration: str) -> None:
+    assert _duration(text) == duration
 
 
 def test_a_description_joins_commits_ends_and_owners() -> None:
@@ -53,6 +81,8 @@ def test_lag_of_nothing_is_unknown() -> None:
         ["--to", "start", "--shift-by", "1"],
         ["--to-latest", "--to-earliest"],
         ["--to-offset", "-5"],
+        ["--by-duration", "soon"],
+        ["--by-duration", "1h", "--to-latest"],
     ],
 )
 def test_a_reset_says_where_to_in_one_way(

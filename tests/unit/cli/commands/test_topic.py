@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lakelog.cli.commands.topic import document, listing
 from lakelog.cli.positions import Bounds
+from lakelog.cli.render import cell
 from lakelog.client.admin import ConfigEntry, ConfigSource
 from lakelog.client.admin.topics import EligibleReplicas
 from lakelog.client.view import Partition, Topic
@@ -27,6 +30,7 @@ def test_a_listing_has_a_row_for_each_topic() -> None:
             "topic_id": "AAECAwQFBgcICQoLDA0ODw",
             "partitions": 2,
             "replication_factor": 2,
+            "bytes": None,
             "is_internal": False,
         },
         {
@@ -34,6 +38,7 @@ def test_a_listing_has_a_row_for_each_topic() -> None:
             "topic_id": None,
             "partitions": 0,
             "replication_factor": 0,
+            "bytes": 0,
             "is_internal": False,
         },
     ]
@@ -50,6 +55,17 @@ def test_a_description_contains_offsets_and_changed_settings() -> None:
     assert data["records"] is None
     assert [entry["name"] for entry in data["configs"]] == ["retention.ms", "num.partitions"]
     assert data["configs"][1]["source"] == "static-broker"
+
+
+def test_the_bytes_of_a_topic_count_the_logs_of_its_leaders() -> None:
+    led = Topic("orders", _ID, (Partition(0, 1, 4, (1, 2), (1,)), Partition(1, 2, 4, (2, 1), ())))
+    sizes = {(1, "orders", 0): 1500, (2, "orders", 0): 9, (2, "orders", 1): 500}
+    (row,) = listing([led], sizes).rows
+    assert (row["bytes"], cell(row["bytes"])) == (2000, "2.0 kB")
+    data = document(led, {}, [], sizes=sizes).data
+    assert [each["bytes"] for each in data["partitions"]] == [1500, 500]
+    assert (data["bytes"], json.dumps(data["bytes"])) == (2000, "2000")
+    assert document(_TOPIC, {}, [], sizes=sizes).data["bytes"] is None, "one has no leader"
 
 
 def test_records_add_up_when_every_partition_is_known() -> None:

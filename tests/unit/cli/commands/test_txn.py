@@ -9,6 +9,7 @@ from lakelog.cli.commands.txn import (
     hanging_listing,
     known_state,
     listing,
+    without_children,
 )
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
@@ -44,6 +45,13 @@ def test_a_listing_with_a_sink_also_shows_next_batches_and_open_children() -> No
     assert found.columns[-2:] == ("next_batch", "open_children")
     assert (found.rows[1]["next_batch"], found.rows[1]["open_children"]) == (5, 3)
     assert "next_batch" not in found.rows[0]
+
+
+def test_a_listing_leaves_the_children_of_sinks_out() -> None:
+    ids = ["billing", "daily", "daily/5/0/1", "a/b/c", "a/1/2", "daily#2/5/0/12"]
+    found = [TransactionListing(name, 7, "Ongoing", 1) for name in ids]
+    shown = [row.transactional_id for row in without_children(found)]
+    assert shown == ["billing", "daily", "a/b/c", "a/1/2"]
 
 
 def test_a_sink_is_described_with_its_query_and_open_children() -> None:

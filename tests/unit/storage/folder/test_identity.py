@@ -84,3 +84,26 @@ def test_logs_without_an_identity_are_not_taken_over() -> None:
     store.disk.remove(DATA / "meta.properties")
     with pytest.raises(WrongDirectory, match=r"no meta\.properties"):
         store.start()
+
+
+def test_files_of_another_program_are_named_and_stay(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA / "lost+found")
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        disk.write_atomic(DATA / name, b"foreign")
+    directory = make_directory(disk)
+    directory.open(None, 1)
+    directory.close()
+    text = f"{DATA} becomes the data folder, although it has other files: a.txt, b.txt, c.txt and 1"
+    assert text in caplog.text
+    assert disk.exists(DATA / "d.txt")
+    caplog.clear()
+    make_directory(disk).open(None, 1)
+    assert not caplog.text, "it is no new folder any more"
+
+
+def test_a_new_data_folder_is_no_reason_for_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA / "lost+found")
+    make_directory(disk).open(None, 1)
+    assert not caplog.text
