@@ -82,8 +82,12 @@ def write_batch(
     topic_id: str = TOPIC_ID,
     leader_epoch: int = 0,
     rows: bool = True,
+    headers: bool = True,
 ) -> Batch:
-    """A file with the offsets [start, end) of partition 0, and the batch that has it."""
+    """A file with the offsets [start, end) of partition 0, and the batch that has it.
+
+    headers: whether the records have any; they are null otherwise.
+    """
     extents = {0: Extent(start, end, leader_epoch)}
     if not rows:
         return Batch(topic_id, "query", number, extents, ())
@@ -98,7 +102,7 @@ def write_batch(
             "timestamp": datetime.fromtimestamp(offset, UTC),
             "timestampType": 0,
             "value": b"v",
-            "headers": [{"key": "h", "value": b"x"}],
+            "headers": [{"key": "h", "value": b"x"}] if headers else None,
         }
         for offset in range(start, end)
     ]

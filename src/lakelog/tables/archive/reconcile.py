@@ -8,12 +8,10 @@ how to continue. Each difference is settled by one commit, which fences other jo
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
 from pyiceberg.table import Table
 
 from lakelog.client.epochs import EpochEnd
@@ -30,9 +28,17 @@ from lakelog.tables.archive.lost_letters import (
     letters_ahead,
     refused_before,
 )
+from lakelog.tables.archive.lost_rows import LostRange, remove_rows
 from lakelog.tables.archive.partitions import first_extents, lost_before
 from lakelog.tables.archive.pending_letters import check_pending_letters
-from lakelog.tables.archive.progress import UNKNOWN, Extent, Progress, read_progress
+from lakelog.tables.archive.progress import (
+    UNKNOWN,
+    Extent,
+    Progress,
+    ProgressConflictError,
+    property_name,
+    read_progress,
+)
 from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.client import TopicClient
@@ -153,7 +159,7 @@ class Reconciler:
         text = "; ".join(_described(each) for each in diverged)
         name = ".".join(self.job.identifier)
         rows = [(each.partition, each.restart, each.offset) for each in diverged]
-        cut = [(partition, at, end) for partition, at, end in rows if at is not None]
+        cut = [LostRange(partition, at, end) for partition, at, end in rows if at is not None]
         phantoms = ", ".join(f"partition {p} offsets [{at}, {end})" for p, at, end in cut)
         if len(cut) < len(rows):
             raise LogDivergedError(f"{text}. Archive it into a table of another name")
@@ -178,18 +184,30 @@ class Reconciler:
             refused_before(self.job, progress, back),
             progress.rewinds + 1,
         )
-        # PyIceberg does not return how many rows a delete has removed.
-        before = _rows(table)
-        with warnings.catch_warnings(), table.transaction() as transaction:
-            warnings.simplefilter("ignore")  # PyIceberg warns if no row matches
-            # Rows and progress change in one commit: a crash leaves both or neither.
-            transaction.delete(_is_any_of(self.job.topic, cut))
-            record(transaction, self.job.topic_id, after)
-        moved = before - _rows(self.job.address.load())
+        moved = self._remove(table, cut, progress, after)
         self.notice(
             f"{self.job.topic}: {text}. {moved} rows of {name} ({phantoms}) are no longer in the "
             f"table; the tag {tag} keeps the snapshot that has them"
         )
+        return moved
+
+    def _remove(
+        self, table: Table, cut: Sequence[LostRange], before: Progress, after: Progress
+    ) -> int:
+        """Remove rows and set the progress in one commit; return the number of rows.
+
+        Raises `ProgressConflictError` if another job has committed since `before` was read.
+        """
+        topic_id = self.job.topic_id
+
+        def entry(table: Table) -> Mapping[str, str] | None:
+            if agreed_progress(table, topic_id) != before:
+                return None
+            return {property_name(topic_id): after.to_text()}
+
+        moved = remove_rows(self.job.address, table, self.job.topic, cut, entry)
+        if moved is None:
+            raise ProgressConflictError("another job archives this topic at the same time")
         return moved
 
     def _settle_letters(self, client: TopicClient) -> None:
@@ -244,20 +262,6 @@ def _described(each: Divergence) -> str:
         return str(each)
     where = f"{each.topic}-{each.partition}"
     return f"the log of {where} ends at {each.restart}, but is archived up to {each.offset}"
-
-
-def _is_any_of(topic: str, ranges: list[tuple[int, int, int]]) -> BooleanExpression:
-    """Return the filter for rows in any of the (partition, start, end) ranges."""
-    terms: list[BooleanExpression] = [
-        And(
-            EqualTo("topic", topic),
-            EqualTo("partition", partition),
-            GreaterThanOrEqual("offset", at),
-            LessThan("offset", end),
-        )
-        for partition, at, end in ranges
-    ]
-    return terms[0] if len(terms) == 1 else Or(*terms)
 
 
 def _rows(table: Table) -> int:

@@ -1,4 +1,8 @@
-"""Scripts that read an archived table, for users to copy."""
+"""Scripts that read an archived table, for users to copy.
+
+PyIceberg's scan returns a null list of structs, such as the headers of a record without any, as an
+empty list. The scripts therefore ask PyIceberg for the files, and read these with PyArrow.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ def snippets(
         f"table = catalog.load_table({identifier!r})\n"
     )
     scripts = {
-        "pyiceberg": f"{load}print(table.scan(limit=10).to_arrow())",
+        "pyiceberg": load + _FILES.format(files="files[:1]") + "print(rows.slice(0, 10))",
         "spark": _SPARK_HEAD + load + _SPARK_REMOTE,
     }
     if is_remote(metadata_path):
@@ -40,8 +44,16 @@ _SPARK_LOCAL = (
     f"rows = spark.read.schema({_COLUMNS!r}).parquet(*files)\n"
     "rows.groupBy('partition').count().show()"
 )
+_FILES = (
+    "# table.scan().to_arrow() would turn null headers into empty lists.\n"
+    "import pyarrow as pa, pyarrow.parquet as pq\n"
+    "files = [table.io.new_input(task.file.file_path) for task in table.scan().plan_files()]\n"
+    "parts = [pq.read_table(file.open()) for file in {files}]\n"
+    "none = table.schema().as_arrow().empty_table()\n"
+    "rows = pa.concat_tables([none, *parts], promote_options='permissive')\n"
+)
 _SPARK_REMOTE = (
-    "rows = spark.createDataFrame(table.scan().to_arrow())\n"
+    _FILES.format(files="files") + "rows = spark.createDataFrame(rows)\n"
     "rows.groupBy('partition').count().show()"
 )
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
@@ -191,6 +192,20 @@ def test_rows_of_lost_records_move_to_a_tagged_snapshot(archive: Archive) -> Non
 
     archive.append(6, 14, leader_epoch=EPOCH + 1)
     assert offsets(archive.table) == list(range(14))
+
+
+def test_rows_beside_lost_ones_are_not_changed(archive: Archive) -> None:
+    """PyIceberg would turn null headers into empty lists."""
+    archive.reconcile(Log({0: 10}))
+    batch = write_batch(
+        archive.address, 0, 10, topic_id=TOPIC_ID, leader_epoch=EPOCH, headers=False
+    )
+    commit_batch(archive.address, batch)
+
+    assert archive.reconcile(CUT, skip_lost=True) == 4
+
+    (task,) = archive.table.scan().plan_files()
+    assert pq.read_table(task.file.file_path)["headers"].to_pylist() == [None] * 6
 
 
 def test_a_lost_tail_without_rows_moves_only_the_progress(archive: Archive) -> None:
