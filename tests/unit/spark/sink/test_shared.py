@@ -22,7 +22,7 @@ def frame(conf: dict[str, str], properties: dict[str, str]) -> Any:
 
 
 def test_options_are_checked_before_the_query_starts() -> None:
-    with pytest.raises(OptionError, match="unknown option 'sinkidd'.*did you mean 'sinkId'"):
+    with pytest.raises(OptionError, match=r"unknown option 'sinkidd'.*did you mean 'sinkId'"):
         write_to("t", OPTIONS | {"sinkidd": "a"})
     with pytest.raises(OptionError, match=r"'kafka.bootstrap.servers' is required"):
         write_to("t", {})
