@@ -156,6 +156,9 @@ def test_a_full_disk_passes(broker: WatchedBroker) -> None:
         assert len(described(client, TOPIC).partitions) == PARTITIONS
         values = b"value\n" * 100
         expect_refusal(broker, "produce", TOPIC, given=values, text="KAFKA_STORAGE_ERROR")
+        expect_refusal(broker, "produce", TOPIC, given=values, text="delete topics or records")
+        assert "raise --timeout" not in run(broker, "produce", TOPIC, given=values, timeout="2s")[1]
+        assert run(broker, "cluster", "health")[0] == 1
         status, text = run(broker, "consume", TOPIC, "-e", "-g", "others", timeout="2s")
         assert status != 0, text
         assert refused_commit(broker) != ClientFailure.UNKNOWN
@@ -169,6 +172,7 @@ def test_a_full_disk_passes(broker: WatchedBroker) -> None:
         broker.disk.make_room()
         assert eventually(lambda: broker.failing_checks() == [], what="a broker that is ready")
         assert broker.events("log_directory_has_space") == 1
+        assert run(broker, "cluster", "health")[0] == 0
         assert produce_to_all(client) == {0}
         create_topic(client, "afterwards", 2)
     assert commit(broker, 2, 60) == 2

@@ -14,6 +14,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+SPACE_ADVICE = "delete topics or records, shorten retention or add space"
+DESCRIPTORS_ADVICE = "raise the limit of its process (ulimit -n) or lower max.connections"
 _PASSING = NO_SPACE | NO_DESCRIPTORS
 
 
@@ -39,4 +41,7 @@ class OutOfRoomError(KafkaError):
     """KAFKA_STORAGE_ERROR of an operation that was not carried out because of a shortage."""
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.strerror}; try again")
+        advice = DESCRIPTORS_ADVICE if lacks_descriptors(error) else SPACE_ADVICE
+        super().__init__(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the broker cannot write ({error.strerror}): {advice}"
+        )

@@ -62,13 +62,17 @@ def problem_of(partition: Partition, min_isr: int) -> str | None:
     return UNDER_REPLICATED if len(partition.isr) < len(partition.replicas) else None
 
 
-def health_document(ailing: Sequence[Ailing], states: Mapping[int, str]) -> Document:
+def health_document(
+    ailing: Sequence[Ailing], states: Mapping[int, str], problems: Mapping[int, str]
+) -> Document:
     """Return the health of the cluster.
 
     states: the state of each broker, by id.
+    problems: why brokers cannot write to their data folders, by id.
     """
+    is_served = all(state == "online" for state in states.values())
     facts = {
-        "is_healthy": not ailing and all(state == "online" for state in states.values()),
+        "is_healthy": not ailing and not problems and is_served,
         **{
             f"{problem.replace('-', '_')}_partitions": sum(
                 each.problem == problem for each in ailing
@@ -77,7 +81,9 @@ def health_document(ailing: Sequence[Ailing], states: Mapping[int, str]) -> Docu
         },
         "fenced_brokers": _in_state(states, "fenced"),
         "unregistered_brokers": _in_state(states, "unregistered"),
+        "unwritable_brokers": list(problems),
     }
+    folders = [{"broker": each, "problem": problem} for each, problem in problems.items()]
     rows = [
         {
             "topic": each.topic,
@@ -91,12 +97,13 @@ def health_document(ailing: Sequence[Ailing], states: Mapping[int, str]) -> Docu
         for each in ailing
     ]
     parts = [Listing(rows, _COLUMNS)] if rows else []
+    parts += [Listing(folders, ("broker", "problem"))] if folders else []
     # As a number alone, the id of one broker would pass for a count.
     shown = {
         name: [f"id {each}" for each in value] if isinstance(value, list) else value
         for name, value in facts.items()
     }
-    return Document({**facts, "partitions": rows}, shown, parts)
+    return Document({**facts, "partitions": rows, "data_folders": folders}, shown, parts)
 
 
 def _in_state(states: Mapping[int, str], wanted: str) -> list[int]:

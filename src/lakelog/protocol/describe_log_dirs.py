@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
@@ -51,6 +51,8 @@ class DescribeLogDirsResult(Struct):
     usable_bytes: int = int64("4+", default=-1)
     """Of the file system, -1 when unknown."""
     is_cordoned: bool = boolean("5+")
+    problem: str = string("2+", tag=OWN_TAGS)
+    """Why the broker cannot write to the directory. Apache Kafka does not have this field."""
 
 
 class DescribeLogDirsResponse(Message, versions="1-5", flexible="2+"):

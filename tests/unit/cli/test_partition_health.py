@@ -32,21 +32,28 @@ def test_a_topic_with_fewer_replicas_than_the_minimum_is_healthy() -> None:
 
 
 def test_a_broker_that_does_not_serve_makes_the_cluster_unhealthy() -> None:
-    assert health_document([], {1: "online"}).data["is_healthy"] is True
-    data = health_document([], {1: "online", 2: "fenced", 3: "unregistered"}).data
+    assert health_document([], {1: "online"}, {}).data["is_healthy"] is True
+    data = health_document([], {1: "online", 2: "fenced", 3: "unregistered"}, {}).data
     assert data["is_healthy"] is False
     assert (data["fenced_brokers"], data["unregistered_brokers"]) == ([2], [3])
 
 
 def test_a_broker_that_is_named_does_not_pass_for_a_count() -> None:
-    shown = health_document([], {1: "online", 2: "fenced"}).facts
+    shown = health_document([], {1: "online", 2: "fenced"}, {}).facts
     assert (shown["fenced_brokers"], shown["unregistered_brokers"]) == (["id 2"], [])
 
 
 def test_each_problem_is_counted_and_listed() -> None:
     ailing = examine([topic("t", Partition(0, -1, 4, (1, 2), (2,)))], {})
-    data = health_document(ailing, {1: "online", 2: "online"}).data
+    data = health_document(ailing, {1: "online", 2: "online"}, {}).data
     assert data["is_healthy"] is False
     assert (data["offline_partitions"], data["under_replicated_partitions"]) == (1, 0)
     (row,) = data["partitions"]
     assert (row["leader"], row["replicas"], row["isr"], row["min_isr"]) == (None, [1, 2], [2], 1)
+
+
+def test_a_broker_that_cannot_write_makes_the_cluster_unhealthy() -> None:
+    document = health_document([], {1: "online", 2: "online"}, {2: "no space left"})
+    assert document.data["is_healthy"] is False
+    assert document.data["unwritable_brokers"] == [2]
+    assert document.data["data_folders"] == [{"broker": 2, "problem": "no space left"}]

@@ -63,6 +63,8 @@ def brokers(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTP
 def health(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> int:
     """Show partitions and brokers that need attention; exit with 1 if there are any.
 
+    Each online broker is asked whether it can write to its data folder.
+
     Partitions are offline (no leader), under-min-isr (fewer replicas in sync than
     min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
     Brokers are fenced or unregistered.
@@ -73,8 +75,9 @@ def health(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPU
         cluster, topics = _cluster(admin)
         names = [topic.name for topic in topics]
         values = admin.configs.values(ResourceType.TOPIC, names, _MIN_ISR)
+        problems = _folder_problems(admin, cluster)
     minima = {name: int(value) for name, value in values.items() if value is not None}
-    document = health_document(examine(topics, minima), _states(cluster, topics))
+    document = health_document(examine(topics, minima), _states(cluster, topics), problems)
     show(document, output.format)
     return ExitCode.OK if document.data["is_healthy"] else ExitCode.FAILURE
 
@@ -157,6 +160,20 @@ def feature_command(
 
 def _cluster(admin: Admin) -> tuple[ClusterDescription, list[Topic]]:
     return admin.brokers.describe(), admin.topics.list(internal=True)
+
+
+def _folder_problems(admin: Admin, cluster: ClusterDescription) -> dict[int, str]:
+    """Return why online brokers cannot write, or do not answer, by id."""
+    problems = {}
+    for broker in cluster.brokers:
+        if not broker.is_fenced:
+            try:
+                folders = admin.log_dirs_of(broker.node_id, with_partitions=False)
+                found = [each.problem for each in folders]
+            except (KafkaError, OSError) as error:
+                found = [f"no answer: {error}"]
+            problems[broker.node_id] = "; ".join(filter(None, found))
+    return {node_id: problem for node_id, problem in problems.items() if problem}
 
 
 def _metadata_store(admin: Admin) -> str | None:

@@ -15,11 +15,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakelog.base.closeable import Closeable
+from lakelog.base.errors import error_code
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
 from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
 from lakelog.client.view import ClusterView
-from lakelog.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from lakelog.protocol.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 
 if TYPE_CHECKING:
     from lakelog.client.admin.brokers import Brokers
@@ -41,6 +46,8 @@ class LogDir:
     partitions: Mapping[TopicPartition, int]
     total_bytes: int
     usable_bytes: int
+    problem: str = ""
+    """Why the broker cannot write there; empty if it can."""
 
 
 class Admin(Closeable):
@@ -141,16 +148,25 @@ class Admin(Closeable):
         Sizes are in bytes. Raises `UnreachableError`, `ConnectionLostError`, and `ClientError` if a
         broker rejects the request (KIP-113).
         """
-        found = []
-        for node in list(self._cluster.refresh([]).brokers):
-            request = DescribeLogDirsRequest(topics=None)
-            response = self._cluster.ask(node, request, DescribeLogDirsResponse)
-            check(response.error_code, f"data folders of broker {node}")
-            for row in response.results:
-                sizes = {
-                    (topic.name, partition.partition_index): partition.partition_size
-                    for topic in row.topics
-                    for partition in topic.partitions
-                }
-                found.append(LogDir(node, row.log_dir, sizes, row.total_bytes, row.usable_bytes))
-        return found
+        brokers = list(self._cluster.refresh([]).brokers)
+        return [each for node in brokers for each in self.log_dirs_of(node)]
+
+    def log_dirs_of(self, node: int, *, with_partitions: bool = True) -> list[LogDir]:
+        """Return the data folders of one broker. Raises as `log_dirs`."""
+        request = DescribeLogDirsRequest(topics=None if with_partitions else [])
+        response = self._cluster.ask(node, request, DescribeLogDirsResponse)
+        check(response.error_code, f"data folders of broker {node}")
+        return [_log_dir(node, row) for row in response.results]
+
+
+def _log_dir(node: int, row: DescribeLogDirsResult) -> LogDir:
+    sizes = {
+        (topic.name, partition.partition_index): partition.partition_size
+        for topic in row.topics
+        for partition in topic.partitions
+    }
+    # Apache Kafka reports an error for an offline folder, and no space for a full one.
+    problem = row.problem or (error_code(row.error_code).name if row.error_code else "")
+    if not problem and row.usable_bytes == 0:
+        problem = "no space left"
+    return LogDir(node, row.log_dir, sizes, row.total_bytes, row.usable_bytes, problem)

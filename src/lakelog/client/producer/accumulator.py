@@ -157,6 +157,9 @@ class Accumulator:
         verdict = judge(code, is_first=queue.is_first(batch))
         if verdict is Verdict.RENUMBER and self._settings.is_transactional:
             verdict = Verdict.FAIL  # a new epoch would begin a new transaction
+        # Its cause has to be removed at the broker; another attempt only waits longer.
+        is_disk = code is ErrorCode.KAFKA_STORAGE_ERROR
+        batch.last_code = code if is_disk else ErrorCode.REQUEST_TIMED_OUT
         batch.last_error = f"{code.name}: {message}" if message else code.name
         if verdict is Verdict.DONE:
             self._end(batch)
@@ -186,7 +189,7 @@ class Accumulator:
                 self._release(batch)
                 what = batch.last_error or "it could not be sent"
                 text = f"delivery timed out after {self._settings.delivery_timeout_s:g} s: {what}"
-                self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, text)
+                self._fail(batch, batch.last_code, text)
                 expired.append(batch)
         return expired
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from lakelog.base.errors import ErrorCode
 from lakelog.client.producer.results import BatchResult
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.api import Buffer
@@ -52,6 +53,7 @@ class ProducerBatch:
         "encoded",
         "is_maybe_written",
         "is_transactional",
+        "last_code",
         "last_error",
         "number",
         "producer_epoch",
@@ -82,6 +84,8 @@ class ProducerBatch:
         self.producer_epoch = -1
         self.encoded: Buffer | None = None
         self.is_maybe_written = False
+        self.last_code = ErrorCode.REQUEST_TIMED_OUT
+        """The code with which the batch fails if it expires now."""
         self.last_error = ""
 
     @property

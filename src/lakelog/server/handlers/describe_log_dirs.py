@@ -13,6 +13,7 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
+from lakelog.server.upkeep.shortages import SPACE
 
 
 def handle(
@@ -35,6 +36,7 @@ def handle(
                 topics=list(topics.values()),
                 total_bytes=total,
                 usable_bytes=usable,
+                problem=broker.shortages.reasons.get(SPACE, ""),
             )
         ]
     )

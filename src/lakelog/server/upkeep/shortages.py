@@ -20,7 +20,13 @@ from pathlib import Path
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage, lacks_descriptors, no_space
+from lakelog.base.shortage import (
+    DESCRIPTORS_ADVICE,
+    SPACE_ADVICE,
+    is_shortage,
+    lacks_descriptors,
+    no_space,
+)
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.folder.reserve import ROOM_BYTES, SpaceReserve
@@ -90,14 +96,12 @@ class Shortages:
         if kind == SPACE:
             reason = (
                 f"the file system of {self._folder} is full ({error.strerror}; {self._free()} B "
-                "free): writes fail until there is space; delete topics or records, shorten "
-                "retention or add space"
+                f"free): writes fail until there is space; {SPACE_ADVICE}"
             )
             logger.error("%s", reason, extra=event("log_directory_full", code="LL0306"))
         else:
             reason = (
-                f"the process has no file descriptor left ({error.strerror}): "
-                "raise its limit (ulimit -n) or lower max.connections"
+                f"the process has no file descriptor left ({error.strerror}): {DESCRIPTORS_ADVICE}"
             )
             logger.error("%s", reason, extra=event("descriptors_exhausted", code="LL0306"))
         self._reasons[kind] = reason

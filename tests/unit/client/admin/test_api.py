@@ -30,6 +30,23 @@ def test_the_folders_of_every_broker_are_returned(broker: ScriptedBroker) -> Non
     assert found == [LogDir(node, "/data", {("orders", 1): 70}, 100, 30) for node in (1, 2)]
 
 
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        (DescribeLogDirsResult(usable_bytes=30), ""),
+        (DescribeLogDirsResult(usable_bytes=0), "no space left"),
+        (DescribeLogDirsResult(error_code=56), "KAFKA_STORAGE_ERROR"),
+        (DescribeLogDirsResult(usable_bytes=30, problem="a quota"), "a quota"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_has_its_problem(
+    broker: ScriptedBroker, folder: DescribeLogDirsResult, problem: str
+) -> None:
+    broker.on(DescribeLogDirsRequest, DescribeLogDirsResponse(results=[folder]))
+    with Admin(broker.address, timeout_s=10.0) as admin:
+        assert [each.problem for each in admin.log_dirs()] == [problem]
+
+
 def test_a_refused_description_names_the_broker(broker: ScriptedBroker) -> None:
     broker.on(DescribeLogDirsRequest, DescribeLogDirsResponse(error_code=31))
     refused = pytest.raises(ClientError, match="data folders of broker 1: not allowed")

@@ -182,6 +182,25 @@ def test_an_expired_batch_that_was_never_sent_fails_as_not_written() -> None:
     assert isinstance(batch.result.error, NotWrittenError)
 
 
+@pytest.mark.parametrize(
+    ("code", "reported"),
+    [
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_a_batch_that_expires_because_of_a_full_disk_reports_that(
+    code: ErrorCode, reported: ErrorCode
+) -> None:
+    acc = accumulator()
+    batch = add(acc, queue_of(acc))
+    acc.take(batch.queue)
+    acc.answer(batch, code, 0.0, message="delete topics")
+    acc.expire(DELIVERY_S)
+    assert batch.result.error is not None
+    assert (batch.result.error.code, "delete topics" in str(batch.result.error)) == (reported, True)
+
+
 def test_a_batch_that_was_never_closed_is_given_up_as_well() -> None:
     acc = accumulator()
     queue = queue_of(acc)

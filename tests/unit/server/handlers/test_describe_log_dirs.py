@@ -54,3 +54,10 @@ def test_the_space_of_the_folder_came_with_version_4(world: MemoryBroker) -> Non
     new, old = ask(world, None, 4), ask(world, None, 3)
     assert (new.total_bytes, old.total_bytes, old.usable_bytes) == (10_000_000, -1, -1)
     assert 0 < new.usable_bytes < new.total_bytes
+
+
+def test_a_full_folder_has_its_problem() -> None:
+    with MemoryBroker() as world:
+        assert ask(world, None).problem == ""
+        world.broker.shortages.note_full()
+        assert "delete topics or records" in ask(world, None).problem
