@@ -105,19 +105,28 @@ class LeadersView:
 class LateAnswers:
     """A partition with the replicas 1 to 3, of which 1 leads and 3 is in sync.
 
+    replicas: in the order of preference.
+    keeps_leaders: whether the controller has `auto.leader.rebalance.enable=false`.
+
     Three records are committed, and broker 2 has them: its leader proposes it in the next turn.
     """
 
-    def __init__(self, *script: str) -> None:
+    def __init__(
+        self,
+        *script: str,
+        replicas: tuple[int, ...] = (LEADER, FOLLOWER, CONTROLLER),
+        keeps_leaders: bool = False,
+    ) -> None:
         self.loop = SimulatedLoop(None)
         clock, tasks = SimulatedClock(self.loop), InlineTasks(self.loop)
         brokers = [BrokerRecord(each, bytes([each]) * 16, EPOCH, (), None) for each in (1, 2, 3)]
-        state = PartitionRecord(TOPIC_ID, 0, (1, 2, 3), (LEADER, CONTROLLER), LEADER, 5, 8)
+        state = PartitionRecord(TOPIC_ID, 0, replicas, (LEADER, CONTROLLER), LEADER, 5, 8)
         first = MetadataImage().apply_all([*brokers, TopicRecord("t", TOPIC_ID), state], 1)
         self.log = ControllersLog(first)
         self.image = first
         """The leader's."""
         self.reads_store = True
+        self._config = {"auto.leader.rebalance.enable": str(not keeps_leaders).lower()}
         self.controller = self.controller_with(self.log)
         self.peer = ScriptedPeer(
             lambda request: self.controller.alter_partition(request), list(script)
@@ -148,7 +157,7 @@ class LateAnswers:
             cast("Any", log),
             SimulatedClock(self.loop),
             InlineTasks(self.loop),
-            BrokerConfig({}),
+            BrokerConfig(self._config),
             cast("Any", None),
             cast("Any", None),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, uuid
 
 
@@ -22,6 +22,8 @@ class PartitionData(Struct):
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32()
+    new_leader: int = int32(tag=OWN_TAGS, default=-1)
+    """The preferred replica, if it has all records of the leader and takes over; -1 for none."""
 
 
 class TopicData(Struct):

@@ -17,7 +17,6 @@ from functools import partial
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import no_space
 from lakelog.records.batch import HEADER, iter_batches
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.replica.archive_floor import archive_floor
@@ -41,6 +40,20 @@ from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.validation.batches import Origin
 
 logger = logging.getLogger(__name__)
+
+
+class _Held(SpaceGate):
+    """The gate of a leader that hands over: nothing is appended by the short ways."""
+
+    __slots__ = ("space",)
+
+    def __init__(self, space: SpaceGate) -> None:
+        super().__init__()
+        self.is_shut = True
+        self.space = space
+
+    def check(self) -> None:
+        self.space.check()
 
 
 class Partition:
@@ -219,7 +232,7 @@ class Partition:
             batch = recompressed(batch, config)
         try:
             if self._gate.is_shut:
-                raise no_space()
+                self._check_gate(acks_all=acks_all or origin != "client")
             if log.segments.active.indexes.loaded is None:
                 check_append(log.segments)
             result = log.append(
@@ -276,6 +289,27 @@ class Partition:
                 raise unflushed
         if self.written.note_roll():
             self._flush_soon(self)
+
+    def _check_gate(self, *, acks_all: bool) -> None:
+        self._gate.check()
+        # Other records wait for the new leader, or are not acknowledged before it is known.
+        if isinstance(self._gate, _Held) and not acks_all:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "the preferred replica is about to lead"
+            )
+
+    def hold(self) -> None:
+        """Reject records that would be acknowledged here alone, until `release` or another reign.
+
+        A replica that reaches the present end of the log then loses none when it takes over.
+        """
+        if not isinstance(self._gate, _Held):
+            self._gate = _Held(self._gate)
+
+    def release(self) -> None:
+        """Append all records again."""
+        if isinstance(self._gate, _Held):
+            self._gate = self._gate.space
 
     def append_run(
         self, batches: Sequence[memoryview], now_ms: int, *, acks_all: bool = False
@@ -402,6 +436,7 @@ class Partition:
         elif is_new:
             self.log.forget_empty_epochs()
         if is_new:
+            self.release()
             # A coordinator's answer belongs to the leader epoch in which it was asked: another
             # leader may have written a marker since (KIP-890).
             self.log.producers.verifications.void()

@@ -25,6 +25,8 @@ class Role(NamedTuple):
     """Node ids of the in-sync replicas, with the leader's."""
     followers: tuple[int, ...] = ()
     """Node ids of the other replicas, in sync or not, if this broker is the leader."""
+    preferred: int = -1
+    """Node id of the first replica, if this broker is the leader."""
 
     @classmethod
     def in_image(cls, partition: PartitionImage, node_id: int) -> Role:
@@ -37,6 +39,7 @@ class Role(NamedTuple):
             leads,
             partition.isr,
             tuple(followers) if leads else (),
+            partition.replicas[0] if leads else -1,
         )
 
 

@@ -17,7 +17,7 @@ IMAGE = PartitionImage(
 @pytest.mark.parametrize(("node_id", "leads"), [(1, False), (2, False), (3, True)])
 def test_one_replica_leads(node_id: int, leads: bool) -> None:
     role = Role.in_image(IMAGE, node_id)
-    assert role == Role(7, 3, leads, (1, 3), followers=(1, 2) if leads else ())
+    assert role == Role(7, 3, leads, (1, 3), (1, 2) if leads else (), 1 if leads else -1)
 
 
 def test_without_a_leader_no_replica_leads() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import check_broker_epoch
-from lakelog.metadata.failover import PartitionImage, without_read_only
+from lakelog.metadata.failover import NO_LEADER, PartitionImage, without_read_only
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
@@ -29,6 +29,8 @@ class ProposedIsr(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
+    new_leader: int = NO_LEADER
+    """A member that has all records of the leader and takes over; -1 for none."""
 
 
 class AlteredIsr(NamedTuple):
@@ -52,7 +54,7 @@ def plan_alter_partitions(
 
     Of several proposals for a partition only the first can be valid.
 
-    prefers_first: whether the preferred replica leads as soon as it is in sync again
+    prefers_first: whether leaders may hand over to the preferred replica
         (`auto.leader.rebalance.enable`).
 
     Raises STALE_BROKER_EPOCH for another process of the leader.
@@ -118,16 +120,17 @@ def _may_join(image: MetadataImage, node_id: int, epoch: int, members: Container
 def _altered(
     image: MetadataImage, old: PartitionImage, proposal: ProposedIsr, prefers_first: bool
 ) -> PartitionImage:
-    """Return the new state, led by the preferred replica if that has just joined.
+    """Return the new state, led by the preferred replica if its leader hands over to it.
 
-    A read-only leader hands over to a new member, and leaves.
+    Only the leader knows whether it has the records that the leader alone has acknowledged. A
+    read-only leader hands over to a new member, and leaves.
     """
     members = {node_id for node_id, _ in proposal.isr}
     isr = tuple(node_id for node_id in old.replicas if node_id in members)
     min_isr = image.min_isr(image.topics_by_id[proposal.topic_id].name)
     new = old.with_isr(isr, min_isr)
     preferred = old.replicas[0]
-    if prefers_first and preferred in isr and preferred not in old.isr:
+    if prefers_first and preferred in isr and preferred == proposal.new_leader != old.leader:
         new = new.led_by(preferred, isr)
     else:
         new = new._replace(partition_epoch=old.partition_epoch + 1)

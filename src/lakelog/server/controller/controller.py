@@ -443,6 +443,7 @@ def _proposals(request: AlterPartitionRequest) -> list[ProposedIsr]:
             each.leader_epoch,
             each.partition_epoch,
             _members(each),
+            each.new_leader,
         )
         for topic in request.topics
         for each in topic.partitions

@@ -34,6 +34,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.controller.link import may_be_done
+from lakelog.server.replication.hand_overs import HandOvers
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class InSyncReplicas:
         image: returns the metadata in force.
         alter: sends the request to the controller once, and follows the change.
         lag_max_ms: `replica.lag.time.max.ms`.
+        prefers_first: `auto.leader.rebalance.enable`: leaders hand over to preferred replicas.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class InSyncReplicas:
         lag_max_ms: int,
         clock: Clock,
         tasks: Tasks,
+        *,
+        prefers_first: bool = True,
     ) -> None:
         self._node_id = node_id
+        self._hand_overs = HandOvers(node_id, clock, tasks, is_enabled=prefers_first)
         self._image = image
         self._alter = alter
         self._clock = clock
@@ -78,11 +83,14 @@ class InSyncReplicas:
         self._unsettled: set[Partition] = set()
         """Partitions in `_open` with a proposal that is accepted, or may still be: only newer
         metadata settles it."""
+        self._handing: list[Partition] = []
+        """Proposed partitions whose preferred replicas may take over."""
         self._timer: Timer | None = None
         self._asking: Any = None
 
     def note_role(self, partition: Partition) -> None:
         """Follow a change of the partition's role; a retired partition has none."""
+        self._hand_overs.forget(partition)
         if partition.serves and partition.role.followers:
             self._led[partition.key] = partition
             self._due[partition] = None
@@ -114,6 +122,7 @@ class InSyncReplicas:
             # In this turn: later ones may commit records that a new member does not have.
             known = self._propose(wanted)
             if known:
+                self._hand_overs.begin([each for each in self._handing if each in known])
                 asking = self._ask(known, wanted)
                 self._asking = self._tasks.spawn(asking, name="alter partitions")
         self.start()
@@ -166,6 +175,7 @@ class InSyncReplicas:
             if not each.is_fenced and not each.is_read_only
         }
         found: dict[Partition, tuple[int, ...]] = {}
+        self._handing = []
         for partition in list(self._due | self._open):
             isr = partition.role.isr
             if partition.serves:
@@ -176,11 +186,16 @@ class InSyncReplicas:
                     now_ms,
                     lag_ms,
                 )
-            if isr != partition.role.isr or partition in self._open:
+            is_handed = partition.serves and self._hand_overs.is_due(partition, isr, epochs, now_ms)
+            if is_handed:
+                self._handing.append(partition)
+            if is_handed or isr != partition.role.isr or partition in self._open:
                 found[partition] = isr
                 if len(found) == _PROPOSALS_MAX:
                     break
-            elif is_quiet(partition, epochs):
+            elif is_quiet(partition, epochs) and not self._hand_overs.awaits(
+                partition, isr, epochs
+            ):
                 self._rest(partition)
         return found
 
@@ -220,28 +235,31 @@ class InSyncReplicas:
         self, known: dict[Partition, PartitionImage], wanted: dict[Partition, tuple[int, ...]]
     ) -> None:
         try:
+            heirs = await self._hand_overs.heirs()
             request = AlterPartitionRequest(
                 broker_id=self._node_id,
                 # A process before this one could not be distinguished by its node id alone
                 # (KIP-903).
                 broker_epoch=self._image().broker_epoch(self._node_id),
-                topics=_topics(known, wanted),
+                topics=_topics(known, wanted, heirs),
             )
             response = await self._alter(request)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
-            self._conclude(response, known)
+            self._conclude(response, known, heirs)
         except (KafkaError, MetadataError) as error:
             if isinstance(error, MetadataError) or may_be_done(error):
                 self._unsettled.update(self._open.keys() & known.keys())
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
         finally:
+            self._hand_overs.end()
             self._asking = None
 
     def _conclude(
         self,
         response: AlterPartitionResponse,
         known: dict[Partition, PartitionImage],
+        heirs: dict[Partition, int],
     ) -> None:
         results = {
             (topic.topic_id, each.partition_index): each
@@ -252,6 +270,8 @@ class InSyncReplicas:
             result = results.get(partition.key)
             if result is not None and result.error_code in _ACCEPTED:
                 _log_change(partition, state, result)
+                if partition in heirs and result.error_code == ErrorCode.NONE:
+                    self._hand_overs.note_kept(partition)
             if self._open.get(partition) is state:
                 self._note_answer(partition, None if result is None else result.error_code)
 
@@ -267,7 +287,9 @@ class InSyncReplicas:
 
 
 def _topics(
-    known: dict[Partition, PartitionImage], wanted: dict[Partition, tuple[int, ...]]
+    known: dict[Partition, PartitionImage],
+    wanted: dict[Partition, tuple[int, ...]],
+    heirs: dict[Partition, int],
 ) -> list[TopicData]:
     ordered = sorted(known, key=lambda partition: partition.key)
     return [
@@ -282,6 +304,7 @@ def _topics(
                         BrokerState(broker_id=member, broker_epoch=_epoch(partition, member))
                         for member in wanted[partition]
                     ],
+                    new_leader=heirs.get(partition, -1),
                 )
                 for partition in partitions
             ],

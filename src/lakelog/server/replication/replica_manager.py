@@ -74,6 +74,7 @@ class ReplicaManager:
             options.config.get_int("replica.lag.time.max.ms"),
             clock,
             tasks,
+            prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
         )
         self.durable = DurableTopics(
             control.metadata.incarnation_id, folder.directory.durable_mark, self.partitions, tasks

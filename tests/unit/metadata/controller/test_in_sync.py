@@ -68,12 +68,15 @@ def test_a_leader_that_cannot_write_hands_over_to_the_first_new_member(
     assert (found.state.isr, found.state.leader, found.state.leader_epoch) == ((3,), OTHER, 6)
 
 
-def test_the_preferred_replica_leads_once_it_is_in_sync(image: MetadataImage) -> None:
-    found = alter(image, proposal(LEADER, FOLLOWER))
+def test_the_preferred_replica_leads_once_its_leader_hands_over(image: MetadataImage) -> None:
+    joined = alter(image, proposal(LEADER, FOLLOWER))
+    assert joined.state is not None
+    assert (joined.error, joined.state.leader) == (ErrorCode.NONE, LEADER)
+    found = alter(image, proposal(LEADER, FOLLOWER, new_leader=FOLLOWER))
     assert found.error is ErrorCode.NEW_LEADER_ELECTED
     assert found.state is not None
     assert (found.state.isr, found.state.leader, found.state.leader_epoch) == ((1, 2), 1, 6)
-    stays = alter(image, proposal(LEADER, FOLLOWER), prefers_first=False)
+    stays = alter(image, proposal(LEADER, FOLLOWER, new_leader=FOLLOWER), prefers_first=False)
     assert stays.state is not None
     assert (stays.error, stays.state.leader) == (ErrorCode.NONE, LEADER)
 

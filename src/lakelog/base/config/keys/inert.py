@@ -230,7 +230,7 @@ num.replica.alter.log.dirs.threads int -
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. cluster-wide
 # brokers call each other at their first listener
 inter.broker.listener.name string -
-# a preferred replica leads again as soon as it is in sync
+# a preferred replica leads again once it has all records
 leader.imbalance.check.interval.seconds long 300 1..
 # consumers read from leaders
 replica.selector.class string -

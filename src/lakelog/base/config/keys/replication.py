@@ -35,6 +35,6 @@ REPLICATION_KEYS = (
         "auto.leader.rebalance.enable",
         _BOOLEAN,
         "true",
-        "Whether the preferred replica leads its partition as soon as it is in sync again.",
+        "Whether the preferred replica leads its partition again once it has all records.",
     ),
 )
