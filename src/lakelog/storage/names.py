@@ -2,7 +2,8 @@
 
 A segment's files are `<base offset, 20 digits><suffix>`; a producer snapshot is named for the
 offset it ends before. Directories: `<topic>-<partition>`, `<topic>-<partition>.<32 hex>-delete`
-(cut to 255 characters), `<topic>-<partition>.<32 hex>-stray`.
+(cut to 255 characters), `<topic>-<partition>.<32 hex>-stray`. The digits of a stray directory begin
+with the time of its renaming, as a UUID of version 7 begins with its time.
 
 Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog`.
 """
@@ -34,6 +35,9 @@ SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"
 _NAME_MAX = 255
+_UNIQUE_LENGTH, _TIME_LENGTH = 32, 12
+_TIME_MS_MIN = 1_500_000_000_000
+"""Digits below stand for no time: they were drawn."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -72,3 +76,29 @@ def retired_dir_name(topic: str, partition: int, unique: str, suffix: str) -> st
     """
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: _NAME_MAX - len(tail)] + tail
+
+
+def stray_dir_name(topic: str, partition: int, now_ms: int, unique: str) -> str:
+    """Return the name of a directory that is stray from now on; `unique` has 32 hex digits."""
+    assert len(unique) == _UNIQUE_LENGTH
+    return retired_dir_name(topic, partition, _stamped(unique, now_ms), STRAY_DIR)
+
+
+def stray_since_ms(name: str, now_ms: int) -> int | None:
+    """Return since when a directory is stray; `None` if its name does not show a time up to now."""
+    digits = name.removesuffix(STRAY_DIR).rpartition(".")[2][:_TIME_LENGTH]
+    try:
+        since_ms = int(digits, 16)
+    except ValueError:
+        return None
+    return since_ms if _TIME_MS_MIN <= since_ms <= now_ms else None
+
+
+def stray_since_now(name: str, now_ms: int) -> str:
+    """Return the name of a stray directory with another time."""
+    rest, dot, unique = name.removesuffix(STRAY_DIR).rpartition(".")
+    return f"{rest}{dot}{_stamped(unique, now_ms)}{STRAY_DIR}"
+
+
+def _stamped(unique: str, now_ms: int) -> str:
+    return f"{now_ms:0{_TIME_LENGTH}x}{unique[_TIME_LENGTH:]}"

@@ -27,7 +27,7 @@ from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import Failures, StoredChecks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
-from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
 from lakelog.storage.preparation import NotReady
 
 logger = logging.getLogger(__name__)
@@ -382,9 +382,21 @@ class Maintenance:
             self._retain_one(partition)
 
     def _purge(self) -> None:
-        """Remove directories of deleted topics after their delay, or at once on a full disk."""
+        """Remove directories of deleted topics after their delay, or at once on a full disk.
+
+        Directories of unknown topics always have their whole time.
+        """
         due_ms = math.inf if self._shortages.is_full else self._clock.wall_ms()
         for path in self._directory.deletions.due(due_ms):
+            work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
+            work.add_done_callback(partial(self._on_removed, path))
+        for path in self._directory.strays.due(self._clock.wall_ms()):
+            logger.warning(
+                "Removing %s: it has belonged to no known topic for %d days",
+                path,
+                STRAY_KEPT_DAYS,
+                extra=event("stray_folder_removed", path=path, days=STRAY_KEPT_DAYS),
+            )
             work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
             work.add_done_callback(partial(self._on_removed, path))
 

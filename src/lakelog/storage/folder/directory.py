@@ -68,6 +68,9 @@ from lakelog.storage.names import (
     dir_name,
     parse_dir_name,
     retired_dir_name,
+    stray_dir_name,
+    stray_since_ms,
+    stray_since_now,
 )
 from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.snapshots import ProducerSnapshots
@@ -78,6 +81,10 @@ from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
+
+STRAY_KEPT_DAYS = 7
+"""For which the records of unknown topics are kept: the metadata may be wrong."""
+_STRAY_KEPT_MS = STRAY_KEPT_DAYS * 86_400_000
 
 
 class LoadProgress(NamedTuple):
@@ -115,6 +122,8 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
+        self.strays = Deletions(disk)
+        """Directories of unknown topics, which also a full disk does not remove early."""
         self._known = False  # whether the checkpoints have been read
         self.progress = LoadProgress(0, 0, "")
         """Of `load_logs`; read by another thread."""
@@ -211,8 +220,8 @@ class LogDirectory:
         """Open every log of a known topic; recover them all after an unclean stop.
 
         `epoch_of` returns the end, exclusive, of the leader epochs that a partition can have had.
-        Directories of unknown topics become `-stray`. Unusable logs are in `failed`. Raises
-        `LoadInterrupted` after `interrupt`, and `OSError`.
+        Directories of unknown topics become `-stray` for `STRAY_KEPT_DAYS`. Unusable logs are in
+        `failed`. Raises `LoadInterrupted` after `interrupt`, and `OSError`.
         """
         # Before the first change: a crash while loading must count as an unclean stop.
         self._ownership.disclaim_clean()
@@ -261,6 +270,8 @@ class LogDirectory:
             # A stop came before their removal was due.
             if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
                 self.deletions.add(folder)
+            if name.endswith(STRAY_DIR) and self._disk.is_dir(folder):
+                self._keep_stray(folder)
             if key is None or not self._disk.is_dir(folder):
                 continue
             self._offline[key] = checkpoints.known_of(key)
@@ -335,15 +346,28 @@ class LogDirectory:
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
         self._forget(key)
         self._has_strays = True
-        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
+        now_ms = self._clock.wall_ms()
+        target = self.path / stray_dir_name(*key, now_ms, self._random.bytes(16).hex())
         _logger.warning(
-            "%s belongs to no known topic; keeping it as %s",
+            "%s belongs to no known topic; keeping it for %d days as %s",
             folder,
+            STRAY_KEPT_DAYS,
             target.name,
-            extra=event("folder_set_aside", path=target),
+            extra=event("folder_set_aside", path=target, days=STRAY_KEPT_DAYS),
         )
         # Renamed, not removed: the metadata may be wrong, and the records would be lost.
         self._disk.rename(folder, target)
+        self.strays.add(target, now_ms + _STRAY_KEPT_MS)
+
+    def _keep_stray(self, folder: Path) -> None:
+        """Remove the directory when its time is over; a name without a time gets the present."""
+        now_ms = self._clock.wall_ms()
+        since_ms = stray_since_ms(folder.name, now_ms)
+        if since_ms is None:
+            since_ms, known = now_ms, folder
+            folder = folder.with_name(stray_since_now(folder.name, now_ms))
+            self._disk.rename(known, folder)
+        self.strays.add(folder, since_ms + _STRAY_KEPT_MS)
 
     def _forget(self, key: TopicPartition) -> None:
         for known in (self._offline, self.high_watermarks, self.cleaner_offsets):

@@ -22,13 +22,14 @@ from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
-from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
 from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from memory_broker import MemoryBroker
 from storage_kit import DATA, TOPIC_ID, make_batch, sole_leader
 
 SMALL = LogConfig(segment_bytes=400)
@@ -482,3 +483,21 @@ async def test_a_stop_waits_for_the_device_and_ends_the_chores(broker: Broker) -
     await asyncio.sleep(60)
     assert partition.log.recovery_point == point
     assert partition.log.flushes.may_be_closed
+
+
+@pytest.mark.parametrize(("age_days", "is_full"), [(6, False), (6, True), (8, False)])
+def test_a_folder_of_an_unknown_topic_goes_after_its_time_also_on_a_full_disk(
+    age_days: int, is_full: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = MemoryBroker()
+    since_ms = broker.clock.wall_ms() - age_days * 86_400_000
+    folder = DATA / f"gone-0.{since_ms:012x}{'0' * 20}-stray"
+    broker.disk.make_dirs(folder)
+    with broker as world:
+        if is_full:
+            world._server._folder.shortages.note(no_space())
+        caplog.clear()
+        world._server._maintenance._purge()
+        assert world.disk.exists(folder) is (age_days < STRAY_KEPT_DAYS)
+        events = [getattr(record, "event", None) for record in caplog.records]
+        assert ("stray_folder_removed" in events) is (age_days > STRAY_KEPT_DAYS)

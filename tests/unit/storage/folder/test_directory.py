@@ -17,7 +17,7 @@ from lakelog.storage.checkpoint import (
     decode_offsets,
 )
 from lakelog.storage.errors import LoadInterrupted
-from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
@@ -58,6 +58,39 @@ def test_an_unknown_topic_becomes_stray_and_stays() -> None:
     store.known = {TOPIC_ID}
     store.start()
     assert store.create().log_end_offset == 0
+
+
+def strays(store: Store) -> list[str]:
+    return [name for name in store.disk.list(DATA) if name.endswith("-stray")]
+
+
+def test_a_stray_directory_is_due_after_seven_days_however_often_the_broker_starts() -> None:
+    store = memory_store()
+    append(store.create(), make_batch())
+    store.directory.close()
+    store.known = set()
+    due_ms = store.clock.now_ms + STRAY_KEPT_DAYS * 86_400_000
+    for _ in range(3):
+        store.start()
+        (name,) = strays(store)
+        assert store.directory.strays.due(due_ms - 1) == []
+        store.directory.close()
+        store.clock.now_ms += 86_400_000
+    store.start()
+    assert store.directory.strays.due(due_ms) == [DATA / name]
+
+
+@pytest.mark.parametrize("age_ms", [None, -1])
+def test_a_stray_directory_without_a_past_time_is_kept_from_now_on(age_ms: int | None) -> None:
+    """An earlier version drew all digits, and a clock may have been ahead."""
+    store = memory_store()
+    now_ms = store.clock.now_ms
+    digits = "f" * 12 if age_ms is None else f"{now_ms - age_ms:012x}"
+    store.disk.make_dirs(DATA / f"a.b-1.{digits}{'0' * 20}-stray")
+    store.directory.close()
+    store.start()
+    assert strays(store) == [f"a.b-1.{now_ms:012x}{'0' * 20}-stray"]
+    assert store.directory.strays.due(now_ms + 1) == []
 
 
 def test_an_empty_directory_of_a_broken_off_creation_makes_room() -> None:
