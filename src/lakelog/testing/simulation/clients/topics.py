@@ -34,7 +34,7 @@ async def create_topic(
 ) -> bool:
     """Create a topic with small segments; return whether this request created it.
 
-    replicas: those of the plan by default.
+    replicas: as many as in the plan by default.
 
     False after a lost response, too: another client may have created it.
     """
