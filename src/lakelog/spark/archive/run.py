@@ -43,7 +43,8 @@ _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _TOO_MANY = "TooManyPartitionsError: "
-_FULL = "WarehouseFullError: "
+_LASTING = ("WarehouseFullError: ", "CatalogLockedError: ")
+"""Errors that last until another program ends them, and then pass without a restart of the job."""
 _NO_SPACE = tuple(map(os.strerror, NO_SPACE))
 """Words of the operating system in errors of Java."""
 _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ", "RegistryUnavailableError: ")
@@ -227,9 +228,9 @@ class Run:
                 f"{self._batch_bytes} bytes. Coarser partitions make fewer files"
             )
             return
-        if _is_full(reason) and self.every_s is None:
-            raise SyncError(reason.removeprefix(_FULL))
-        if (reason.startswith(_CONNECTION) or _is_full(reason)) and self.every_s is not None:
+        if _is_lasting(reason) and self.every_s is None:
+            raise SyncError(reason.partition(": ")[2] if reason.startswith(_LASTING) else reason)
+        if (reason.startswith(_CONNECTION) or _is_lasting(reason)) and self.every_s is not None:
             # The broker is back, or only workers lost it. A full disk lasts until space is freed.
             if reason != self._last_reason:
                 self.reconciler.notice(f"{self._job.topic}: {reason}; retrying")
@@ -249,9 +250,9 @@ class Run:
             self.stop.wait(max(1, self._failures))
 
 
-def _is_full(reason: str) -> bool:
-    """Return whether a disk was full: of the warehouse, or of Spark's checkpoints."""
-    return reason.startswith(_FULL) or any(text in reason for text in _NO_SPACE)
+def _is_lasting(reason: str) -> bool:
+    """Return whether a disk was full, of the warehouse or of checkpoints, or the catalog locked."""
+    return reason.startswith(_LASTING) or any(text in reason for text in _NO_SPACE)
 
 
 def _ranges(topic: str, found: Iterable[Skipped]) -> str:

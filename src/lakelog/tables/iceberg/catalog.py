@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.utils.config import Config
+from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.base.shortage import NO_SPACE
@@ -22,6 +25,10 @@ _RETRIES = 5
 """Each of the catalog's two tables may fail once; a locked database may take longer."""
 _FIRST_PAUSE_S = 0.02
 """Longest pause before the first retry. The longest of each further one is twice as long."""
+
+
+class CatalogLockedError(OSError):
+    """Another process holds a lock on the catalog for longer than a statement waits."""
 
 
 class CatalogUnwritableError(Exception):
@@ -73,10 +80,34 @@ def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     """
     for attempt in range(_RETRIES):
         try:
-            return load_catalog(CATALOG_NAME, **dict(properties))
+            return _loaded(dict(properties))
         except SQLAlchemyError:
             time.sleep(random.uniform(0, _FIRST_PAUSE_S * 2**attempt))
-    return load_catalog(CATALOG_NAME, **dict(properties))
+    return _loaded(dict(properties))
+
+
+def _loaded(properties: dict[str, str]) -> Catalog:
+    try:
+        catalog = load_catalog(CATALOG_NAME, **properties)
+    except SQLAlchemyError as error:
+        _raise_if_locked(error, properties)
+        raise
+    if isinstance(catalog, SqlCatalog):
+
+        def translate(context: ExceptionContext) -> None:
+            _raise_if_locked(context.original_exception, properties)
+
+        event.listen(catalog.engine, "handle_error", translate)
+    return catalog
+
+
+def _raise_if_locked(error: BaseException, properties: Mapping[str, str]) -> None:
+    """Raise `CatalogLockedError` if SQLite has waited for a lock in vain; nothing is changed."""
+    if "database is locked" in str(error):
+        where = properties.get("uri", "").removeprefix("sqlite:///").partition("?")[0]
+        raise CatalogLockedError(
+            f"another process has locked the catalog {where}: end it, or wait until it has finished"
+        ) from error
 
 
 def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:

@@ -124,6 +124,7 @@ def _loaded(topic: str, topic_id: str, address: TableAddress) -> TopicArchive:
 
     from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
     from lakelog.tables.archive.progress import ProgressFormatError
+    from lakelog.tables.iceberg.catalog import CatalogLockedError
 
     name = ".".join(address.identifier)
     try:
@@ -135,6 +136,8 @@ def _loaded(topic: str, topic_id: str, address: TableAddress) -> TopicArchive:
         ) from None
     except (ProgressMismatchError, ProgressFormatError) as error:
         raise ArchiveUnreadableError(f"topic {topic!r}: {error}. {_WAY_OUT}") from None
+    except CatalogLockedError as error:
+        raise ArchiveUnreadableError(f"topic {topic!r}: {error}. {_WAY_OUT}") from error
     except (OSError, SQLAlchemyError) as error:
         raise ArchiveUnreadableError(
             f"the table {name} of topic {topic!r} cannot be read here ({_first_line(error)}). "

@@ -131,14 +131,14 @@ def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(_: TableAddress) -> NoReturn:
-        raise OperationalError("SELECT", None, Exception("database is locked"))
+        raise OperationalError("SELECT", None, Exception("disk I/O error"))
 
     set_away(monkeypatch, False)
     monkeypatch.setattr(TableAddress, "load", load)
     for _ in range(2):
-        run._failed("OperationalError: database is locked")
-    with pytest.raises(SyncError, match="database is locked"):
-        run._failed("OperationalError: database is locked")
+        run._failed("OperationalError: disk I/O error")
+    with pytest.raises(SyncError, match="disk I/O error"):
+        run._failed("OperationalError: disk I/O error")
 
 
 def test_offsets_skipped_by_a_commit_are_reported_once(
@@ -199,9 +199,15 @@ FULL = "WarehouseFullError: the disk of the warehouse /w is full: free space"
 
 
 @pytest.mark.parametrize(
-    "reason", [FULL, "IOException: No space left on device", "IOException: Disk quota exceeded"]
+    "reason",
+    [
+        FULL,
+        "CatalogLockedError: another process has locked the catalog /w/catalog.db",
+        "IOException: No space left on device",
+        "IOException: Disk quota exceeded",
+    ],
 )
-def test_a_full_disk_is_said_once_and_tried_again_while_following(
+def test_a_full_disk_or_a_locked_catalog_is_said_once_and_tried_again_while_following(
     run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
 ) -> None:
     set_away(monkeypatch, False)
@@ -210,6 +216,7 @@ def test_a_full_disk_is_said_once_and_tried_again_while_following(
     assert lines == [f"orders: {reason}; retrying"]
     run.every_s = None
     with pytest.raises(
-        SyncError, match=r"No space left|quota exceeded|the disk of the warehouse /w is full"
+        SyncError,
+        match=r"No space left|quota exceeded|^the disk of the warehouse /w is|^another process",
     ):
         run._failed(reason)

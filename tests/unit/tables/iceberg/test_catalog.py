@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +52,34 @@ def test_a_catalog_that_cannot_be_opened_is_an_error(monkeypatch: pytest.MonkeyP
         catalog.open_catalog({"uri": "sqlite:///never"})
     assert loading.attempts == 6
     assert sum(loading.pauses_s) < 1.0
+
+
+def test_a_locked_catalog_is_named_and_usable_afterwards(tmp_path: Path) -> None:
+    """A statement waits for the lock first, 5 s by default; the error has no SQL."""
+    file = tmp_path / "catalog.db"
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{file}?timeout=0.05",
+        "warehouse": f"{tmp_path}",
+    }
+    opened = catalog.open_catalog(properties)
+    opened.create_namespace("n")
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    for statement in (opened.list_namespaces, partial(opened.create_namespace, "m")):
+        with pytest.raises(catalog.CatalogLockedError) as caught:
+            statement()
+        assert str(caught.value) == (
+            f"another process has locked the catalog {file}: end it, or wait until it has finished"
+        )
+    catalog._open_catalog.cache_clear()
+    with pytest.raises(catalog.CatalogLockedError):
+        catalog.open_catalog(properties)
+    other.execute("ROLLBACK")
+    other.close()
+    assert (
+        opened.list_namespaces() == catalog.open_catalog(properties).list_namespaces() == [("n",)]
+    )
 
 
 def test_a_catalog_is_opened_once_for_the_same_properties(monkeypatch: pytest.MonkeyPatch) -> None:
