@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from lakelog.base.events import event
@@ -37,7 +36,11 @@ from lakelog.tables.archive.recording import record
 from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
 from lakelog.tables.archive.skipped import Skipped, before_extents
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
-from lakelog.tables.iceberg.catalog import CatalogUnwritableError, raise_if_unwritable
+from lakelog.tables.iceberg.catalog import (
+    NOT_COMMITTED,
+    CatalogUnwritableError,
+    raise_if_unwritable,
+)
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
 from lakelog.tables.iceberg.turns import attempts, turn
@@ -101,8 +104,9 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                     error,
                     extra=event("archive_commit_retried", batch=batch.number),
                 )
-                # Only a rejected commit certainly has no effect; any other may still succeed later.
-                is_unknown |= not isinstance(error, CommitFailedException)
+                # Only a rejected commit, or one that found the catalog locked, certainly has no
+                # effect; any other may still succeed later.
+                is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error
                 continue
         # After the commit: an expiry that fails must not fail the batch.
@@ -115,7 +119,7 @@ def append(table: Table, batch: Batch, before: Progress) -> None:
     """Append the batch in one transaction.
 
     A batch without files makes a snapshot too: the snapshot fences commits of other jobs. Raises
-    the errors of the catalog; the outcome is then unknown unless it is `CommitFailedException`.
+    the errors of the catalog; the outcome is then unknown unless it is in `NOT_COMMITTED`.
     """
     after = advance(
         before,

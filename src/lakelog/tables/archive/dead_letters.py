@@ -29,7 +29,7 @@ from lakelog.tables.archive.letter_file import LETTER_SCHEMA
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
 from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.catalog import raise_if_unwritable
+from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input
 from lakelog.tables.iceberg.expiry import expire_snapshots
 from lakelog.tables.iceberg.references import remove_unreferenced
@@ -122,10 +122,11 @@ def commit_letters(
                     record(transaction, topic_id, after, paths)
             except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
                 raise_if_unwritable(error, address.catalog)
-                # Only a rejected commit certainly has no effect; any other may still succeed later.
+                # Only a rejected commit, or one that found the catalog locked, certainly has no
+                # effect; any other may still succeed later.
                 if isinstance(error, CommitFailedException):
                     remove_unreferenced(address.load(), set(paths) - set(letters.paths))
-                is_unknown |= not isinstance(error, CommitFailedException)
+                is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error
                 continue
         if not is_unknown and paths != list(letters.paths):

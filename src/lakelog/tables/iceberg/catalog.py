@@ -12,6 +12,7 @@ from functools import cache
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.utils.config import Config
 from sqlalchemy import event
@@ -33,6 +34,10 @@ class CatalogLockedError(OSError):
 
 class CatalogUnwritableError(Exception):
     """The catalog rejects every change: it is read-only for this process."""
+
+
+NOT_COMMITTED = (CommitFailedException, CatalogLockedError)
+"""Errors of a commit that has certainly failed; a new attempt may succeed."""
 
 
 def raise_if_unwritable(error: Exception, properties: Mapping[str, str]) -> None:

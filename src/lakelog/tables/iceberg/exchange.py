@@ -16,12 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.catalog import raise_if_unwritable
+from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.turns import attempts, turn
 
@@ -65,7 +64,7 @@ def exchange(
                 # An earlier attempt may still succeed, so the new files must stay then.
                 if not is_unknown:
                     raise_if_unwritable(error, address.catalog)
-                is_unknown |= not isinstance(error, CommitFailedException)
+                is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error
             else:
                 return True

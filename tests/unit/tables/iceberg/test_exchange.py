@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import json
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +17,7 @@ from pyiceberg.table import Table, Transaction
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.catalog import CatalogUnwritableError
+from lakelog.tables.iceberg.catalog import CatalogLockedError, CatalogUnwritableError
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 from unit.tables.archive_table import folder, offsets, write_batch
@@ -143,6 +145,21 @@ def test_a_read_only_catalog_is_named(address: TableAddress, new: tuple[str, ...
     read_only = {**address.catalog, "uri": f"sqlite:///file:{path}?mode=ro&uri=true"}
     with pytest.raises(CatalogUnwritableError, match=r"read-only for this process"):
         run(replace(address, catalog=read_only), new)
+
+
+def test_the_outcome_under_a_lock_of_another_program_is_known(
+    address: TableAddress, new: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the new files stay, and the error has no advice."""
+    monkeypatch.setattr(turns, "_ATTEMPTS_MAX", 2)
+    path = address.catalog["uri"].removeprefix("sqlite:///")
+    impatient = {**address.catalog, "uri": f"sqlite:///{path}?timeout=0.05"}
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CatalogLockedError, match=r"has locked the catalog .*catalog\.db"):
+            run(replace(address, catalog=impatient), new)
+    assert run(address, new)
+    assert offsets(address.load()) == [3, 4]
 
 
 def test_replaced_files_are_listed(address: TableAddress) -> None:
