@@ -104,8 +104,8 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                     error,
                     extra=event("archive_commit_retried", batch=batch.number),
                 )
-                # Only a rejected commit, or one that found the catalog locked, certainly has no
-                # effect; any other may still succeed later.
+                # A commit certainly has no effect if it was rejected or found the catalog locked. Any
+                # other may still succeed later.
                 is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error
                 continue

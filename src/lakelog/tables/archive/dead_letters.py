@@ -122,8 +122,8 @@ def commit_letters(
                     record(transaction, topic_id, after, paths)
             except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
                 raise_if_unwritable(error, address.catalog)
-                # Only a rejected commit, or one that found the catalog locked, certainly has no
-                # effect; any other may still succeed later.
+                # A commit certainly has no effect if it was rejected or found the catalog locked. Any
+                # other may still succeed later.
                 if isinstance(error, CommitFailedException):
                     remove_unreferenced(address.load(), set(paths) - set(letters.paths))
                 is_unknown |= not isinstance(error, NOT_COMMITTED)
