@@ -104,7 +104,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                     error,
                     extra=event("archive_commit_retried", batch=batch.number),
                 )
-                # A commit certainly has no effect if it was rejected or found the catalog locked. Any
+                # A commit has no effect if it was rejected or found the catalog locked. Any
                 # other may still succeed later.
                 is_unknown |= not isinstance(error, NOT_COMMITTED)
                 last = error

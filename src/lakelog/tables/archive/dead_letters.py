@@ -122,7 +122,7 @@ def commit_letters(
                     record(transaction, topic_id, after, paths)
             except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
                 raise_if_unwritable(error, address.catalog)
-                # A commit certainly has no effect if it was rejected or found the catalog locked. Any
+                # A commit has no effect if it was rejected or found the catalog locked. Any
                 # other may still succeed later.
                 if isinstance(error, CommitFailedException):
                     remove_unreferenced(address.load(), set(paths) - set(letters.paths))
