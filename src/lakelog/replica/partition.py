@@ -231,7 +231,7 @@ class Partition:
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
         try:
-            if self._gate.is_shut:
+            if self._gate.is_shut and not self._repeats(batch):
                 self._check_gate(acks_all=acks_all or origin != "client")
             if log.segments.active.indexes.loaded is None:
                 check_append(log.segments)
@@ -244,8 +244,9 @@ class Partition:
                 sampled=sampled,
             )
         except (OSError, CorruptLog) as error:
-            self._await_rejected(batch)
-            raise self.storage_error(error) from error
+            failure = self.storage_error(error)
+            self.await_rejected(batch, failure)
+            raise failure from error
         end = log.log_end_offset
         # This holds for a duplicate as well: its offsets were assigned earlier and must still be in
         # the log.
@@ -805,13 +806,24 @@ class Partition:
         Raises `KafkaError` (NOT_ENOUGH_REPLICAS).
         """
         if len(self.role.isr) < self.log.config.min_insync_replicas:
-            self._await_rejected(batch)
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            self.await_rejected(batch, failure)
+            raise failure
 
-    def _await_rejected(self, batch: Buffer) -> None:
-        # The producer's next batches may be on their way, and find enough replicas or room.
-        if len(batch) >= HEADER.size:
-            self.log.producers.await_rejected(HEADER.unpack_from(batch))
+    def await_rejected(self, batch: Buffer, failure: KafkaError) -> None:
+        """Have the producer of a rejected batch repeat it before its next batches.
+
+        These may be on their way, and find enough replicas, room or a coordinator.
+        """
+        if failure.code.retriable and len(batch) >= HEADER.size:
+            producer_id, epoch, sequence = HEADER.unpack_from(batch)[9:12]
+            self.log.producers.await_rejected(producer_id, epoch, sequence, failure.code)
+
+    def _repeats(self, batch: Buffer) -> bool:
+        """Return whether the batch is in the log already, by its header alone."""
+        if len(batch) < HEADER.size:
+            return False
+        return self.log.producers.duplicated(HEADER.unpack_from(batch)) is not None
 
     def retire(self) -> None:
         """Stop serving the partition, because its topic was deleted or the broker is stopping."""

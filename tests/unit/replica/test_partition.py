@@ -36,6 +36,7 @@ def open_partition(
     disk: MemoryDisk | None = None,
     rolled: list[Partition] | None = None,
     role: Role | None = None,
+    gate: SpaceGate | None = None,
     **config: object,
 ) -> Partition:
     disk = disk or MemoryDisk(ManualClock())
@@ -44,7 +45,7 @@ def open_partition(
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
     events = rolled if rolled is not None else []
     role = role or sole_leader(5)
-    partition = Partition(log, role, events.append)
+    partition = Partition(log, role, events.append, gate=gate)
     partition.assume(role, 0)
     return partition
 
@@ -340,6 +341,97 @@ def test_an_unknown_producer_begins_with_its_rejected_batch() -> None:
     assert begins_at(partition, 5, producer_id=7) is ErrorCode.LEADER_NOT_AVAILABLE
     assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
     assert begins_at(partition, 5, producer_id=7) is ErrorCode.NONE
+
+
+STORAGE, NO_ERROR = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def codes_of(partition: Partition, *sequences: int, acks_all: bool = False) -> list[ErrorCode]:
+    """Append batches of a producer that the log knows."""
+    return [begins_at(partition, each, producer_id=7, acks_all=acks_all) for each in sequences]
+
+
+def test_batches_behind_a_batch_without_room_get_its_error_until_it_is_repeated() -> None:
+    disk, clock = MemoryDisk(ManualClock()), ManualClock()
+    partition = open_partition(disk)
+    partition.log.producers.beginnings.clock_ms = clock.monotonic_ms
+    assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
+    disk.capacity = disk.used
+    assert codes_of(partition, 2, 3, 4, 2, 3, 1) == [*[STORAGE] * 5, NO_ERROR]
+    disk.capacity = None
+    assert codes_of(partition, 3, 2, 3, 4) == [STORAGE, *[NO_ERROR] * 3]
+    assert codes_of(partition, 6, 2**31 - 1) == [OUT_OF_ORDER] * 2
+    disk.capacity = disk.used
+    assert codes_of(partition, 5) == [STORAGE]
+    disk.capacity = None
+    clock.now_ms += AWAITED_MS
+    assert codes_of(partition, 6) == [OUT_OF_ORDER], "its producer has given up that batch"
+
+
+def test_a_run_without_room_is_repeated_from_its_first_batch() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
+    assert partition.append_run([memoryview(make_batch(producer=(7, 0, 2)))], NOW) == [2]
+    disk.capacity = disk.used
+    batches = [memoryview(make_batch(producer=(7, 0, sequence))) for sequence in (3, 4)]
+    with pytest.raises(KafkaError):
+        partition.append_run(batches, NOW)
+    assert codes_of(partition, 3, 4) == [STORAGE] * 2
+
+
+def test_the_next_batches_wait_for_a_batch_that_found_no_descriptor() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, segment_bytes=200)
+    assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
+    disk.fail("name", errno.EMFILE, suffix=".log")
+    assert codes_of(partition, 2, 3) == [STORAGE] * 2
+    assert codes_of(partition, 2, 3) == [NO_ERROR] * 2
+    assert partition.is_online
+
+
+def test_a_shut_gate_refuses_all_but_duplicates_before_their_sequence() -> None:
+    gate = SpaceGate()
+    partition = open_partition(gate=gate)
+    assert codes_of(partition, 0, 1) == [NO_ERROR] * 2
+    gate.is_shut = True
+    assert codes_of(partition, 9, 1, 0, 2) == [STORAGE, NO_ERROR, NO_ERROR, STORAGE]
+    with pytest.raises(KafkaError):
+        partition.append(bytearray(b"short"), NOW)
+    assert partition.log.log_end_offset == 2
+    gate.is_shut = False
+    assert codes_of(partition, 3, 2, 3) == [STORAGE, NO_ERROR, NO_ERROR]
+
+
+def test_the_next_batches_wait_for_a_batch_that_found_too_few_replicas() -> None:
+    role = Role(0, 1, True, (1, 2), (2,))
+    partition = open_partition(role=role, min_insync_replicas=2)
+    assert codes_of(partition, 0, acks_all=True) == [NO_ERROR]
+    partition.assume(role._replace(isr=(1,)), 0)
+    assert codes_of(partition, 1, acks_all=True) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    partition.assume(role, 0)
+    too_few = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert codes_of(partition, 2, 1, 2, acks_all=True) == [too_few, NO_ERROR, NO_ERROR]
+
+
+def test_a_batch_of_a_new_epoch_that_found_no_room_comes_first() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    assert codes_of(partition, 0) == [NO_ERROR]
+
+    def code(epoch: int, sequence: int) -> ErrorCode:
+        try:
+            partition.append(make_batch(producer=(7, epoch, sequence)), NOW)
+        except KafkaError as refused:
+            return refused.code
+        return NO_ERROR
+
+    disk.capacity = disk.used
+    assert [code(1, 0), code(1, 1)] == [STORAGE] * 2
+    disk.capacity = None
+    assert [code(1, 1), code(0, 2)] == [STORAGE, OUT_OF_ORDER]
+    assert [code(1, 0), code(1, 1)] == [NO_ERROR] * 2
 
 
 def test_a_producer_begins_with_the_batch_that_found_no_room() -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.protocol.api import api_for
@@ -24,6 +24,12 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from lakelog.protocol.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
@@ -32,8 +38,9 @@ from lakelog.server.requests.context import Context
 from lakelog.storage.folder.reserve import RESERVE
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
+from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
-from socketless_broker import SocketlessBroker
+from socketless_broker import SocketlessBroker, request_frame
 from storage_kit import DATA, NOW, ManualClock, make_batch
 
 T = TypeVar("T")
@@ -244,6 +251,41 @@ def test_the_only_segment_of_a_log_can_go() -> None:
         await until(lambda: partition.log.size == 0)
         assert broker.server._folder.reserve.is_spent
         assert partition.is_online
+        await broker.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+async def produced(broker: SocketlessBroker, sequence: int) -> ErrorCode:
+    """Append a batch of one producer; return the code of the response."""
+    entry = PartitionProduceData(index=0, records=make_batch(producer=(7, 0, sequence)))
+    topic = TopicProduceData(name="t", partition_data=[entry])
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+    answer = broker.ask(request_frame(request, 9))
+    while not answer:
+        await broker.socket.was_sent.wait()
+        broker.socket.was_sent.clear()
+        answer = broker.take_answer()
+    _, response = decode_response(api_for(ProduceRequest), 9, answer[4:])
+    assert isinstance(response, ProduceResponse)
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+
+def test_batches_wait_for_a_batch_whose_indexes_found_no_descriptor() -> None:
+    async def main() -> None:
+        disk = MemoryDisk(ManualClock())
+        first = broker_on(disk, 0)
+        await first.start()
+        partition = await create(first, segment_bytes=1 << 20)
+        for number in range(100):
+            partition.append(make_batch(10, size=1000, producer=(7, 0, 10 * number)), NOW)
+        await first.stop()
+        broker = broker_on(disk, 0)
+        await broker.start()
+        disk.fail("read", errno.EMFILE, suffix=".index", times=2)
+        assert await produced(broker, 1000) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await produced(broker, 1001) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [await produced(broker, 1000 + each) for each in (0, 1)] == [ErrorCode.NONE] * 2
         await broker.stop()
 
     asyncio.run(asyncio.wait_for(main(), 120))

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest
 from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
@@ -141,7 +141,9 @@ class ProduceCheck:
             add=self._version >= ADDS_SINCE,
         )
 
-    def target(self, topic: str | bytes, index: int) -> tuple[Partition, Verification | None]:
+    def target(
+        self, topic: str | bytes, entry: PartitionProduceData
+    ) -> tuple[Partition, Verification | None]:
         """Return the partition for a batch and the verification for `Partition.append`, if any.
 
         The partition was led when the check began. It may have another role by now, or be retired:
@@ -150,11 +152,17 @@ class ProduceCheck:
         Raises `KafkaError` as `verification`, and as `Partitions.leader` for a batch that is not
         transactional.
         """
-        verification = self.verification(topic, index)
+        index = entry.index
+        begun = self._begun.get((topic, index))
+        try:
+            verification = self.verification(topic, index)
+        except KafkaError as rejected:
+            if begun is not None:
+                begun.await_rejected(entry.records or b"", rejected)
+            raise
         # Not looked up again: the verification is of this partition's log. A partition of a new
         # topic with the same name has another log, and must not accept it.
-        partition = self._begun.get((topic, index)) or self._partitions.leader(topic, index)
-        return partition, verification
+        return begun or self._partitions.leader(topic, index), verification
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
         """Return the verification for `Partition.append`, None if the batch needs none.

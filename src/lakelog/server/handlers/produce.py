@@ -187,7 +187,7 @@ class _Appends:
             partition, verification = (
                 (broker.partitions.leader(topic, entry.index), None)
                 if self._check is None
-                else self._check.target(topic, entry.index)
+                else self._check.target(topic, entry)
             )
             check_entry(partition, entry.records, self._context.version, self._check)
             sampled = sampling.left <= 0
@@ -300,7 +300,11 @@ class _Appends:
             except SlowBatchError as error:
                 sampled, job = sampled or error.sampled, None
             if job is not None:
-                await broker.checks.run_one(partition, job)
+                try:
+                    await broker.checks.run_one(partition, job)
+                except KafkaError as failure:
+                    partition.await_rejected(entry.records or b"", failure)
+                    raise
                 continue
             config = partition.log.config
             # From the received records each time, not from `batch`: with other settings the last

@@ -5,6 +5,10 @@ gets the offsets of the first attempt. Otherwise sequences must continue without
 an epoch bump. An unknown producer may begin at most sequences (`beginnings`). Sequences run from 0
 to 2^31 - 1 and then from 0 again.
 
+When a batch was rejected for a reason that passes, such as a full disk, the producer's next batches
+are on their way. They get the error of that batch and not 45: after a 45, librdkafka begins a new
+epoch and sends records again that other leaders hold already.
+
 A transaction begins with its producer's first transactional batch, which needs a verification
 (`verification`), and ends with a marker. The first offset of all transactions that are open, or
 whose marker is not committed, is the last stable offset: `read_committed` consumers read up to it.
@@ -23,7 +27,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.storage.indexes.txn_index import AbortedTransaction
-from lakelog.storage.producers.beginnings import Beginnings
+from lakelog.storage.producers.beginnings import AWAITED_MS, Beginnings
 from lakelog.storage.producers.verification import Verification, Verifications
 from lakelog.storage.validation.batches import Origin
 
@@ -55,6 +59,18 @@ class BatchMetadata(NamedTuple):
         return self.last_sequence - self.offset_delta & SEQUENCE_MAX
 
 
+class RejectedBatch(NamedTuple):
+    """A batch that its producer is expected to repeat, as the log's next one.
+
+    `until_ms` is a time of the clock of `Beginnings`.
+    """
+
+    epoch: int
+    sequence: int
+    code: ErrorCode
+    until_ms: int
+
+
 class ProducerEntry:
     """One producer; `batches` are its newest, oldest first, at most `BATCHES_KEPT`."""
 
@@ -64,6 +80,7 @@ class ProducerEntry:
         "decision",
         "epoch",
         "last_timestamp",
+        "rejected",
         "txn_first_offset",
     )
 
@@ -75,6 +92,8 @@ class ProducerEntry:
         self.decision = NO_DECISION
         """The highest number of a decision in the markers of that coordinator epoch."""
         self.last_timestamp = -1
+        self.rejected: RejectedBatch | None = None
+        """The last batch that was rejected for a reason that passes; it may have been repeated."""
         self.txn_first_offset = -1
         """First offset of its open transaction; -1 without one."""
 
@@ -82,6 +101,10 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         """-1 when no batch of its present epoch is known."""
         return self.batches[-1].last_sequence if self.batches else -1
+
+    def next_sequence(self, epoch: int) -> int:
+        """Return the sequence with which the next batch of `epoch` has to begin (KIP-360)."""
+        return self.last_sequence + 1 & SEQUENCE_MAX if epoch == self.epoch else 0
 
     def add(self, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
         """Note an appended batch of the present epoch; the time is in milliseconds.
@@ -170,11 +193,28 @@ class ProducerStateTable:
             first = ended if first < 0 else min(first, ended)
         self.first_unstable_offset = first
 
-    def await_rejected(self, fields: HeaderFields) -> None:
-        """Have a producer that is not known repeat a rejected batch before its next ones."""
-        producer_id, epoch, sequence = fields[9:12]
-        if producer_id >= 0 and sequence >= 0 and producer_id not in self.entries:
-            self.beginnings.await_rejected(producer_id, epoch, sequence)
+    def await_rejected(self, producer_id: int, epoch: int, sequence: int, code: ErrorCode) -> None:
+        """Have a producer repeat a batch, rejected with `code`, before its next ones."""
+        if producer_id < 0 or sequence < 0:
+            return
+        entry, beginnings = self.entries.get(producer_id), self.beginnings
+        if entry is None:
+            beginnings.await_rejected(producer_id, epoch, sequence)
+        elif epoch >= entry.epoch:
+            until_ms = beginnings.clock_ms() + AWAITED_MS
+            entry.rejected = RejectedBatch(epoch, entry.next_sequence(epoch), code, until_ms)
+
+    def duplicated(self, fields: HeaderFields) -> BatchMetadata | None:
+        """Return the batch that a client's header repeats, if it is one of the last five."""
+        producer_id, epoch, first = fields[9:12]
+        known = self.entries.get(producer_id)
+        if known is None or epoch != known.epoch:
+            return None
+        ends = first, -1 if first < 0 else first + fields[6] & SEQUENCE_MAX
+        for batch in known.batches:
+            if (batch.first_sequence, batch.last_sequence) == ends:
+                return batch
+        return None
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Return whether this epoch of the producer has an open transaction."""
@@ -221,19 +261,17 @@ class ProducerStateTable:
     ) -> BatchMetadata | None:
         """Return the batch that a header duplicates, if it is one of the last five, else `None`.
 
-        Raises `KafkaError` 47 for an older epoch, 45 for a gap, 5 for a gap before the first batch
-        (see `beginnings`), 48 for a batch that would begin a transaction without verification or is
-        outside its producer's open transaction, and 19 if its verification was voided.
+        Raises `KafkaError` 47 for an older epoch, 45 for a gap, the code of a rejected batch for a
+        batch that follows it, 5 for a gap before the first batch (see `beginnings`), 48 for a batch
+        that would begin a transaction without verification or is outside its producer's open
+        transaction, and 19 if its verification was voided.
         """
         producer_id, epoch, first = fields[9:12]
         known = self.entries.get(producer_id) or ProducerEntry()
         is_present = epoch == known.epoch
         # Duplicates first: a retry of an older batch would otherwise look like a gap.
-        if origin == "client" and is_present:
-            ends = first, -1 if first < 0 else first + fields[6] & SEQUENCE_MAX
-            for batch in known.batches:
-                if (batch.first_sequence, batch.last_sequence) == ends:
-                    return batch
+        if origin == "client" and (duplicate := self.duplicated(fields)) is not None:
+            return duplicate
         # Before the sequence: a fenced producer must learn that it is fenced, and not retry for
         # ever because of a gap.
         if epoch < known.epoch:
@@ -243,6 +281,9 @@ class ProducerStateTable:
         # Markers have no sequence, and batches of a leader were checked when it appended them: a
         # follower whose producers have expired must accept them all the same.
         gap = self._gap_before(fields, known) if origin == "client" else None
+        # Before the transaction: the batch that has to come first decides about that.
+        if gap is not None and gap.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            raise gap
         begins = is_transactional and not (in_transaction and is_present)
         if begins or producer_id in self.verifications.held:
             self.verifications.check(
@@ -266,9 +307,8 @@ class ProducerStateTable:
 
     def _gap_before(self, fields: HeaderFields, entry: ProducerEntry) -> KafkaError | None:
         producer_id, epoch, sequence = fields[9:12]
-        # The first batch of a new epoch begins at 0 (KIP-360).
-        last = entry.last_sequence if epoch == entry.epoch else -1
-        if sequence == (last + 1) & SEQUENCE_MAX:
+        awaited = entry.next_sequence(epoch)
+        if sequence == awaited:
             return None
         if entry.epoch == NO_EPOCH:
             if self.beginnings.may_begin(producer_id, epoch, sequence):
@@ -278,6 +318,20 @@ class ProducerStateTable:
                 f"producer {producer_id} begins at sequence {sequence}, and its batches before "
                 "may still arrive; try again",
             )
+        rejected = entry.rejected
+        if (
+            rejected is not None
+            and (rejected.epoch, rejected.sequence) == (epoch, awaited)
+            # An earlier batch is late, and no longer a known duplicate.
+            and sequence - awaited & SEQUENCE_MAX < SEQUENCE_MAX >> 1
+            and self.beginnings.clock_ms() < rejected.until_ms
+        ):
+            return KafkaError(
+                rejected.code,
+                f"producer {producer_id} sent sequence {sequence}, and its rejected batch with "
+                f"sequence {awaited} comes first; try again",
+            )
+        last = entry.last_sequence if epoch == entry.epoch else -1
         return KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {producer_id} sent sequence {sequence} after {last}",

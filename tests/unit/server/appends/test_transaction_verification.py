@@ -7,7 +7,7 @@ from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from lakelog.server.appends.transaction_verification import ProduceCheck, rejection
 from memory_broker import MemoryBroker
 from memory_clients import add_partition, init_producer
-from storage_kit import make_batch
+from storage_kit import NOW, make_batch
 
 E = ErrorCode
 
@@ -92,11 +92,38 @@ def test_records_are_copied_only_while_the_coordinator_is_asked(coordinators: Me
 
 def test_a_verification_is_of_the_partition_that_it_began_with(coordinators: MemoryBroker) -> None:
     producer = init_producer(coordinators)
-    found = check(coordinators, request(producer))
-    partition, verification = found.target("orders", 0)
+    asked = request(producer)
+    found, entry = check(coordinators, asked), asked.topic_data[0].partition_data[0]
+    partition, verification = found.target("orders", entry)
     assert verification is not None
     coordinators.broker.partitions.remove(partition)
-    assert found.target("orders", 0) == (partition, verification)
+    assert found.target("orders", entry) == (partition, verification)
     with pytest.raises(KafkaError) as error:
         partition.append(make_batch(producer=(*producer, 0), transactional=True), 0)
     assert error.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_batches_behind_an_unverified_batch_wait_for_it(
+    coordinators: MemoryBroker,
+) -> None:
+    producer = init_producer(coordinators)
+    partition = coordinators.broker.partitions.leader("orders", 0)
+    partition.append_marker(*producer, True, 0, 0, transaction_version=2)
+
+    def code(sequence: int, verdict: ErrorCode = E.NONE) -> ErrorCode:
+        asked = request(producer)
+        entry = asked.topic_data[0].partition_data[0]
+        entry.records = make_batch(producer=(*producer, sequence), transactional=True)
+        found = check(coordinators, asked, 12)
+        found.codes = {("orders", 0): verdict}
+        try:
+            target, verification = found.target("orders", entry)
+            target.append(entry.records, NOW, verification=verification)
+        except KafkaError as rejected:
+            return rejected.code
+        return E.NONE
+
+    assert code(0, E.NOT_COORDINATOR) is E.NOT_ENOUGH_REPLICAS
+    assert code(1) is E.NOT_ENOUGH_REPLICAS
+    assert [code(0), code(1)] == [E.NONE, E.NONE]
+    assert code(3) is E.OUT_OF_ORDER_SEQUENCE_NUMBER
