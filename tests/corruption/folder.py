@@ -76,6 +76,7 @@ _KINDS = {
     "known-logs": "known logs",
     "disk-reserve": "disk reserve",
     "boot-id": "boot id",
+    "folder-seal": "folder seal",
 }
 _CHECKPOINTS: dict[str, Callable[[KnownLog], int | None]] = {
     RECOVERY_POINTS: lambda log: log.recovery_point,

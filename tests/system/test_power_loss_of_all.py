@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from broker_process import BrokerProcess, eventually
 from command_shell import Shell
 
 RECORDS = 40
+ITS_OWN = (".lock", "boot-id")
 FACTOR = ("-p", "1", "-r", "3", "--config", "min.insync.replicas=2")
 
 
@@ -32,7 +34,11 @@ class Cluster:
 
     def create(self, *config: str) -> None:
         self.shell.out("topic", "create", "orders", *FACTOR, *config)
-        for first in range(0, RECORDS, 10):
+        self.produce(0)
+
+    def produce(self, start: int) -> None:
+        """Write the records from `start` on in several batches."""
+        for first in range(start, start + RECORDS, 10):
             lines = b"".join(b"%d\n" % number for number in range(first, first + 10))
             self.shell.out("produce", "orders", given=lines)
 
@@ -51,6 +57,22 @@ class Cluster:
         (log,) = (self.brokers[number].data / "orders-0").glob("*.log")
         end = len(log.read_bytes().rstrip(b"\0"))
         os.truncate(log, end // 2)
+
+    def copy(self, number: int, target: Path) -> None:
+        """Copy the data folder of a running broker, without the files that only it may have."""
+        shutil.copytree(
+            self.brokers[number].data, target, ignore=shutil.ignore_patterns(*ITS_OWN, "*.tmp")
+        )
+
+    def restore(self, number: int, copy: Path) -> None:
+        """Put the files of a copy in the place of the present ones."""
+        data = self.brokers[number].data
+        for path in data.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in ITS_OWN:
+                path.unlink()
+        shutil.copytree(copy, data, dirs_exist_ok=True)
 
     def partition(self) -> dict[str, Any]:
         """Return its state as one of the brokers knows it, maybe that of some time ago."""
@@ -112,3 +134,19 @@ def test_with_fsync_no_operator_is_needed(cluster: Cluster) -> None:
         broker.restart()
     eventually(lambda: cluster.partition()["leader"] is not None)
     assert cluster.records() == [str(number) for number in range(RECORDS)]
+
+
+def test_a_folder_that_was_put_back_does_not_lead(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create()
+    cluster.copy(1, tmp_path / "copy")
+    cluster.produce(RECORDS)
+    for broker in cluster.brokers.values():
+        broker.kill()
+    cluster.restore(1, tmp_path / "copy")
+    cluster.brokers[1].restart()
+    # Until the others are fenced.
+    eventually(lambda: not set("23").intersection(str(cluster.partition()["isr"])))
+    for number in (2, 3):
+        cluster.brokers[number].restart()
+    eventually(lambda: cluster.partition()["leader"] is not None)
+    assert cluster.records() == [str(number) for number in range(2 * RECORDS)]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lakelog.runtime.api import Disk
+from lakelog.storage.seal import FolderSeal
 
 TopicPartition = tuple[str, int]
 
@@ -118,39 +119,40 @@ def _whole(text: str) -> int:
 
 
 class Checkpoints:
-    """The files of offsets in a data folder."""
+    """The files of offsets in a data folder, and the file under its `seal`."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
+    def __init__(self, disk: Disk, folder: Path, seal: FolderSeal) -> None:
         self._disk = disk
+        self._seal = seal
         self._folder = folder
         self._files: dict[str, _OffsetsFile] = {}
         self._written: dict[Path, bytes] = {}
 
     def begin(
-        self, offsets: Mapping[str, dict[TopicPartition, int]], first: Mapping[str, bytes]
+        self, offsets: Mapping[str, dict[TopicPartition, int]], sealed: bytes
     ) -> CheckpointJob:
         """Return a job for the files that have changed.
 
-        `offsets` are by file name; the files `first`, already encoded, are written before them.
+        `offsets` are by file name; the file under the seal, already encoded, is written first.
         """
-        files = dict(first)
+        files = {self._seal.sealed: sealed}
         for name, values in offsets.items():
-            files[name] = self._files.setdefault(name, _OffsetsFile()).encode(values)
-        changed = {}
-        for name, data in files.items():
-            path = self._folder / name
-            if self._written.get(path) != data:
-                changed[path] = data
-        return CheckpointJob(self._disk, changed, self._written)
+            encoded = self._files.setdefault(name, _OffsetsFile()).encode(values)
+            files[self._folder / name] = encoded
+        changed = {path: data for path, data in files.items() if self._written.get(path) != data}
+        return CheckpointJob(self._disk, self._seal, changed, self._written)
 
 
 class CheckpointJob:
     """Checkpoint files to be replaced."""
 
-    __slots__ = ("_disk", "_files", "_written")
+    __slots__ = ("_disk", "_files", "_seal", "_written")
 
-    def __init__(self, disk: Disk, files: dict[Path, bytes], written: dict[Path, bytes]) -> None:
+    def __init__(
+        self, disk: Disk, seal: FolderSeal, files: dict[Path, bytes], written: dict[Path, bytes]
+    ) -> None:
         self._disk = disk
+        self._seal = seal
         self._files = files
         self._written = written
 
@@ -160,5 +162,8 @@ class CheckpointJob:
         Raises `OSError`; the next job writes the files that were not replaced.
         """
         for path, data in self._files.items():
-            self._disk.write_atomic(path, data)
+            if path == self._seal.sealed:
+                self._seal.replace(data)
+            else:
+                self._disk.write_atomic(path, data)
             self._written[path] = data

@@ -134,6 +134,7 @@ class MemoryDisk:
         self.faults = Faults()
         self._locks: set[Path] = set()
         self._boots = 0
+        self._files_made = 0
         self._on_failure: Callable[[], object] = tuple
 
     def watch(self, on_failure: Callable[[], object]) -> None:
@@ -144,8 +145,7 @@ class MemoryDisk:
         return f"boot {self._boots}"
 
     def file_id(self, path: Path) -> str:
-        self._file(path)
-        return "file"
+        return f"file {self._file(path).number}"
 
     # Failures
 
@@ -231,6 +231,7 @@ class MemoryDisk:
         other = MemoryDisk(self.clock, capacity=self.capacity, names_in_order=self._names_in_order)
         other._tree, other._durable = tree, dict(tree)
         other._boots = self._boots + 1
+        other._files_made = self._files_made
         return other
 
     def _left_by_crash(self, random: Random | None) -> _Tree:
@@ -298,7 +299,8 @@ class MemoryDisk:
             if not create or path in self._tree:
                 raise self._missing(path)
             self._need_dir(path.parent)
-            node = new = Node(modified_ms=self.clock.wall_ms())
+            self._files_made += 1
+            node = new = Node(modified_ms=self.clock.wall_ms(), number=self._files_made)
             self._change(path, {path.parent}, lambda tree: tree.__setitem__(path, new))
         return MemoryFile(self, path, node)
 

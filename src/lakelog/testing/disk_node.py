@@ -20,10 +20,12 @@ class Node:
     durable: bytes = b""
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
+    number: int = 0
+    """Of the file on its disk; a file that replaces it has another one."""
 
     def copy(self, content: bytes) -> Node:
-        """Return another file with this durable content."""
-        return Node(bytearray(content), content, [], self.modified_ms)
+        """Return the file on another disk, with this durable content."""
+        return Node(bytearray(content), content, [], self.modified_ms, self.number)
 
     def flip(self, bit: int) -> None:
         """Flip one bit in the page cache, on the device and in unsynced writes."""

@@ -15,6 +15,7 @@ from lakelog.storage.checkpoint import (
     encode_epochs,
     encode_offsets,
 )
+from lakelog.storage.seal import FolderSeal
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import ManualClock
 
@@ -49,11 +50,14 @@ def test_leader_epochs_have_to_rise_with_their_offsets(lines: bytes) -> None:
 def test_only_files_that_have_changed_are_written() -> None:
     disk = MemoryDisk(ManualClock())
     disk.make_dirs(FOLDER)
-    checkpoints = Checkpoints(disk, FOLDER)
-    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, {"first": b"1"}).run()
+    seal = FolderSeal(FOLDER / "seal", FOLDER / "first", disk)
+    checkpoints = Checkpoints(disk, FOLDER, seal)
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, b"1").run()
     disk.remove(FOLDER / HIGH_WATERMARKS)
-    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, {"first": b"2"}).run()
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, b"2").run()
     assert disk.read(FOLDER / "first") == b"2"
     assert not disk.exists(FOLDER / HIGH_WATERMARKS)
-    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 6}}, {}).run()
+    disk.remove(FOLDER / "first")
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 6}}, b"2").run()
     assert decode_offsets(disk.read(FOLDER / HIGH_WATERMARKS)) == {("a", 0): 6}
+    assert not disk.exists(FOLDER / "first")

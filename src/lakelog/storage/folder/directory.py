@@ -48,7 +48,6 @@ from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.deletions import Deletions
 from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.known_logs import (
-    KNOWN_LOGS,
     FoundCheckpoints,
     KnownLogsFile,
     known_logs,
@@ -129,7 +128,8 @@ class LogDirectory:
         """Of `load_logs`; read by another thread."""
         self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
-        self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
+        self._checkpoints = Checkpoints(disk, path, self._ownership.seal)
+        self._known_logs = KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -145,9 +145,9 @@ class LogDirectory:
         Known once they are loaded. A process that was killed has lost nothing if the page cache is
         the same, and recovery found each log whole without reading it from the device.
         """
-        if self.clean:
-            return False
         is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
+        if self.clean:
+            return not is_whole
         return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
 
     @property
@@ -302,7 +302,8 @@ class LogDirectory:
             return
         self._use(key, log)
         del self._offline[key]
-        if recovery.segments_scanned:
+        self._compare_watermark(key, log, recovery)
+        if recovery.segments_scanned or recovery.reasons:
             self.recoveries[key] = recovery
         for reason in recovery.reasons:
             _logger.warning(
@@ -317,6 +318,14 @@ class LogDirectory:
                     log_end_offset=log.log_end_offset,
                 ),
             )
+
+    def _compare_watermark(self, key: TopicPartition, log: Log, recovery: Recovery) -> None:
+        """Note whether a log lacks records below its high watermark, as after a restore of it."""
+        committed = self.high_watermarks.get(key, -1)
+        if committed > log.log_end_offset:
+            self.high_watermarks[key] = log.log_end_offset
+            if self.keeps_page_cache:
+                recovery.reasons.append(f"records below its high watermark {committed} are missing")
 
     def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """Return the id of a log's topic; `None` if the directory is stray or the log offline.
@@ -484,7 +493,7 @@ class LogDirectory:
             HIGH_WATERMARKS: dict(committed),
             CLEANER_OFFSETS: dict(self.cleaner_offsets),
         }
-        return self._checkpoints.begin(files, {KNOWN_LOGS: self._known_logs.encode(known)})
+        return self._checkpoints.begin(files, self._known_logs.encode(known))
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

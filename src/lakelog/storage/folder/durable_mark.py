@@ -47,12 +47,16 @@ class DurableMark:
         self._disk = disk
         self._lock = lock
         self._has_synced_lock = False
+        self.is_void = False
+        """Whether the file of an earlier process does not count: its folder was changed since."""
 
     def find(self) -> DurableTopicsFound | None:
-        """Return the content, None if it is missing, damaged or of another folder.
+        """Return the content, None if it is missing, void, damaged or of another folder.
 
         Raises `OSError`.
         """
+        if self.is_void:
+            return None
         data = read_if_exists(self._disk, self.path) or b""
         head, body = data[:_HEAD_SIZE], data[_HEAD_SIZE:]
         if head != _HEAD % crc.crc32c(body):

@@ -12,8 +12,10 @@ from lakelog.storage.errors import DirectoryInUse
 from lakelog.storage.files import read_if_exists
 from lakelog.storage.folder.durable_mark import DurableMark
 from lakelog.storage.folder.identity import load_identity
+from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.page_cache import PageCacheMark
 from lakelog.storage.folder.properties import MetaProperties
+from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class Ownership:
         self._lock: FileLock | None = None
         self.page_cache = PageCacheMark(path, disk, path / _LOCK)
         self.durable_mark = DurableMark(path, disk, path / _LOCK)
+        self.seal = FolderSeal(path / FOLDER_SEAL, path / KNOWN_LOGS, disk)
         self.clean = False
         """Whether the last process that used the folder stopped cleanly."""
         self.cached = False
@@ -60,9 +63,15 @@ class Ownership:
             ) from None
         try:
             self._meta = load_identity(self._disk, self.path, random, cluster_id, node_id)
+            self._find_marks()
         except BaseException:
             self.release()
             raise
+        self._disk.watch(self.page_cache.on_failure)
+
+    def _find_marks(self) -> None:
+        """Read the marks, which count only under an intact seal. Raises `OSError`."""
+        self.seal.open()
         found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
         clean = _IS_CLEAN.fullmatch(found or b"")
         if found is not None and clean is None:
@@ -71,14 +80,15 @@ class Ownership:
                 self.path / CLEAN_SHUTDOWN,
                 extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
             )
-        self.clean = clean is not None
-        cached = self.page_cache.find()
-        self.cached = cached is not None
+        if not self.seal.is_of_stop:
+            clean = None
+        cached = self.page_cache.find() if self.seal.is_intact else None
+        self.clean, self.cached = clean is not None, cached is not None
+        self.durable_mark.is_void = not self.seal.is_intact
         if clean is not None:
             self.broker_epoch = int(clean[1])
         elif cached is not None:
             self.broker_epoch = cached
-        self._disk.watch(self.page_cache.on_failure)
 
     def _make_folder(self) -> None:
         """Create a missing folder durably: without its name, all that it holds would be lost."""
@@ -92,6 +102,7 @@ class Ownership:
     def claim_clean(self) -> None:
         """Mark a clean stop, durably. Raises `OSError`."""
         assert self._lock is not None
+        self.seal.stop()
         content = _CLEAN_SHUTDOWN_CONTENT % self.broker_epoch
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, content)
 
@@ -104,6 +115,10 @@ class Ownership:
         if self._disk.exists(self.path / CLEAN_SHUTDOWN):
             self._disk.remove(self.path / CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)
+        if self.durable_mark.is_void:
+            self.durable_mark.remove()
+        # Last: a start that is killed before must find the seal as it was.
+        self.seal.begin()
 
     def release(self) -> None:
         """Release the lock of the folder, if it is held."""

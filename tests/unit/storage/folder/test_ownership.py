@@ -9,6 +9,7 @@ import pytest
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import DirectoryInUse, WrongDirectory
 from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
@@ -66,6 +67,40 @@ def test_a_stop_is_clean_until_the_folder_changes_again() -> None:
     assert second.clean, "it states how the process before stopped"
     disk.crash()
     assert not taken(disk).clean, "the removal of the mark is durable"
+
+
+def use(disk: MemoryDisk) -> Ownership:
+    """Return the folder as a process that was killed left it, with all marks."""
+    ownership = taken(disk)
+    ownership.broker_epoch = 7
+    ownership.disclaim_clean()
+    for content in (b"first", b"second"):
+        ownership.seal.replace(content)
+    ownership.durable_mark.write((bytes(16),), [bytes(16)])
+    ownership.page_cache.write(7)
+    return ownership
+
+
+@pytest.mark.parametrize("end", ["kill", "power", "stop"])
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_marks_of_a_folder_with_older_files_do_not_count(end: str, is_restored: bool) -> None:
+    disk = MemoryDisk(ManualClock())
+    before = use(disk)
+    if end == "stop":
+        before.claim_clean()
+    before.release()
+    disk.crash() if end == "power" else disk.kill()
+    if is_restored:
+        disk.write_atomic(DATA / KNOWN_LOGS, b"first")
+    found = taken(disk)
+    counts = not is_restored
+    assert found.clean is (counts and end == "stop")
+    assert found.cached is (counts and end != "power")
+    assert found.broker_epoch == (7 if counts and end != "power" else -1)
+    assert (found.durable_mark.find() is not None) is counts
+    found.disclaim_clean()
+    found.release()
+    assert (taken(disk).durable_mark.find() is not None) is counts, "it stays void"
 
 
 def test_a_damaged_mark_is_no_clean_stop(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,121 @@
+"""A seal that shows whether another program has changed the data folder since its last process.
+
+The marks of a folder say that nothing is missing: `.kafka_cleanshutdown` after a clean stop,
+`boot-id` after a kill, `durable-topics` after a power failure. A restore of older files may leave
+these marks in place. So the file `folder-seal` identifies the file `known-logs`, which every
+checkpoint replaces, and the marks count only while both fit together.
+
+    lakelog folder-seal 1 <CRC-32C of the following lines, 8 hexadecimal digits>
+    running                                                   (or: stopped)
+    <CRC-32C of known-logs> <inode> <change time>             (or `-` before the first one)
+    <CRC-32C of the known-logs that is about to be written>   (or `-`)
+
+No restored `known-logs` has the same inode and change time. They count unless the last process
+stopped cleanly: a folder may be moved between a stop and a start. The rollback of a whole file
+system or device restores the seal, too, and is not noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from lakelog.base.events import event
+from lakelog.records import crc
+from lakelog.runtime.api import Disk
+from lakelog.storage.files import read_if_exists
+
+_logger = logging.getLogger(__name__)
+
+FOLDER_SEAL = "folder-seal"
+_HEAD = b"lakelog folder-seal 1 %08x\n"
+_HEAD_SIZE = len(_HEAD % 0)
+_NONE = "-"
+
+
+class _Sealed(NamedTuple):
+    """The lines of a seal."""
+
+    state: str
+    present: str
+    """Checksum and file id of the sealed file."""
+    upcoming: str
+    """Checksum of the content that is about to replace it."""
+
+
+class FolderSeal:
+    """The seal of one data folder over its file `sealed`."""
+
+    def __init__(self, path: Path, sealed: Path, disk: Disk) -> None:
+        self.path = path
+        self.sealed = sealed
+        self._disk = disk
+        self._present = _NONE
+        self.is_intact = False
+        """Whether no other program has changed the folder since the last process wrote to it."""
+        self.is_of_stop = False
+        """Whether the sealed file is that of a clean stop, or the folder never had a seal."""
+
+    def open(self) -> None:
+        """Compare the seal with the folder. Raises `OSError`."""
+        data = read_if_exists(self._disk, self.path)
+        content = read_if_exists(self._disk, self.sealed)
+        if content is not None:
+            self._present = f"{_checksum(content)} {self._disk.file_id(self.sealed)}"
+        if data is None and content is None:
+            self.is_intact = self.is_of_stop = True
+            return
+        found = _decoded(data or b"")
+        if found is not None:
+            checksum = self._present.partition(" ")[0]
+            self.is_intact = found.present == self._present or (found.upcoming == checksum != _NONE)
+            is_same = found.present.partition(" ")[0] == checksum
+            self.is_of_stop = found.state == "stopped" and is_same
+        if not (self.is_intact or self.is_of_stop):
+            _logger.warning(
+                "%s was changed by another program since its last process, as by a restore of a "
+                "backup: records that this broker has acknowledged may be missing",
+                self.path.parent,
+                extra=event("folder_changed", path=self.path.parent),
+            )
+
+    def replace(self, data: bytes) -> None:
+        """Replace the sealed file, durably; blocks. Raises `OSError`.
+
+        The seal fits at any moment, whichever step is the last before the process is killed.
+        """
+        checksum = _checksum(data)
+        self._write(_Sealed("running", self._present, checksum))
+        self._disk.write_atomic(self.sealed, data)
+        file = self._disk.open(self.sealed)
+        try:
+            file.sync()  # the change time, which the seal names, has to survive a power failure
+        finally:
+            file.close()
+        self._present = f"{checksum} {self._disk.file_id(self.sealed)}"
+        self._write(_Sealed("running", self._present, _NONE))
+
+    def begin(self) -> None:
+        """Seal the folder as this process has found it. Raises `OSError`."""
+        self._write(_Sealed("running", self._present, _NONE))
+
+    def stop(self) -> None:
+        """Seal the folder after a clean stop. Raises `OSError`."""
+        self._write(_Sealed("stopped", self._present, _NONE))
+
+    def _write(self, sealed: _Sealed) -> None:
+        body = "".join(f"{line}\n" for line in sealed).encode()
+        self._disk.write_atomic(self.path, _HEAD % crc.crc32c(body) + body)
+
+
+def _checksum(data: bytes) -> str:
+    return f"{crc.crc32c(data):08x}"
+
+
+def _decoded(data: bytes) -> _Sealed | None:
+    """Return the lines of the file, None if it is damaged."""
+    body = data[_HEAD_SIZE:]
+    if data[:_HEAD_SIZE] != _HEAD % crc.crc32c(body):
+        return None
+    return _Sealed(*body.decode().splitlines())

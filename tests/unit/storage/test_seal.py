@@ -1,0 +1,112 @@
+"""The seal of a data folder: which changes by other programs it shows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
+from lakelog.testing.disk import DiskStopped, MemoryDisk
+from storage_kit import DATA, ManualClock
+
+SEALED = DATA / "known-logs"
+
+
+def opened(disk: MemoryDisk | PosixDisk, folder: Path = DATA) -> FolderSeal:
+    seal = FolderSeal(folder / FOLDER_SEAL, folder / SEALED.name, disk)
+    seal.open()
+    return seal
+
+
+def used(disk: MemoryDisk | PosixDisk, folder: Path = DATA) -> FolderSeal:
+    """Return the seal of a process that has written two checkpoints."""
+    disk.make_dirs(folder)
+    seal = opened(disk, folder)
+    assert seal.is_intact
+    assert seal.is_of_stop, "a folder without seal may be Apache Kafka's"
+    seal.begin()
+    for content in (b"first", b"second"):
+        seal.replace(content)
+    return seal
+
+
+def test_it_fits_after_every_step_of_a_process() -> None:
+    disk = MemoryDisk(ManualClock())
+    used(disk)
+    steps = disk.steps
+    for step in range(steps):
+        for end in (MemoryDisk.kill, MemoryDisk.crash):
+            disk = MemoryDisk(ManualClock())
+            disk.stop_at = step
+            with pytest.raises(DiskStopped):
+                used(disk)
+            end(disk)
+            disk.stop_at = None
+            if disk.is_dir(DATA):
+                assert opened(disk).is_intact, step
+
+
+def put_back(folder: Path, copy: Path) -> None:
+    shutil.copytree(copy, folder, dirs_exist_ok=True)
+
+
+def replace_all(folder: Path, copy: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+
+
+def put_back_known_logs(folder: Path, copy: Path) -> None:
+    shutil.copy2(copy / SEALED.name, folder / SEALED.name)
+
+
+def remove_seal(folder: Path, copy: Path) -> None:
+    (folder / FOLDER_SEAL).unlink()
+
+
+def damage_seal(folder: Path, copy: Path) -> None:
+    (folder / FOLDER_SEAL).write_bytes(b"lakelog")
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+@pytest.mark.parametrize(
+    "change", [put_back, replace_all, put_back_known_logs, remove_seal, damage_seal]
+)
+def test_a_restore_is_noticed(
+    tmp_path: Path, change: Callable[[Path, Path], None], is_current: bool
+) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    seal = used(disk, folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    if not is_current:
+        seal.replace(b"third")
+    change(folder, tmp_path / "copy")
+    found = opened(disk, folder)
+    assert not found.is_intact
+    assert not found.is_of_stop
+
+
+def test_a_folder_may_be_moved_after_a_clean_stop(tmp_path: Path) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    used(disk, folder).stop()
+    shutil.copytree(folder, tmp_path / "moved")
+    moved = opened(disk, tmp_path / "moved")
+    assert moved.is_of_stop
+    assert not moved.is_intact
+    moved.begin()
+    assert opened(disk, tmp_path / "moved").is_intact
+
+
+def test_older_files_under_the_mark_of_a_clean_stop_are_noticed(tmp_path: Path) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    seal = used(disk, folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    seal.replace(b"third")
+    seal.stop()
+    put_back_known_logs(folder, tmp_path / "copy")
+    assert not opened(disk, folder).is_of_stop
+    put_back(folder, tmp_path / "copy")
+    assert not opened(disk, folder).is_of_stop
