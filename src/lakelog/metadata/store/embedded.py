@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable, is_lasting
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
@@ -35,6 +37,8 @@ from lakelog.metadata.store.liveness import Neighbourhood, Registration
 from lakelog.metadata.store.loading import load_file
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.api import Clock
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -264,17 +268,23 @@ class EmbeddedStore:
         """Runs until cancelled; a failed turn is repeated."""
         loop = asyncio.get_running_loop()
         view, beaten, change = None, loop.time(), NO_CHANGE
+        task = FailingTask(_logger, "watching the metadata file")
         while True:
             if died.is_set():
                 died.clear()
                 change = Change.BROKERS  # even if the broker has registered again since
-            if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
-                # Only after a success: a failed heartbeat is repeated in the next turn.
-                beaten = loop.time()
-            if (found := await self._try(self._look)) is not None:
-                self._report(change | found.changes_since(view))
-                # A death stays in `change` until a view was read, or the report would be lost.
-                view, change = found, NO_CHANGE
+            try:
+                if loop.time() - beaten >= self._beat_every_s and await self._try(self._beat):
+                    # Only after a success: a failed heartbeat is repeated in the next turn.
+                    beaten = loop.time()
+                if (found := await self._try(self._look)) is not None:
+                    self._report(change | found.changes_since(view))
+                    # A death stays in `change` until its report, or it would be lost.
+                    view, change = found, NO_CHANGE
+            except Exception as bug:  # noqa: BLE001 - without heartbeats others count this one dead
+                task.failed(bug)
+            else:
+                task.succeeded()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await died.wait()

@@ -63,8 +63,8 @@ class FetchFailures:
                 ),
             )
 
-    def failed(self, partition: Partition, error: Exception) -> None:
-        """Note that the partition could not be copied."""
+    def failed(self, partition: Partition, error: Exception, *, is_bug: bool = False) -> None:
+        """Note that the partition could not be copied; the line of a bug has a traceback."""
         now = self._clock.monotonic()
         failure = self._failures.setdefault(partition, _Failure(now))
         is_passing = getattr(error, "code", None) in _PASSING and now - failure.since < LASTS_S
@@ -80,8 +80,9 @@ class FetchFailures:
             topic,
             index,
             self._leader_id,
-            error,
+            repr(error) if is_bug else error,
             left_out_text(left_out),
+            exc_info=error if is_bug else None,
             extra=event(
                 "replica_fetch_failed", topic=topic, partition=index, leader=self._leader_id
             ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.failing_task import FailingTask
 from lakelog.protocol.fetch import FetchRequest, FetchResponse
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -25,6 +27,8 @@ from lakelog.server.replication.leader_session import REST_S, WAIT_MS, Fetched, 
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.schema import Message
+
+_logger = logging.getLogger(__name__)
 
 _PATIENCE_S = WAIT_MS / 1000 + 10.0
 _EARLIEST = -2
@@ -70,6 +74,7 @@ class Fetcher:
         self._clock = clock
         self._tasks = tasks
         self._failures = FetchFailures(leader_id, clock)
+        self._task = FailingTask(_logger, f"copying from broker {leader_id}")
         self._running: Any = None
         self._pause: Any = None
 
@@ -96,26 +101,35 @@ class Fetcher:
 
     async def _run(self) -> None:
         while self.session:
-            # Looked up for each request: the leader may have started again, with another epoch and
-            # other connections.
-            peer = self._peer()
-            # Only with a peer: the session counts the partitions of each request as sent.
-            request = self._next_request() if peer is not None else None
-            if peer is None or request is None:
-                await self._rest()
-                continue
             try:
-                response = await peer.request(request, timeout_s=_PATIENCE_S)
-            except PeerError:
-                # Whether the leader has seen the request is unknown, and the epochs of a session
-                # allow no gap (KIP-227).
+                await self._fetch()
+            except Exception as bug:  # noqa: BLE001 - no other task copies these partitions
+                self._task.failed(bug)
                 self.session.lose_session()
                 await self._rest()
-                continue
-            assert isinstance(response, FetchResponse)
-            await self._adopt_all(peer, response)
-            del response  # its memory receives the next one
+            else:
+                self._task.succeeded()
         self._running = None
+
+    async def _fetch(self) -> None:
+        # Looked up for each request: the leader may have started again, with another epoch and
+        # other connections.
+        peer = self._peer()
+        # Only with a peer: the session counts the partitions of each request as sent.
+        request = self._next_request() if peer is not None else None
+        if peer is None or request is None:
+            await self._rest()
+            return
+        try:
+            response = await peer.request(request, timeout_s=_PATIENCE_S)
+        except PeerError:
+            # Whether the leader has seen the request is unknown, and the epochs of a session allow
+            # no gap (KIP-227).
+            self.session.lose_session()
+            await self._rest()
+            return
+        assert isinstance(response, FetchResponse)
+        await self._adopt_all(peer, response)
 
     def _next_request(self) -> FetchRequest | None:
         return self.session.request(self._broker_epoch(), self._clock.monotonic())
@@ -162,6 +176,9 @@ class Fetcher:
         except (KafkaError, CorruptRecord, PeerError) as error:
             self.session.rest(partition, self._clock.monotonic())
             self._failures.failed(partition, error)
+        except Exception as bug:  # noqa: BLE001 - the same for a bug that one partition shows
+            self.session.rest(partition, self._clock.monotonic())
+            self._failures.failed(partition, bug, is_bug=True)
         else:
             self._failures.succeeded(partition)
 

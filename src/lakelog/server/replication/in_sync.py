@@ -18,6 +18,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
@@ -87,6 +88,8 @@ class InSyncReplicas:
         """Proposed partitions whose preferred replicas may take over."""
         self._timer: Timer | None = None
         self._asking: Any = None
+        self._checks = FailingTask(logger, "the check of ISRs")
+        self._changes = FailingTask(logger, "the change of ISRs")
 
     def note_role(self, partition: Partition) -> None:
         """Follow a change of the partition's role; a retired partition has none."""
@@ -112,6 +115,15 @@ class InSyncReplicas:
             self._asking.cancel()
 
     def _turn(self) -> None:
+        try:
+            self._check()
+        except Exception as bug:  # noqa: BLE001 - without a next turn no ISR would change any more
+            self._checks.failed(bug)
+        else:
+            self._checks.succeeded()
+        self.start()
+
+    def _check(self) -> None:
         now_ms = self._clock.monotonic_ms()
         lag_ms = self._guard.lag_ms(now_ms)
         # One request at a time. With two under way, the fate of the first would be unknown when the
@@ -125,7 +137,6 @@ class InSyncReplicas:
                 self._hand_overs.begin([each for each in self._handing if each in known])
                 asking = self._ask(known, wanted)
                 self._asking = self._tasks.spawn(asking, name="alter partitions")
-        self.start()
 
     def _close_decided(self) -> None:
         """Count only the committed ISR of partitions whose state has changed since a proposal.
@@ -251,6 +262,11 @@ class InSyncReplicas:
             if isinstance(error, MetadataError) or may_be_done(error):
                 self._unsettled.update(self._open.keys() & known.keys())
             logger.warning("ISRs are not changed: %s", error, extra=event("isr_change_failed"))
+        except Exception as bug:  # noqa: BLE001 - the controller may have carried it out
+            self._unsettled.update(self._open.keys() & known.keys())
+            self._changes.failed(bug)
+        else:
+            self._changes.succeeded()
         finally:
             self._hand_overs.end()
             self._asking = None

@@ -187,6 +187,34 @@ def test_the_poller_outlives_failures_of_the_file_system(
     asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
+def test_the_poller_outlives_a_watcher_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store, other = (EmbeddedStore(path, SystemClock(), shared=True) for _ in range(2))
+        left, changes = [2], asyncio.Queue[Change]()
+
+        def note(change: Change) -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise ValueError("planted")
+            changes.put_nowait(change)
+
+        store.watch(note)
+        await store.open(create=True)
+        await other.open(create=False)
+        await other.register_broker(2, b"2" * 16)
+        while Change.BROKERS not in await changes.get():
+            pass
+        await store.close()
+        await other.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert caplog.text.count("watching the metadata file failed") == 1
+
+
 def test_a_store_alone_runs_nothing_when_idle(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = EmbeddedStore(tmp_path / "metadata.db", SystemClock())

@@ -25,11 +25,15 @@ class LeaderPeer:
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
         self.is_lost = False
+        self.bugs = 0
         self.requests: list[Message] = []
 
     async def request(self, message: Message, *, timeout_s: float) -> Message:
         self.requests.append(message)
         await asyncio.sleep(0.001)
+        if self.bugs:
+            self.bugs -= 1
+            raise ValueError("planted")
         if self.is_lost:
             raise PeerDisconnectedError("lost")
         if isinstance(message, ListOffsetsRequest):
@@ -98,6 +102,39 @@ def test_copying_resumes_after_a_lost_connection(copying: Copying, broker: Memor
     copying.peer.is_lost = False
     broker.pass_time(1)
     assert copying.is_equal
+
+
+def test_copying_continues_after_a_bug(
+    copying: Copying, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert copying.peer is not None
+    copying.peer.bugs = 3
+    copying.fetcher.add(copying.pair.follower)
+    broker.append("t", count=3)
+    broker.pass_time(5)
+    assert copying.peer.bugs == 0
+    assert copying.is_equal
+    assert caplog.text.count("copying from broker 1 failed") == 1
+
+
+def test_a_bug_in_one_partition_lets_it_rest(
+    copying: Copying, broker: MemoryBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = copying.pair.follower
+    broker.append("t", count=3)
+    with pytest.MonkeyPatch.context() as bug:
+        bug.setattr(type(follower.log), "append_fetched_run", _bug)
+        copying.fetcher.add(follower)
+        broker.pass_time(3)
+        assert follower.log.log_end_offset == 0
+    broker.pass_time(3)
+    assert copying.is_equal
+    assert caplog.text.count("cannot copy it from broker 1") == 1
+    assert "planted" in caplog.text
+
+
+def _bug(*arguments: object) -> int:
+    raise ValueError("planted")
 
 
 def test_a_leader_that_is_not_registered_yet_is_waited_for(

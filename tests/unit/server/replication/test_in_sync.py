@@ -111,6 +111,27 @@ async def _lost(request: AlterPartitionRequest) -> AlterPartitionResponse:
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
 
+async def _bug(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    raise ValueError("planted")
+
+
+def test_isrs_change_again_after_bugs(led: Led, caplog: pytest.LogCaptureFixture) -> None:
+    in_sync = led.world._server._replicas.in_sync
+    led.fetch(3)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(in_sync, "_image", lambda: None)
+        led.world.pass_time(2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(in_sync, "_alter", _bug)
+        led.world.pass_time(1)
+    assert led.state().isr == (LEADER,)
+    led.fetch(3)
+    led.world.pass_time(1)
+    assert led.state().isr == (LEADER, FOLLOWER)
+    assert caplog.text.count("the check of ISRs failed") == 1
+    assert caplog.text.count("the change of ISRs failed") == 1
+
+
 def test_a_member_counts_from_the_turn_that_found_it_caught_up(led: Led) -> None:
     led.fetch(3)
     led.world._server._replicas.in_sync._turn()

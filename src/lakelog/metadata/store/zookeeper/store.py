@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from lakelog.base.failing_task import FailingTask
 from lakelog.base.shortage import is_shortage
 from lakelog.metadata.errors import (
     BrokerIdInUse,
@@ -42,6 +44,8 @@ from lakelog.metadata.store.zookeeper.log import EntryLog
 from lakelog.metadata.store.zookeeper.session import Disconnected, Session
 from lakelog.metadata.store.zookeeper.terms import Terms
 from lakelog.runtime.api import Clock, Random
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -87,6 +91,8 @@ class ZooKeeperStore:
         self._reported_term = ControllerTerm(-1, 0)
         self._reported_brokers = 0
         self.heartbeat_s = float("-inf")
+        self._unreported = NO_CHANGE
+        """Changes that no watcher knows yet: a report of them has failed."""
         self._wake = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
         self._open = False
@@ -266,6 +272,7 @@ class ZooKeeperStore:
 
     async def _follow(self) -> None:
         """Runs until cancelled; a failed turn is repeated at the next one."""
+        task = FailingTask(_logger, "watching the ensemble")
         while True:
             self._wake.clear()
             try:
@@ -275,6 +282,10 @@ class ZooKeeperStore:
             except MetadataError:
                 self._report(_ALL)  # the caller's next call raises the error, too
                 return
+            except Exception as bug:  # noqa: BLE001 - without heartbeats others count it dead
+                task.failed(bug)
+            else:
+                task.succeeded()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_every_s):
                     await self._wake.wait()
@@ -288,13 +299,14 @@ class ZooKeeperStore:
             if self._clock.monotonic() - self.heartbeat_s >= self._beat_every_s:
                 await self._beat()
                 stale |= Change.BROKERS  # heartbeats that no longer come have no watch
-            changed = await self._look(stale)
+            self._unreported |= await self._look(stale)
         except BaseException:
             # These watches may not be armed, and nothing else would report their changes.
             self._stale |= stale
             raise
-        if changed:
-            self._report(changed)
+        if self._unreported:
+            self._report(self._unreported)
+            self._unreported = NO_CHANGE
 
     def _report(self, changed: Change) -> None:
         for callback in self._watchers:

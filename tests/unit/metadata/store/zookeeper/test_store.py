@@ -96,6 +96,33 @@ def test_changes_during_a_lost_session_are_reported_after_it() -> None:
     in_world(work)
 
 
+def test_a_change_is_reported_again_after_a_watcher_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(world: World) -> None:
+        store, other = world.store(), world.store()
+        await store.open(create=True)
+        await other.open(create=True)
+        left, changes, changed = [2], [Change(0)], asyncio.Event()
+
+        def note(change: Change) -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise ValueError("planted")
+            changes[0] |= change
+            changed.set()
+
+        await asyncio.sleep(5)
+        store.watch(note)
+        await other.register_broker(2, b"2" * 16)
+        while Change.BROKERS not in changes[0]:
+            await changed.wait()
+            changed.clear()
+
+    in_world(work)
+    assert caplog.text.count("watching the ensemble failed") == 1
+
+
 def test_own_appends_are_not_reported() -> None:
     async def work(world: World) -> None:
         store = world.store()
