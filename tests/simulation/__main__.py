@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from simulation.planted_in_clusters import BUGS
+from simulation.planted_cluster_bugs import BUGS
 from simulation.test_planted_cluster_bugs import violations
 
 

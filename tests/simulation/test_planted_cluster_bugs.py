@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.testing.simulation.cluster.execution import run_cluster
 from lakelog.testing.simulation.cluster.world import ClusterWorld
-from simulation.planted_in_clusters import BUGS, ClusterBug
+from simulation.planted_cluster_bugs import BUGS, ClusterBug
 
 
 def violations(bug: ClusterBug, seed: int) -> tuple[str, ...]:

@@ -119,6 +119,10 @@ class SimulatedEnsemble:
                 after_turns(turns, partial(server.catch_up, end))
         return refusal
 
+    def data(self, path: str) -> bytes:
+        """Return the newest data of an existing node."""
+        return self._leader.tree[path].data
+
     def end_session(self, session_id: int) -> None:
         """Delete the ephemeral nodes of a session."""
         tree = self._leader.tree

@@ -40,6 +40,8 @@ PORT = 9092
 _OPEN_FILES_MAX = 24
 _THREAD_S_MAX = 0.01
 _STARTS_MAX = 20
+_CALM_S = 13.0
+"""The time after which a broker whose disk was full counts as writable again, and some more."""
 
 
 class HostObserver(Protocol):
@@ -110,6 +112,8 @@ class BrokerHost:
         """How long offloaded work may take to begin, and its result to arrive, in seconds."""
         self._died: asyncio.Future[None] | None = None
         self._tasks: SimulatedTasks | None = None
+        self._harmed_at = -_CALM_S - 1
+        """When the disk was last seen to fail or to be full, in the loop's time."""
 
     @property
     def name(self) -> str:
@@ -122,6 +126,13 @@ class BrokerHost:
     @property
     def disk(self) -> PageCachedDisk:
         return self._machine.disk
+
+    @property
+    def has_sound_disk(self) -> bool:
+        """Whether the disk works, and has done so long enough for the broker to trust it."""
+        if not self.disk.is_sound:
+            self._harmed_at = self._simulator.loop.time()
+        return self._simulator.loop.time() - self._harmed_at > _CALM_S
 
     @property
     def producer_expiration_ms(self) -> int:

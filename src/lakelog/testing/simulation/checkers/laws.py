@@ -87,6 +87,7 @@ class Law(Enum):
     MARKED = "a transaction is complete only when every partition has its marker"
     DECIDED = "a transaction ends in a partition only after its coordinator's decision"
     SAME_IMAGE = "metadata images are equal at equal index"
+    ONE_TERM = "an entry of the metadata log is of the newest term of a controller"
     AVAILABLE = "a sound and complete majority acknowledges within a session and two seconds"
     SHOWN = "a broker that is ready shows each partition that cannot be written"
     HEALS = "after all faults every ISR is complete within 30 seconds"

@@ -25,6 +25,8 @@ from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
 _OWED_S_MAX = 8.0
 """In which some transaction ends while its coordinator is cut off from one of its leaders."""
 _REPEATED_S = 1.2
+_BETWEEN_WRITES_S = 0.000_2
+"""Less than a controller needs between two requests to its store."""
 _BEGUN_S_MAX = 6.0
 """In which the producer of the transaction begins another one."""
 
@@ -43,6 +45,7 @@ class ControlSchedules(Scene):
             "stuck marker": self._stuck_marker,
             "late marker": self._late_marker,
             "unheard topic": self._unheard_topic,
+            "silent successor": self._silent_successor,
             "mute controller": self._mute_controller,
             OUTLIVED: self._outlived_requests,
         }
@@ -60,6 +63,26 @@ class ControlSchedules(Scene):
         await asyncio.sleep(self._rng.random() * 0.5)
         if host.process is process:
             host.resume()
+
+    async def _silent_successor(self) -> None:
+        """Have a deposed controller return before its successor has written anything."""
+        host = next(filter(controls, self._hosts), None)
+        if host is None or not self._has_ensemble:
+            return
+        ways = [(STORE, host.name), (host.name, STORE)]
+        self._cut(ways)
+        until = self._simulator.loop.time() + 2 * SESSION_S
+        others = [other for other in self._hosts if other is not host]
+        while not any(map(controls, others)) and self._simulator.loop.time() < until:  # noqa: ASYNC110 - an image has no event
+            await asyncio.sleep(_BETWEEN_WRITES_S)
+        successor = next(filter(controls, others), None)
+        process = successor.process if successor is not None else None
+        if successor is not None:
+            successor.pause()
+        self._network.mend(ways)
+        await asyncio.sleep(SESSION_S / 2)
+        if successor is not None and successor.process is process:
+            successor.resume()
 
     async def _mute_controller(self) -> None:
         """Cut the controller off from its peers, in both directions or one; the store hears it."""

@@ -13,7 +13,9 @@ from contextvars import Context
 
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
+from lakelog.metadata.store.zookeeper.layout import Layout, StoredEntry, Term
 from lakelog.metadata.store.zookeeper.session import (
+    Create,
     Disconnected,
     Node,
     Notify,
@@ -23,6 +25,8 @@ from lakelog.metadata.store.zookeeper.session import (
 )
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.api import Random, Tasks
+from lakelog.testing.simulation.checkers.findings import Findings
+from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.cluster.plan import ENTRIES_KEPT
 from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
@@ -208,6 +212,31 @@ class EnsemblePlace:
         return handle
 
 
-def ensemble_of(simulator: Simulator) -> SimulatedEnsemble:
+class JudgedEnsemble(SimulatedEnsemble):
+    """An ensemble that compares each entry of the metadata log with the controller's term."""
+
+    def __init__(self, random: Random, findings: Findings) -> None:
+        super().__init__(random, Faults())
+        self._findings = findings
+        self._layout = Layout(_ROOT)
+
+    def commit(self, session_id: int, operations: tuple[Operation, ...]) -> Refusal | None:
+        """Carry out a transaction, and check the term of an entry that it appends."""
+        refusal = super().commit(session_id, operations)
+        prefix, term_path = f"{self._layout.log}/", self._layout.controller
+        for operation in operations if refusal is None else ():
+            if isinstance(operation, Create) and operation.path.startswith(prefix):
+                entry = StoredEntry.decode(operation.path, operation.data)
+                term = Term.decode(term_path, self.data(term_path), 0)
+                self._findings.counts["entries"] += 1
+                self._findings.expect(
+                    Law.ONE_TERM,
+                    entry.controller_epoch == term.epoch,
+                    f"{operation.path} is of term {entry.controller_epoch}, in term {term.epoch}",
+                )
+        return refusal
+
+
+def ensemble_of(simulator: Simulator, findings: Findings) -> SimulatedEnsemble:
     """Return the ensemble of a world; its own random requests do not fail."""
-    return SimulatedEnsemble(StreamRandom(simulator.random_stream(STORE)), Faults())
+    return JudgedEnsemble(StreamRandom(simulator.random_stream(STORE)), findings)

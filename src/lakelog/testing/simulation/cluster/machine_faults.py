@@ -19,7 +19,7 @@ _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-chec
 """Files that a broker rebuilds from its logs."""
 _OPERATIONS: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
 _FREE_BYTES_MAX = 2_000
-_THREAD_S = 1.0
+_THREAD_S = 2.0
 """How long a step of a slow recovery takes, before and after its work."""
 
 

@@ -25,6 +25,7 @@ from lakelog.testing.simulation.cluster.plan import (
     SURVIVABLE,
     ClusterPlan,
 )
+from lakelog.testing.simulation.cluster.reign_schedules import ReignSchedules
 from lakelog.testing.simulation.cluster.schedules import Schedules
 from lakelog.testing.simulation.conditions import Conditions
 from lakelog.testing.simulation.engine.simulator import Simulator
@@ -78,8 +79,9 @@ class ClusterNemesis:
         self._faults = BrokerFaults(
             simulator, network, conditions, hosts, pool, self._rng, self._come_back
         )
-        of_partitions, of_control, of_machines = (
-            kind(
+        schedules: dict[str, Injector] = {}
+        for kind in (Schedules, ControlSchedules, ReignSchedules, MachineFaults):
+            scene = kind(
                 simulator,
                 network,
                 hosts,
@@ -89,9 +91,7 @@ class ClusterNemesis:
                 lambda: cluster.image,
                 has_ensemble=plan.store == "zookeeper",
             )
-            for kind in (Schedules, ControlSchedules, MachineFaults)
-        )
-        schedules = of_partitions.injectors | of_control.injectors | of_machines.injectors
+            schedules |= scene.injectors
         own: dict[str, Injector] = {
             "controller": self._kill_controller,
             "power": self._power,

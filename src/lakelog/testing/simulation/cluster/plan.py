@@ -42,7 +42,18 @@ LATE_ISR = "late ISR"
 OUTLIVED = "outlived requests"
 OF_MACHINES = ("disk full", "disk error", "slow recovery", "flipped bit")
 """The faults of `machine_faults.py`."""
-SURVIVABLE = ("lagging follower", "deposed leader", *_OF_CONTROL, LATE_MARKER, LATE_ISR)
+SILENT = "silent successor"
+OF_REIGNS = ("earlier reign", "two elections")
+"""The schedules of `reign_schedules.py`."""
+SURVIVABLE = (
+    "lagging follower",
+    "deposed leader",
+    *_OF_CONTROL,
+    LATE_MARKER,
+    LATE_ISR,
+    SILENT,
+    *OF_REIGNS,
+)
 """Schedules that may end without a death. The others of `schedules.py` are deaths."""
 DEATHS = (*ALONE_DEATHS, *CLUSTER_DEATHS)
 """Faults that end processes of brokers."""
@@ -62,7 +73,7 @@ FAULTS = (
     *OF_MACHINES,
     *SURVIVABLE,
 )
-_SELDOM = (LATE_MARKER, LATE_REQUESTS, LATE_ISR, OUTLIVED, MUTE, *OF_MACHINES)
+_SELDOM = (SILENT, *OF_REIGNS, LATE_MARKER, LATE_REQUESTS, LATE_ISR, OUTLIVED, MUTE, *OF_MACHINES)
 _DRAWN = tuple(name for name in FAULTS if name not in _SELDOM)
 _BLACKOUT = "power of all"
 """After it a replica is eligible to lead only with `durability=fsync` (KIP-966)."""
@@ -95,7 +106,16 @@ class ClusterPlan(Plan):
         self.settings.update(_SETTINGS)
 
 
-_LATER_FAULTS = ((OUTLIVED, 0.15), (MUTE, 0.1), ("slow recovery", 0.15), ("flipped bit", 0.2))
+_LATER_FAULTS = (
+    (OUTLIVED, 0.15),
+    (MUTE, 0.1),
+    (SILENT, 0.1),
+    ("slow recovery", 0.15),
+    ("flipped bit", 0.2),
+    ("disk full", 0.15),
+    ("earlier reign", 0.1),
+    ("two elections", 0.1),
+)
 _LATER_WORKLOADS = (
     ("reconfiguration", 0.15),
     ("administration", 0.1),

@@ -41,7 +41,7 @@ def soundness_of(hosts: Sequence[BrokerHost], network: Network) -> Soundness:
     able = {
         host.node_id
         for host in hosts
-        if _runs(host, network) and host.disk.is_sound and _is_joined(network, host.name, STORE)
+        if _runs(host, network) and host.has_sound_disk and _is_joined(network, host.name, STORE)
     }
     are_joined = not network.is_slow and all(
         _is_joined(network, one.name, other.name) for one, other in combinations(hosts, 2)

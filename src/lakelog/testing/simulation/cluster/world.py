@@ -134,7 +134,7 @@ class ClusterWorld:
                 self.simulator.loop, self.shared, SESSION_S, self.plan.entry_bytes_max
             )
             return [shared for _ in self.machines]
-        ensemble = ensemble_of(self.simulator)
+        ensemble = ensemble_of(self.simulator, self.findings)
         return [
             EnsemblePlace(
                 self.simulator,

@@ -66,6 +66,11 @@ class BrokerFaults:
         """Return a broker, which may be down."""
         return self._rng.choice(self._hosts)
 
+    @property
+    def client_names(self) -> list[str]:
+        """The machines of clients."""
+        return [client.name for client in self._pool.clients]
+
     async def await_acknowledgement(self) -> None:
         """Often wait for an acknowledgement, a few seconds at most."""
         if self._rng.random() < _AT_AN_ACKNOWLEDGEMENT:

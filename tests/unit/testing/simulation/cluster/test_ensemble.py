@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakelog.metadata.store.zookeeper.session import Create, Disconnected, OutcomeUnknown, Put
+from lakelog.testing.simulation.checkers.findings import Findings
 from lakelog.testing.simulation.cluster.ensemble import STORE, NetworkedSession, ensemble_of
 from lakelog.testing.simulation.engine.process import Process
 from lakelog.testing.simulation.engine.simulator import Simulator
@@ -26,7 +27,7 @@ class Setup:
         loop = self.simulator.loop
         stream = self.simulator.random_stream("network")
         self.network = Network(loop, stream, self.simulator.trace, self.simulator.faults)
-        self.ensemble = ensemble_of(self.simulator)
+        self.ensemble = ensemble_of(self.simulator, Findings())
         self.process = Process(HERE)
         self.session = self.new_session(self.process)
         self.connections = 0

@@ -41,20 +41,20 @@ def test_each_fault_takes_a_broker_out() -> None:
         first.pause()
         assert soundness_of(world.hosts, network).able == {2, 3}
         first.resume()
-        first.disk.capacity = 0
-        assert soundness_of(world.hosts, network).able == {2, 3}
-        first.disk.capacity = None
-        first.disk.fail("write", errno.EIO, times=1)
-        assert soundness_of(world.hosts, network).able == {2, 3}
-        first.disk.forget_faults()
         network.cut(STORE, first.name)
         found = soundness_of(world.hosts, network)
         assert found.pairs == {(2, 3)}
         assert found.is_worse_than(whole)
         network.heal()
         assert soundness_of(world.hosts, network) == whole
-        first.kill()
+        first.disk.fail("write", errno.EIO, times=1)
         assert soundness_of(world.hosts, network).able == {2, 3}
+        first.disk.forget_faults()
+        assert soundness_of(world.hosts, network).able == {2, 3}, "not at once"
+        world.hosts[1].disk.capacity = 0
+        assert soundness_of(world.hosts, network).able == {3}
+        world.hosts[2].kill()
+        assert soundness_of(world.hosts, network).able == frozenset()
     finally:
         end(world)
 

@@ -1,0 +1,126 @@
+"""Directed schedules about the reigns of leaders: one leads again, or two elections follow quickly.
+
+A broker leads again whose followers have truncated their logs in between. A leader of a few moments
+appends records that no other replica has, and returns to a log that is longer in an earlier epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.cluster.plan import SESSION_S
+from lakelog.testing.simulation.cluster.pulse import TOPIC as PULSE
+from lakelog.testing.simulation.cluster.scene import Scene, controls
+from lakelog.testing.simulation.faults.broker_faults import Injector
+
+_AHEAD_S = 1.0
+"""In which producers write records that one follower does not get. Less than any lag."""
+_TRUNCATED_S = 0.3
+"""In which a follower of a new leader truncates its log."""
+
+
+class _Roles(NamedTuple):
+    """The brokers of a partition: its leader, the next one by preference, and the last."""
+
+    topic_id: bytes
+    partition: int
+    leader: BrokerHost
+    heir: BrokerHost
+    last: BrokerHost
+
+
+class ReignSchedules(Scene):
+    """The schedules of a plan, as injectors of its nemesis."""
+
+    @property
+    def injectors(self) -> dict[str, Injector]:
+        """By the names of the faults in a plan."""
+        return {"earlier reign": self._earlier_reign, "two elections": self._two_elections}
+
+    async def _earlier_reign(self) -> None:
+        """Have a leader lead again when one follower has truncated its log, and cannot report it.
+
+        The other follower was behind, led meanwhile without any client, and follows again.
+        """
+        roles = self._some_roles(heir_controls=False)
+        if roles is None:
+            return
+        leader, last = roles.leader, roles.last
+        process = leader.process
+        await self._fall_behind(roles)
+        leader.pause()
+        self._network.mend(_both(leader, roles.heir))
+        names = (PULSE, *self._faults.client_names)
+        to_clients = [(name, roles.heir.name) for name in names]
+        self._cut(to_clients)
+        await self._wait_for(lambda: self._leads(roles, roles.heir), 2 * SESSION_S)
+        await asyncio.sleep(_TRUNCATED_S)
+        self._cut(_both(leader, last))
+        if leader.process is process:
+            leader.resume()
+        await self._wait_for(lambda: self._leads(roles, leader), 2 * SESSION_S)
+        self._network.mend(to_clients)
+        await asyncio.sleep(1 + self._rng.random())
+        self._network.mend(_both(leader, last))
+
+    async def _two_elections(self) -> None:
+        """Have a follower that is behind lead alone for a moment, and return to a longer log."""
+        roles = self._some_roles(heir_controls=True)
+        if roles is None:
+            return
+        leader, heir, last = roles.leader, roles.heir, roles.last
+        processes = leader.process, last.process
+        await self._fall_behind(roles)
+        leader.pause()
+        self._network.mend(_both(leader, heir))
+        # It keeps its longer log, and is not fenced before the other one leads.
+        await asyncio.sleep(SESSION_S * 0.6)
+        last.pause()
+        await self._wait_for(lambda: self._leads(roles, heir), SESSION_S)
+        await asyncio.sleep(_AHEAD_S * 0.8)
+        heir.kill()
+        if last.process is processes[1]:
+            last.resume()
+        await asyncio.sleep(self._rng.random())
+        if leader.process is processes[0]:
+            leader.resume()
+        await self._wait_for(lambda: not self._leads(roles, heir), 2 * SESSION_S)
+        await self._come_back([heir])
+
+    async def _fall_behind(self, roles: _Roles) -> None:
+        """Have the next leader miss records that the other follower gets; both stay in the ISR."""
+        self._cut(_both(roles.leader, roles.heir))
+        await asyncio.sleep(_AHEAD_S * (0.8 + 0.4 * self._rng.random()))
+        self._reset_between(roles.leader, roles.heir)
+
+    def _leads(self, roles: _Roles, host: BrokerHost) -> bool:
+        present = self._image().partition(roles.topic_id, roles.partition)
+        return present is not None and present.leader == host.node_id
+
+    def _some_roles(self, *, heir_controls: bool) -> _Roles | None:
+        """Return a partition whose replicas are in sync, and whose leader is the preferred one.
+
+        heir_controls: whether the next leader has to be the controller, or may be another broker.
+        """
+        found = []
+        for topic in sorted(self._image().topics, key=lambda topic: topic.name):
+            for state in topic.partitions.values():
+                is_whole = set(state.isr) == set(state.replicas)
+                if not is_whole or state.leader != state.replicas[0]:
+                    continue
+                hosts = [self._hosts[node_id - 1] for node_id in state.replicas]
+                if len(hosts) == 3 and (controls(hosts[1]) or not heir_controls):
+                    found.append(_Roles(topic.topic_id, state.partition, *hosts))
+        # Others may have no writes at the time.
+        busy = [each for each in found if self._is_busy(each)] or found
+        return self._rng.choice(busy) if busy else None
+
+    def _is_busy(self, roles: _Roles) -> bool:
+        topic = self._image().topic_by_id(roles.topic_id)
+        return topic is not None and topic.name == PULSE
+
+
+def _both(one: BrokerHost, other: BrokerHost) -> list[tuple[str, str]]:
+    return [(one.name, other.name), (other.name, one.name)]
