@@ -35,6 +35,8 @@ class Kind(Enum):
     ERROR = "impossible error"
     STALLED = "no progress"
     """After all faults had ended, a role had no success within the deadline."""
+    UNAVAILABLE = "unavailable partition"
+    """During a fault of a minority, a partition acknowledged nothing for too long."""
 
 
 class Anomaly(NamedTuple):

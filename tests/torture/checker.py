@@ -7,6 +7,7 @@ checker knows nothing of brokers, only the responses to clients.
 from __future__ import annotations
 
 from torture.anomalies import Anomaly, Kind
+from torture.availability import check_availability
 from torture.history import History
 from torture.offsets import check_offsets
 from torture.places import Places
@@ -15,12 +16,16 @@ from torture.reading import check_reading
 from torture.transactions import check_transactions
 
 
-def check(history: History, deadline_s: float) -> list[Anomaly]:
+def check(
+    history: History, deadline_s: float, silence_s_max: float = float("inf")
+) -> list[Anomaly]:
     """Return all anomalies of a history.
 
     Args:
         history: all operations of a run.
         deadline_s: seconds after a healing in which each role has to succeed.
+        silence_s_max: seconds after a fault of a minority in which each partition has to
+            acknowledge.
     """
     places = Places(history)
     return [
@@ -30,4 +35,5 @@ def check(history: History, deadline_s: float) -> list[Anomaly]:
         *check_transactions(history),
         *check_offsets(history),
         *check_progress(history, deadline_s),
+        *check_availability(history, silence_s_max),
     ]

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from torture.consuming import SETTINGS, NotingConsumer, partition_name
 from torture.history import COMMITTED, FAIL, INFO, OK
 from torture.journal import Journal, Records
-from torture.servers import LEDGER, NUMBERS, OUTPUTS, PARTITIONS, TOPICS
+from torture.servers import LEDGER, NUMBERS, OUTPUTS, PARTITIONS, PULSES, TOPICS
 
 READERS, TRANSFORM = "readers", "transform"
 UNCOMMITTED = "read_uncommitted"
@@ -29,6 +29,7 @@ _SETTLE_S = 120.0
 _OUTSTANDING_MAX = 1000
 _SENDS_MAX = 5
 _PAUSE_S = 0.04
+_PULSE_S = 0.2
 _COPIES = 3
 _ABORTED = 0.25
 _ABORTED_TRANSFORMATIONS = 0.05
@@ -122,6 +123,46 @@ class NumbersProducer:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._journal.note("error", text=f"fatal: {error}")
+
+
+class Pulse:
+    """A producer that gives up each record soon, and so sees which partitions accept writes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._journal = client.journal
+        self._sent = 0
+        self._waiting: set[int] = set()
+        """Partitions with a record on its way."""
+        settings = {"enable.idempotence": False, "acks": "all"}
+        timeouts = {"message.timeout.ms": 1500, "request.timeout.ms": 1000}
+        network = {"socket.timeout.ms": 1500, "reconnect.backoff.max.ms": 200}
+        metadata = {"topic.metadata.refresh.interval.ms": 500}
+        self._producer = client.producer(**settings, **timeouts, **network, **metadata)
+
+    def run(self) -> None:
+        client = self._client
+        while not client.stopping.wait(_PULSE_S):
+            for index in range(PARTITIONS):
+                if index not in self._waiting:
+                    self._send(index)
+            self._producer.poll(0)
+        self._producer.flush(_SETTLE_S)
+
+    def _send(self, index: int) -> None:
+        self._sent += 1
+        value = f"{self._journal.process}/{self._sent}"
+        number = self._journal.invoke("pulse", records=[(partition_name(PULSES, index), value)])
+        self._waiting.add(index)
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self._waiting.discard(index)
+            if error is None:
+                self._journal.end(number, OK, offsets=[message.offset()])
+            else:
+                self._journal.end(number, INFO)
+
+        self._producer.produce(PULSES, value, partition=index, on_delivery=on_delivery)
 
 
 class Transaction:
@@ -292,6 +333,7 @@ def watch(client: Client) -> None:
 
 ROLES: dict[str, Callable[[Client], None]] = {
     "numbers": lambda client: NumbersProducer(client).run(),
+    "pulse": lambda client: Pulse(client).run(),
     "ledger": keep_ledger,
     TRANSFORM: transform,
     READERS: read_numbers,

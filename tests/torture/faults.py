@@ -33,6 +33,8 @@ class Fault(NamedTuple):
     text: str
     heal: Callable[[], object]
     wait: Callable[[], object] = lambda: None
+    is_minor: bool = False
+    """Whether a majority of brokers, and of the store, works on and is connected."""
 
 
 class Faults:
@@ -142,7 +144,8 @@ class Faults:
             for number in numbers:
                 self._servers.brokers[number].await_ready()
 
-        return Fault(f"kill {_brokers(numbers)}", heal, wait) if numbers else None
+        text, is_minor = f"kill {_brokers(numbers)}", len(numbers) == 1
+        return Fault(text, heal, wait, is_minor) if numbers else None
 
     def _stop(self, number: int) -> Fault | None:
         if not self._running([number], host_of_broker):
@@ -150,7 +153,7 @@ class Faults:
         broker = self._servers.brokers[number]
         broker.stop()
         text = f"stop {_brokers([number])} in order"
-        return Fault(text, broker.launch, broker.await_ready)
+        return Fault(text, broker.launch, broker.await_ready, True)
 
     def _pause(self, wanted: Iterable[int]) -> Fault | None:
         numbers = self._running(wanted, host_of_broker)
@@ -161,7 +164,8 @@ class Faults:
             for number in numbers:
                 self._servers.signal(number, signal.SIGCONT)
 
-        return Fault(f"pause {_brokers(numbers)}", heal) if numbers else None
+        text, is_minor = f"pause {_brokers(numbers)}", len(numbers) == 1
+        return Fault(text, heal, is_minor=is_minor) if numbers else None
 
     def _cut_broker(
         self, number: int, others: Iterable[str], *, out: bool = True, into: bool = True
@@ -175,7 +179,10 @@ class Faults:
         cuts = [Cut(host, name) for name in names if out]
         cuts += [Cut(name, host) for name in names if into]
         self._hosts.cut(cuts)
-        return Fault(text, lambda: self._hosts.heal(cuts))
+        # A broker that only its clients or only its peers do not reach remains the leader.
+        is_minor = out and into and not {CLIENTS, *map(host_of_server, SERVERS)}.isdisjoint(names)
+        is_minor = is_minor and names != [CLIENTS]
+        return Fault(text, lambda: self._hosts.heal(cuts), is_minor=is_minor)
 
     def _kill_server(self) -> Fault | None:
         ensemble, number = self._servers.ensemble, self._rng.choice(SERVERS)
@@ -187,6 +194,7 @@ class Faults:
             f"kill ZooKeeper {number}",
             lambda: ensemble.start(number),
             lambda: ensemble.wait_for(number),
+            True,
         )
 
     def _pause_servers(self, count: int) -> Fault | None:
@@ -201,7 +209,7 @@ class Faults:
                 ensemble.resume(number)
 
         text = f"pause ZooKeeper {' and '.join(map(str, numbers))}"
-        return Fault(text, heal) if numbers else None
+        return Fault(text, heal, is_minor=count == 1) if numbers else None
 
     def _cut_server(self) -> Fault:
         host = host_of_server(self._rng.choice(SERVERS))

@@ -6,6 +6,7 @@ an invocation has a number `op`; a later line of the same process and number com
 
     f         type     further keys
     send      invoke   records: [[partition, value]], one record
+    pulse     invoke   records: [[partition, value]], one record that no client reads
     txn       invoke   records; optional: inputs: [[partition, offset]] of the records,
                        group and commits: {partition: offset}
     commit    invoke   group, commits: {partition: offset}
@@ -17,7 +18,7 @@ an invocation has a number `op`; a later line of the same process and number com
     assign    ok       reader, group or null, isolation, positions: {partition: offset}
     poll      ok       reader, records: [[partition, offset, value]]
     error     ok       text: a response that must never occur
-    fault     ok       text
+    fault     ok       text; optional: minor, whether a majority works on
     healed    ok       roles: process names before the dot, and partitions, that must make progress
     complete  ok       the last reads have reached the end of all partitions
 
@@ -119,6 +120,8 @@ class History:
     readers: list[Reader] = field(default_factory=list)
     healed: list[Healed] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    minor_faults: list[tuple[int, str]] = field(default_factory=list)
+    """Time and text of each fault that left a majority of brokers and of the store at work."""
     errors: list[str] = field(default_factory=list)
     polls: int = 0
     is_complete: bool = False
@@ -198,6 +201,8 @@ class _Parser:
                 history.errors.append(f"{line['process']}: {line['text']}")
             case "fault":
                 history.faults.append(line["text"])
+                if line.get("minor", False):
+                    history.minor_faults.append((line["at"], line["text"]))
             case "healed":
                 history.healed.append(Healed(line["at"], line["roles"]))
             case "complete":

@@ -34,7 +34,10 @@ class Plan:
 
 PLANS = {
     "cluster": Plan(
-        steady=("numbers.0", "numbers.1", "numbers.2", "watch.0", "watch.1", "readers.0"),
+        steady=(
+            *("numbers.0", "numbers.1", "numbers.2", "pulse.0"),
+            *("watch.0", "watch.1", "readers.0"),
+        ),
         mortal=("ledger.0", "ledger.1", "transform.0", "transform.1", "readers.1"),
         has_groups=True,
         only_leaders=False,
@@ -47,5 +50,5 @@ PLANS = {
         only_leaders=True,
     ),
 }
-PRODUCERS = ("numbers", "ledger", "kafka-python", "aiokafka", "java")
+PRODUCERS = ("numbers", "pulse", "ledger", "kafka-python", "aiokafka", "java")
 CONSUMERS = ("transform", "readers", "watch")

@@ -12,6 +12,7 @@ from statistics import median
 
 from broker_process import eventually
 from torture.anomalies import Anomaly
+from torture.availability import silences
 from torture.checker import check
 from torture.crew import Crew
 from torture.faults import Fault, Faults
@@ -35,7 +36,15 @@ from torture.servers import (
 
 PROGRESS_S = 180.0
 """The deadline of each role after a healing; generous, for machines with other work."""
+SILENCE_S_MAX = 20.0
+"""The deadline of each partition after a fault of a minority.
+
+The session timeout and two seconds are 5 s; the rest is for clients, and machines with other work.
+"""
 _FAULT_S = 1.0, 4.0
+_LONG_S = 25.0
+"""The time of some faults of a minority: the cluster has to go on while they last."""
+_LONG = 0.15
 _SECOND_FAULT = 0.2
 _FULL = 0.3
 _SETTLE_S = 180.0
@@ -107,9 +116,12 @@ class Run:
             begun = []
             is_double = not self._plan.only_leaders and self._rng.random() < _SECOND_FAULT
             for fault in faults.begin(2 if is_double else 1):
-                self._journal.note("fault", text=fault.text)
+                is_minor = fault.is_minor and not is_double
+                self._journal.note("fault", text=fault.text, minor=is_minor)
                 begun.append(fault)
-            time.sleep(self._rng.uniform(*_FAULT_S))
+            fault_s = self._rng.uniform(*_FAULT_S)
+            is_long = self._rng.random() < _LONG and not is_double and begun[0].is_minor
+            time.sleep(_LONG_S if is_long else fault_s)
             number += len(begun)
             self._heal(number, begun, servers, crew)
 
@@ -166,7 +178,7 @@ class Run:
 
     def judge(self, history: History) -> list[Anomaly]:
         """Return the anomalies of a history."""
-        return check(history, PROGRESS_S)
+        return check(history, PROGRESS_S, SILENCE_S_MAX)
 
 
 def summary(history: History, anomalies: list[Anomaly]) -> Iterator[str]:
@@ -186,4 +198,7 @@ def summary(history: History, anomalies: list[Anomaly]) -> Iterator[str]:
             f"  after a healing, a partition accepts writes within {median(waits):.2f} s "
             f"(median), {max(waits):.2f} s (maximum)"
         )
+    if found := silences(history):
+        seconds, partition, fault = found[0]
+        yield f"  the longest silence was {seconds:.2f} s, of {partition} after: {fault}"
     yield from map(str, anomalies[:50])

@@ -17,6 +17,8 @@ from torture.hosts import Hosts
 
 NUMBERS, LEDGER, OUTPUTS = "numbers", "ledger", "outputs"
 TOPICS = (NUMBERS, LEDGER, OUTPUTS)
+PULSES = "pulses"
+"""A topic that only shows which partitions accept writes."""
 PARTITIONS = 4
 BROKERS = (1, 2, 3)
 SERVERS = (1, 2, 3)
@@ -92,7 +94,8 @@ class Servers:
     def _create_topics(self) -> None:
         eventually(self._is_complete)
         wanted = [
-            NewTopic(name, PARTITIONS, len(BROKERS), config=_TOPIC_SETTINGS) for name in TOPICS
+            NewTopic(name, PARTITIONS, len(BROKERS), config=_TOPIC_SETTINGS)
+            for name in (*TOPICS, PULSES)
         ]
         for created in self._admin.create_topics(wanted).values():
             created.result(60)

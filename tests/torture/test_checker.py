@@ -371,3 +371,40 @@ def test_a_line_of_an_unknown_kind_is_rejected(written: Written) -> None:
     written.line("p.0", f="guess", type="ok")
     with pytest.raises(ValueError, match=r"p\.0 wrote 'guess'"):
         written.history()
+
+
+def begin_pulse(written: Written) -> int:
+    return written.invoke("pulse.0", "pulse", records=[["pulses-0", "1"]])
+
+
+def beat(written: Written, number: int) -> None:
+    written.end("pulse.0", number, "ok", offsets=[0])
+
+
+def silent_for(seconds: int, *, minor: bool) -> Written:
+    """Return a history with a fault, and so many lines until the next acknowledgement."""
+    written = Written()
+    written.line("nemesis", f="fault", type="ok", text="kill broker 1", minor=minor)
+    for _ in range(seconds - 2):
+        written.line("nemesis", f="fault", type="ok", text="kill a client")
+    beat(written, begin_pulse(written))
+    return written
+
+
+def silence_kinds(written: Written) -> set[Kind]:
+    found = check(written.history(), DEADLINE_S, silence_s_max=5.0)
+    return {each.kind for each in found} & {Kind.UNAVAILABLE}
+
+
+def test_a_partition_that_is_silent_during_a_fault_of_a_minority_is_found() -> None:
+    assert silence_kinds(silent_for(9, minor=True)) == {Kind.UNAVAILABLE}
+    assert silence_kinds(silent_for(4, minor=True)) == set()
+    assert silence_kinds(silent_for(9, minor=False)) == set()
+
+
+def test_a_pulse_that_began_earlier_does_not_count() -> None:
+    written = Written()
+    number = begin_pulse(written)
+    written.line("nemesis", f="fault", type="ok", text="pause broker 1", minor=True)
+    beat(written, number)
+    assert silence_kinds(written) == {Kind.UNAVAILABLE}
