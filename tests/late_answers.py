@@ -24,6 +24,7 @@ from lakelog.replica.role import Role
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
+from lakelog.server.peers.silence import Silence
 from lakelog.server.replication.in_sync import InSyncReplicas
 from lakelog.testing.simulation.engine.clock import SimulatedClock
 from lakelog.testing.simulation.engine.loop import SimulatedLoop
@@ -160,6 +161,7 @@ class LateAnswers:
             BrokerConfig(self._config),
             cast("Any", None),
             cast("Any", None),
+            Silence(9.0, 0.25),
         )
 
     def role(self) -> Role:

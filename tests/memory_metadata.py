@@ -86,6 +86,10 @@ class MemoryMetadata:
         self._term = ControllerTerm(broker_id, self._term.epoch + 1, incarnation_id)
         return self._term
 
+    async def resign(self, epoch: int) -> ControllerTerm:
+        self._term = ControllerTerm(-1, self._term.epoch + 1)
+        return self._term
+
     async def close(self) -> None:
         pass
 

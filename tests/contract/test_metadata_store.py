@@ -343,6 +343,18 @@ def test_a_term_is_taken_past_a_live_controller_on_request(run: Run) -> None:
     run(scenario)
 
 
+def test_a_controller_resigns_and_its_appends_are_fenced(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        old = cluster.epoch
+        term = await cluster.first.resign(old)
+        assert term == ControllerTerm(-1, old + 1) == await cluster.second.controller()
+        assert await cluster.append(1, 0, epoch=old) is Outcome.FENCED
+        assert await cluster.first.resign(old) == term, "it is over"
+        assert (await cluster.first.elect()).epoch == old + 2
+
+    run(scenario)
+
+
 def test_a_broker_id_can_be_registered_by_one_only(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         twin = await cluster.handle()

@@ -75,6 +75,21 @@ class Subscriber(Protocol):
         ...
 
 
+class Witnesses(Protocol):
+    """The view that the other brokers and this one have of each other, beside the store."""
+
+    def may_lead(self, live: Mapping[int, bytes]) -> bool:
+        """Return whether this broker reaches enough of the live brokers to be the controller."""
+        ...
+
+    def seen_s(self, controller_id: int) -> float:
+        """Return when the controller last saw this broker, on the monotonic clock, at the earliest.
+
+        Infinite if it cannot have lost sight of it.
+        """
+        ...
+
+
 class _Joining(NamedTuple):
     """A subscriber that knows an older image."""
 
@@ -107,6 +122,7 @@ class MetadataLog:
         self._serial = 0
         self._term = ControllerTerm(-1, 0)
         self._serves = False
+        self._witnesses: Witnesses | None = None
         self._doubted = -1
         """The epoch of a controller that has not answered."""
         self._subscribers: list[Subscriber] = []
@@ -178,6 +194,14 @@ class MetadataLog:
         self._serves = True
         self._on_change(Change.BROKERS | Change.TERM)
 
+    def use_witnesses(self, witnesses: Witnesses) -> None:
+        """Be the controller only while `witnesses` allow it."""
+        self._witnesses = witnesses
+
+    def review(self) -> None:
+        """Stand for election, or resign, as the changed view of the witnesses wants it."""
+        self._on_change(Change.BROKERS)
+
     def doubt(self) -> None:
         """Replace the controller at the next `refresh` unless it serves: it has not answered."""
         self._doubted = self._term.epoch
@@ -192,8 +216,16 @@ class MetadataLog:
 
     @property
     def heartbeat_s(self) -> float:
-        """See `MetadataStore.heartbeat_s`."""
-        return self._store.heartbeat_s
+        """When this broker was last seen: by the store (`MetadataStore.heartbeat_s`) and the
+        controller. No broker fences it within a session after that."""
+        if self._witnesses is None:
+            return self._store.heartbeat_s
+        return min(self._store.heartbeat_s, self._witnesses.seen_s(self.controller_id))
+
+    @property
+    def term(self) -> ControllerTerm:
+        """The newest term that this broker knows."""
+        return self._term
 
     async def live_brokers(self) -> Mapping[int, bytes]:
         """Return the incarnation ids of the live brokers by id. Raises `MetadataError`."""
@@ -240,10 +272,10 @@ class MetadataLog:
                 raise
 
     async def catch_up(self) -> None:
-        """As `refresh`, but stand for no election: one read of the store."""
+        """As `refresh`, but stand for no election: read the entries, then the term."""
         # An empty plan is settled only after the reported changes were read, so its result proves
         # that the image is at least as new as this call.
-        self._changes |= Change.ENTRIES
+        self._changes |= Change.ENTRIES | Change.TERM
         await self.submit(lambda image: Plan((), None))
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
@@ -343,9 +375,10 @@ class MetadataLog:
             # before.
             if Change.TERM in changes:
                 self._learn(await self._store.controller())
-            if Change.BROKERS in changes and not self._is_controller:
-                # The dead broker may have been the controller, whose term a live one keeps.
-                self._learn(await self._stand())
+            # The dead broker may have been the controller, whose term a live one keeps. After a
+            # resignation no broker has the term.
+            if Change.BROKERS in changes or self._term.broker_id < 0:
+                self._learn(await self._stand_or_resign())
             # A new term matters as well: brokers that died under the earlier controller may not be
             # fenced yet.
             if changes & (Change.BROKERS | Change.TERM):
@@ -448,13 +481,29 @@ class MetadataLog:
             await self._stand_for_election()
         return False
 
+    async def _stand_or_resign(self) -> ControllerTerm:
+        if not self._is_controller:
+            return await self._stand()
+        if self._may_lead(await self._store.live_brokers()):
+            return self._term
+        _logger.warning(
+            "This broker reaches fewer than half of the live brokers, and resigns as controller",
+            extra=event("controller_resigned", epoch=self._term.epoch),
+        )
+        return await self._store.resign(self._term.epoch)
+
+    def _may_lead(self, live: Mapping[int, bytes]) -> bool:
+        return self._witnesses is None or self._witnesses.may_lead(live)
+
     async def _stand(self) -> ControllerTerm:
         """Take the term unless a live process holds it, or another broker is to take it.
 
         Returns the term in force afterwards.
         """
-        serving = _serving(self.image, await self._store.live_brokers())
-        if not self._serves and serving - {self._broker_id}:
+        live = await self._store.live_brokers()
+        serving = _serving(self.image, live)
+        is_behind = not self._serves and serving - {self._broker_id}
+        if is_behind or not self._may_lead(live):
             # A serving broker takes the term of a dead controller as soon as it learns of it.
             return await self._store.controller()
         past = -1 if self._term.broker_id in serving else self._doubted

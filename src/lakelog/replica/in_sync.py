@@ -1,8 +1,9 @@
 """Which replicas are in sync: the decisions of a leader, without I/O.
 
-A replica leaves the ISR when it has been behind for more than `replica.lag.time.max.ms` (KIP-16).
-It joins when it has all committed records and has reached the start of the leader's epoch: before
-that, the leader may not know yet which records are committed.
+A replica leaves the ISR when it has been behind for more than `replica.lag.time.max.ms` (KIP-16),
+or for a shorter time if its broker does not answer the leader. It joins when it has all committed
+records and has reached the start of the leader's epoch: before that, the leader may not know yet
+which records are committed.
 """
 
 from __future__ import annotations
@@ -59,17 +60,22 @@ def wanted_isr(
     broker_epochs: Mapping[int, int],
     now_ms: int,
     lag_ms: int,
+    silent: Container[int] = (),
+    silent_lag_ms: int = 0,
 ) -> tuple[int, ...]:
     """Return the ISR that the leader `node_id` wants, in the order of the present one.
 
     broker_epochs: of the brokers that are not fenced, by node id.
     now_ms: of the monotonic clock.
     lag_ms: for how long a member may have been behind, see `StallGuard`.
+    silent: brokers that have not answered for a session; `silent_lag_ms` counts for them.
     """
     role, end = partition.role, partition.log.log_end_offset
     assert role.is_leader
     members = [each for each in role.isr if each != node_id]
     lagging = partition.followers.lagging(members, end, now_ms, lag_ms)
+    unreached = [each for each in members if each in silent]
+    lagging += partition.followers.lagging(unreached, end, now_ms, min(lag_ms, silent_lag_ms))
     # The leader stays in its own ISR, even alone: it has every record by definition.
     isr = tuple(each for each in role.isr if each not in lagging)
     # In the order of the assignment, so that equal decisions give equal requests.

@@ -221,6 +221,7 @@ class Server:
             gate=shared.gate,
             registered=RegisteredBrokers(control.metadata, tasks),
             losses=control.peers.losses,
+            silence=control.peers.silence,
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
 

@@ -33,6 +33,7 @@ from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.verification import ClusterVerification
 from lakelog.server.peers.losses import Losses
+from lakelog.server.peers.silence import Silence
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.shortages import Shortages
@@ -83,6 +84,7 @@ class Broker:
     gate: Gate
     registered: RegisteredBrokers
     losses: Losses
+    silence: Silence
     request_memory: RequestMemory
     slow_batches: SlowBatches
     shortages: Shortages

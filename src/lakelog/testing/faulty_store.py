@@ -112,6 +112,10 @@ class FaultyStore:
         await self._reach()
         return await self._inner.elect(past=past)
 
+    async def resign(self, epoch: int) -> ControllerTerm:
+        await self._reach()
+        return await self._inner.resign(epoch)
+
     async def close(self) -> None:
         await self.lose_session()
 

@@ -165,6 +165,11 @@ class SimulatedStore:
         self._metadata.report(Change.TERM, self)
         return term
 
+    async def resign(self, epoch: int) -> ControllerTerm:
+        term = await self._run(lambda: self._log.end_term(epoch))
+        self._metadata.report(Change.TERM, self)
+        return term
+
     def _elect(self, past: int) -> ControllerTerm:
         assert self.registered is not None
         term, broker_id = self._log.controller(), self.registered[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -497,6 +497,41 @@ def test_a_controller_that_does_not_answer_is_replaced_unless_it_serves(tmp_path
         assert second.controller_id == 2
         await first.close()
         await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_controller_that_reaches_too_few_brokers_resigns_and_does_not_stand(
+    tmp_path: Path,
+) -> None:
+    class Isolated:
+        """Witnesses of a broker that may be cut off."""
+
+        may = False
+
+        def may_lead(self, live: Mapping[int, bytes]) -> bool:
+            return self.may
+
+        def seen_s(self, controller_id: int) -> float:
+            return -5.0
+
+    async def scenario(logs: MetadataLogs) -> None:
+        first = logs.log(logs.embedded(shared=True), 1)
+        await first.open(create=True)
+        isolated = Isolated()
+        first.use_witnesses(isolated)
+        assert first.heartbeat_s == -5.0
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+                await first.refresh()
+                await first.submit(_ids)
+            assert first.term == ControllerTerm(-1, 2)
+        isolated.may = True
+        first.review()
+        await first.refresh()
+        assert (first.controller_id, first.term.epoch) == (1, 3)
+        await first.submit(_ids)
+        await first.close()
 
     _play(tmp_path, scenario)
 

@@ -41,6 +41,18 @@ def test_a_follower_that_stays_behind_leaves() -> None:
     assert wanted(partition, LAG_MAX_MS + 1, LAG_MAX_MS + 2) == (LEADER, FOLLOWER)
 
 
+@pytest.mark.parametrize(("silent", "stays"), [(FOLLOWER, False), (LEADER, True)])
+def test_a_follower_that_does_not_answer_leaves_earlier(silent: int, *, stays: bool) -> None:
+    partition = led(LEADER, FOLLOWER, records=3)
+    partition.note_fetch(FOLLOWER, 3, 1, 10)
+
+    def isr(now_ms: int) -> tuple[int, ...]:
+        return wanted_isr(partition, LEADER, EPOCHS, now_ms, LAG_MAX_MS, {silent}, LAG_MAX_MS // 2)
+
+    assert isr(LAG_MAX_MS // 2) == (LEADER, FOLLOWER)
+    assert (isr(LAG_MAX_MS // 2 + 1) == (LEADER, FOLLOWER)) is stays
+
+
 def test_an_idle_follower_at_the_end_stays() -> None:
     partition = led(LEADER, FOLLOWER, records=3)
     partition.note_fetch(FOLLOWER, 3, 3, 10)

@@ -91,7 +91,7 @@ class LogRead(NamedTuple):
 class ControllerTerm(NamedTuple):
     """The last elected controller and its epoch, which only rises.
 
-    Before the first election it is broker -1 at epoch 0.
+    Before the first election it is broker -1 at epoch 0, and after a resignation broker -1.
     """
 
     broker_id: int
@@ -227,6 +227,13 @@ class MetadataStore(Protocol):
 
         Returns the term in force afterwards, which may be another broker's. A process that holds
         the term itself gets a new one.
+        """
+        ...
+
+    async def resign(self, epoch: int) -> ControllerTerm:
+        """End the term of this epoch, if it is in force; broker -1 holds the next one.
+
+        Returns the term in force afterwards.
         """
         ...
 

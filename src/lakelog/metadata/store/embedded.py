@@ -156,6 +156,9 @@ class EmbeddedStore:
         assert self._registration is not None
         return await self._run(lambda: self._elect(past))
 
+    async def resign(self, epoch: int) -> ControllerTerm:
+        return await self._run(lambda: self._log.end_term(epoch))
+
     async def state(self) -> LogState:
         return await self._run(self._log.state)
 

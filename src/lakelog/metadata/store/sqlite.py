@@ -309,6 +309,11 @@ class SqliteLog:
         assert term.epoch > after.epoch, "an election ends with a newer term, of whichever broker"
         return term
 
+    def end_term(self, epoch: int) -> ControllerTerm:
+        """End the term of this epoch, if it is in force; return the term. Raises as `take_term`."""
+        term = self.controller()
+        return self.take_term(-1, b"", term) if term.epoch == epoch else term
+
     def _connect(self) -> sqlite3.Connection:
         connection = self._database.connect()
         connection.execute("PRAGMA journal_mode = WAL")

@@ -8,6 +8,7 @@ the broker follows its log, registers with the controller of the moment, and rea
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.events import event
@@ -57,7 +58,11 @@ class ControlPlane:
             options.listeners[0][0],
             PeerSeams(node_id, environment.net, tasks, environment.clock, random),
             self._report_dead,
+            self.metadata.review,
+            options.config.get_int("broker.session.timeout.ms") / 1000,
         )
+        if options.is_clustered:
+            self.metadata.use_witnesses(self)
         self.link = ControllerLink(node_id, self.metadata, self.peer, environment.clock, tasks)
         self.controller = Controller(
             node_id,
@@ -67,6 +72,7 @@ class ControlPlane:
             options.config,
             DeclaredLevels(node_id, self.peer),
             self.peers.contacts,
+            self.peers.silence,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
 
@@ -169,6 +175,14 @@ class ControlPlane:
     def check(self, image: MetadataImage) -> None:
         """See `Membership.check`. Raises `RegistrationLost`."""
         self.membership.check(image)
+
+    def may_lead(self, live: Mapping[int, bytes]) -> bool:
+        """See `lakelog.metadata.log.Witnesses`."""
+        return self.peers.silence.reaches_half(live)
+
+    def seen_s(self, controller_id: int) -> float:
+        """See `lakelog.metadata.log.Witnesses`."""
+        return self.peers.silence.contact_s(controller_id)
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a change of the registered brokers."""

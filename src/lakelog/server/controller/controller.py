@@ -46,6 +46,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import NO_DIRECTORY
+from lakelog.metadata.store.api import ControllerTerm
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -68,11 +69,16 @@ from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.promises import Promises
 from lakelog.server.peers.contacts import Contacts
+from lakelog.server.peers.silence import Silence
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _RETRY_S_MAX = 8.0
+_SETTLED = 0.55
+"""Part of a session at the begin of a term in which silence fences no broker. A broker counts on
+being seen by the controller that it knows for half a session (`lakelog.server.coordinators.lease`),
+and clocks drift."""
 
 
 class Controller:
@@ -84,6 +90,7 @@ class Controller:
             cluster has such settings.
         declared: the feature levels of other brokers.
         contacts: learns which brokers have sent heartbeats.
+        silence: of other brokers, as this one sees it.
     """
 
     def __init__(
@@ -95,8 +102,13 @@ class Controller:
         config: BrokerConfig,
         declared: DeclaredLevels,
         contacts: Contacts,
+        silence: Silence,
     ) -> None:
         self._contacts = contacts
+        self._silence = silence
+        self._term: ControllerTerm | None = None
+        self._since_s = 0.0
+        """When this broker learned of the term, if it is the controller."""
         self._declared = declared
         self._clock = clock
         self.elections = Durations()
@@ -107,6 +119,7 @@ class Controller:
         self._tasks = tasks
         session_s = config.get_int("broker.session.timeout.ms") / 1000
         self.promises = Promises(session_s, clock)
+        self._settled_s = _SETTLED * session_s
         self._fencing: Any = None
         self._is_due = False
         self._reported_at: float | None = None
@@ -235,6 +248,7 @@ class Controller:
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
         image = self._metadata.image
+        self._silence.note_request(broker_id)
         process = Process(broker_id, check_broker_epoch(image, broker_id, epoch).incarnation_id)
         if request.want_shut_down:
             # Fenced before it closes: its partitions have new leaders while it still answers their
@@ -274,6 +288,9 @@ class Controller:
         """Unfence a live process; a heartbeat may arrive after the death of its sender."""
         broker_id = process.node_id
         if (await self._live_brokers()).get(broker_id) != process.incarnation_id:
+            return
+        # A broker that comes and goes would be a leader for a moment each time.
+        if not self._silence.is_steady(broker_id):
             return
         self._contacts.note(process)
         await self._metadata.submit(lambda image: plan_unfence(image, broker_id, epoch))
@@ -317,10 +334,11 @@ class Controller:
                 # Every broker gets these reports, and any of them may become the controller at the
                 # next election.
                 is_controller = self._metadata.controller_id == self._node_id
-                due, next_s = self.promises.divide(await self._dead() if is_controller else {})
+                dead, silent = await self._lost() if is_controller else ({}, {})
+                due, next_s = self.promises.divide(dead | silent)
                 if next_s is not None:
                     self._look_again(next_s)
-                await self._fence_now(due, reported_at)
+                await self._fence_now(due, reported_at, silent)
             self._retry_s = _RETRY_S
         except (KafkaError, MetadataError) as error:
             if not self._stopped:
@@ -336,26 +354,51 @@ class Controller:
             self._retry.cancel()
         self._retry = self._tasks.call_later(pause_s, self._on_brokers)
 
-    async def _fence_now(self, dead: dict[int, int], reported_at: float | None) -> None:
+    async def _fence_now(
+        self, due: dict[int, int], reported_at: float | None, silent: dict[int, int]
+    ) -> None:
+        dead = {broker: epoch for broker, epoch in due.items() if broker not in silent}
         await self._fence(dead, "is dead")
+        unreached = {broker: epoch for broker, epoch in due.items() if broker in silent}
+        await self._fence(unreached, "does not answer")
         if dead and reported_at is not None:
             self.elections.note(self._clock.monotonic() - reported_at)
 
-    async def _dead(self) -> dict[int, int]:
-        """Return the dead brokers with their epochs.
+    async def _lost(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the dead brokers with their epochs, and the silent live brokers.
 
         A process registers in the store before it does in the image. So a process in the image
         first and not in the store after that is dead.
         """
-        brokers = list(self._metadata.image.brokers.values())
+        brokers = [each for each in self._metadata.image.brokers.values() if not each.is_fenced]
         live = await self._metadata.live_brokers()
-        return {
-            broker.broker_id: broker.epoch
-            for broker in brokers
-            # By incarnation, not by id: a broker that started again at once is dead as well,
-            # because its new process has not caught up.
-            if not broker.is_fenced and live.get(broker.broker_id) != broker.incarnation_id
+        silent = self._silent(live)
+        # By incarnation, not by id: a broker that started again at once is dead as well, because
+        # its new process has not caught up.
+        alive = {
+            each.broker_id for each in brokers if live.get(each.broker_id) == each.incarnation_id
         }
+        return (
+            {each.broker_id: each.epoch for each in brokers if each.broker_id not in alive},
+            {each.broker_id: each.epoch for each in brokers if each.broker_id in alive & silent},
+        )
+
+    def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
+        """Return the brokers that have not answered for a session.
+
+        The set is empty while this broker may not decide by its own view.
+        """
+        now_s, term = self._clock.monotonic(), self._metadata.term
+        if term != self._term:
+            self._term, self._since_s = term, now_s
+        silent = self._silence.silent()
+        if not silent or not self._silence.reaches_half(live):
+            return frozenset()
+        wait_s = self._since_s + self._settled_s - now_s
+        if wait_s > 0.0:
+            self._look_again(wait_s)
+            return frozenset()
+        return silent
 
     async def _fence(self, brokers: dict[int, int], reason: str) -> None:
         if not brokers:

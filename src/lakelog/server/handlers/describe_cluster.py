@@ -8,6 +8,7 @@ from lakelog.protocol.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from lakelog.server.auth.principal import BROKER
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -29,6 +30,8 @@ def handle(
         return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
     if request.endpoint_type != _BROKERS:
         return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
+    if context.principal.kind == BROKER:
+        broker.silence.note_request(int(context.principal.name))
     nodes = broker.nodes_for(context.connection)
     if request.include_fenced_brokers:
         nodes += broker.fenced_nodes_for(context.connection)

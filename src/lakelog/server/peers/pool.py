@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.server.auth.broker_proof import Ends, Process
+from lakelog.server.peers.exchange import DEFAULT_LIMITS, PeerLimits
 from lakelog.server.peers.peer import Peer, PeerSeams
 
 
 class Peers:
     """A peer for each registered broker with an address, except this one."""
 
-    def __init__(self, own: Process, listener_name: str, seams: PeerSeams) -> None:
+    def __init__(
+        self,
+        own: Process,
+        listener_name: str,
+        seams: PeerSeams,
+        limits: PeerLimits = DEFAULT_LIMITS,
+    ) -> None:
         """
         own: this process.
         listener_name: the listener of other brokers that is called if they have it.
@@ -21,6 +28,7 @@ class Peers:
         self._own = own
         self._listener_name = listener_name
         self._seams = seams
+        self._limits = limits
         self._peers: dict[int, tuple[BrokerImage, Peer]] = {}
 
     def __iter__(self) -> Iterator[Peer]:
@@ -50,7 +58,7 @@ class Peers:
             ends = Ends(identity.cluster_id, self._own, called)
             self._peers[node_id] = (
                 broker._replace(is_fenced=False),
-                Peer(identity, endpoint, self._seams, ends=ends),
+                Peer(identity, endpoint, self._seams, self._limits, ends),
             )
 
     def close(self) -> None:

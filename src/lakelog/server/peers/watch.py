@@ -20,21 +20,27 @@ from typing import Any
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
-from lakelog.runtime.api import pause, settle
+from lakelog.runtime.api import Timer, pause, settle
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
+from lakelog.server.peers.exchange import DEFAULT_LIMITS
 from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.pool import Peers
+from lakelog.server.peers.silence import LEADS_FOR, Silence
 
 PERIOD_S = 3.0
-"""Between calls of a broker that answers."""
+"""Between calls of a broker that answers, at most."""
 RETRY_S = 0.5
-"""After a failed call; the pauses between attempts to connect come on top."""
+"""After a failed call, at most; the pauses between attempts to connect come on top."""
 PATIENCE_S = 3.0
+_CALLS_PER_SESSION = 6
+_LIMITS_PER_SESSION = 3
+_TICKS_PER_SESSION = 36
+"""Also of retries: within two ticks after a failed call."""
 
 
 class Reach(Enum):
@@ -55,12 +61,29 @@ class PeerWatch:
         listener_name: str,
         seams: PeerSeams,
         on_death: Callable[[Process], object],
+        on_silence: Callable[[], object],
+        session_s: float,
     ) -> None:
         """
         own: this process.
         on_death: called with a process that has ended.
+        on_silence: called when a broker has become silent, or answers again (`Silence.silent`).
+        session_s: `broker.session.timeout.ms`; brokers are called several times in it.
         """
+        self._period_s = min(PERIOD_S, session_s / _CALLS_PER_SESSION)
+        self._patience_s = min(PATIENCE_S, session_s / _LIMITS_PER_SESSION)
+        self._tick_s = session_s / _TICKS_PER_SESSION
+        self._retry_s = min(RETRY_S, 2 * self._tick_s)
+        self.silence = Silence(session_s, self._tick_s)
+        self._on_silence = on_silence
+        self._silent: tuple[frozenset[int], ...] = ()
+        self._timer: Timer | None = None
+        self._ticked_s = 0.0
         self.peers = Peers(own, listener_name, seams)
+        limits = DEFAULT_LIMITS._replace(connect_timeout_s=self._patience_s)
+        self._called = Peers(own, listener_name, seams, limits)
+        """Connections for the regular calls alone: behind a request that waits for another broker,
+        a call would make this one seem silent."""
         self.leaders = Peers(own, listener_name, seams)
         """Connections for the fetches of followers alone.
 
@@ -98,11 +121,16 @@ class PeerWatch:
         self.losses.follow(image)
         if not self._is_started:
             return
-        current = set(self.peers)
+        self._called.follow(image)
+        self.silence.follow(map(_callee, self._called), self._seams.clock.monotonic())
+        current = set(self._called)
         for peer in [each for each in self._calls if each not in current]:
             self._calls.pop(peer).cancel()
             self._reach.pop(peer, None)
-        for peer in self.peers:
+        if self._timer is None and current:  # a broker alone does nothing while it is idle
+            self._ticked_s = self._seams.clock.monotonic()
+            self._tick()
+        for peer in self._called:
             if peer not in self._calls:
                 task = self._seams.tasks.spawn(self._call(peer), name=f"call {peer.node_id}")
                 self._calls[peer] = task
@@ -114,23 +142,37 @@ class PeerWatch:
             task.cancel()
         if self._check is not None:
             self._check.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._calls.clear()
         self._reach.clear()
         self.losses.close()
         self.peers.close()
+        self._called.close()
         self.leaders.close()
 
     def counts(self) -> Mapping[Reach, int]:
         """Return the number of peers by the result of the last call, 0 included."""
         return dict.fromkeys(Reach, 0) | Counter(self._reach.values())
 
+    def _tick(self) -> None:
+        now_s = self._seams.clock.monotonic()
+        self.silence.tick(now_s - self._ticked_s)
+        self._ticked_s = now_s
+        self._timer = self._seams.tasks.call_later(self._tick_s, self._tick)
+        silent = (self.silence.silent(LEADS_FOR), self.silence.silent())
+        if silent != self._silent:
+            self._silent = silent
+            self._on_silence()
+
     async def _call(self, peer: Peer) -> None:
         """Runs until cancelled."""
         was_connected = False
         while True:
             error: PeerError | None = None
+            called_s = self._seams.clock.monotonic()
             try:
-                await peer.request(DescribeClusterRequest(), timeout_s=PATIENCE_S)
+                await peer.request(DescribeClusterRequest(), timeout_s=self._patience_s)
             except PeerError as failure:
                 error = failure
             self._note(peer, error)
@@ -140,16 +182,17 @@ class PeerWatch:
                 self._on_death(_callee(peer))
             if error is None:
                 was_connected = True
+                self.silence.note_answer(_callee(peer), called_s)
                 self.losses.settled(peer.node_id)
                 await self._rest(peer)
             else:
-                await pause(self._seams.tasks, RETRY_S)
+                await pause(self._seams.tasks, self._retry_s)
 
     async def _rest(self, peer: Peer) -> None:
         """Wait until the next call, or the end of the connection, is due."""
         over = self._seams.tasks.future()
         peer.on_lost = partial(self._on_lost, peer, over)
-        await pause(self._seams.tasks, PERIOD_S, over)
+        await pause(self._seams.tasks, self._period_s, over)
 
     def _note_contact(self, peer: Peer, *, is_alive: bool) -> None:
         note = self.contacts.note if is_alive else self.contacts.note_called

@@ -11,7 +11,7 @@ refused. So each request is one attempt: this module alone repeats it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -53,6 +53,8 @@ class InSyncReplicas:
         alter: sends the request to the controller once, and follows the change.
         lag_max_ms: `replica.lag.time.max.ms`.
         prefers_first: `auto.leader.rebalance.enable`: leaders hand over to preferred replicas.
+        silent: returns the brokers that have not answered this one for a session. They leave the
+            ISRs when they are behind for `silent_lag_max_ms`.
     """
 
     def __init__(
@@ -65,11 +67,15 @@ class InSyncReplicas:
         tasks: Tasks,
         *,
         prefers_first: bool = True,
+        silent: Callable[[], Container[int]] = frozenset,
+        silent_lag_max_ms: int = 0,
     ) -> None:
         self._node_id = node_id
         self._hand_overs = HandOvers(node_id, clock, tasks, is_enabled=prefers_first)
         self._image = image
         self._alter = alter
+        self._silent = silent
+        self._silent_lag_max_ms = silent_lag_max_ms
         self._clock = clock
         self._tasks = tasks
         self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
@@ -185,6 +191,7 @@ class InSyncReplicas:
             for each in brokers.values()
             if not each.is_fenced and not each.is_read_only
         }
+        silent = self._silent()
         found: dict[Partition, tuple[int, ...]] = {}
         self._handing = []
         for partition in list(self._due | self._open):
@@ -196,6 +203,8 @@ class InSyncReplicas:
                     epochs,
                     now_ms,
                     lag_ms,
+                    silent,
+                    self._silent_lag_max_ms,
                 )
             is_handed = partition.serves and self._hand_overs.is_due(partition, isr, epochs, now_ms)
             if is_handed:

@@ -75,6 +75,11 @@ class ReplicaManager:
             clock,
             tasks,
             prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
+            silent=control.peers.silence.silent,
+            silent_lag_max_ms=min(
+                options.config.get_int("replica.lag.time.max.ms"),
+                options.config.get_int("broker.session.timeout.ms") // 2,
+            ),
         )
         self.durable = DurableTopics(
             control.metadata.incarnation_id, folder.directory.durable_mark, self.partitions, tasks

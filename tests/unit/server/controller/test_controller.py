@@ -19,6 +19,7 @@ from lakelog.protocol.broker_registration import (
     Feature,
     Listener,
 )
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.promises import WORD_PER_SESSION
 from memory_broker import MemoryBroker
 
@@ -230,6 +231,43 @@ def test_a_dead_broker_is_fenced_after_the_promise_to_it(cluster: Cluster) -> No
     cluster.world.pass_time(session_s * WORD_PER_SESSION)
     fenced = [cluster.is_fenced]
     cluster.world.pass_time(session_s * 0.1)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+
+
+def test_a_live_broker_that_does_not_answer_is_fenced_until_it_is_steady(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    silence = cluster.controller._silence
+    silence.follow([Process(OTHER, b"a" * 16)], 0.0)
+    cluster.controller.start()
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.pass_time(session_s)
+    fenced = [cluster.is_fenced]
+    for _ in range(36):
+        silence.tick(session_s / 36)
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+    assert cluster.beat(epoch).is_fenced, "it may be silent again at once"
+    for _ in range(18):
+        silence.tick(session_s / 36)
+        silence.note_request(OTHER)
+    assert not cluster.beat(epoch).is_fenced
+
+
+def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    silence = cluster.controller._silence
+    silence.follow([Process(OTHER, b"a" * 16)], 0.0)
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.pass_time(session_s)
+    for _ in range(36):
+        silence.tick(session_s / 36)
+    cluster.world.broker.metadata._learn(cluster.world.metadata._term._replace(epoch=50))
+    cluster.controller.start()
+    cluster.world.pass_time(session_s / 2)
+    fenced = [cluster.is_fenced]
+    cluster.world.pass_time(session_s / 10)
     assert [*fenced, cluster.is_fenced] == [False, True]
 
 

@@ -52,7 +52,7 @@ class Watched:
         tasks, clock = SimulatedTasks(loop, rng), SimulatedClock(loop)
         self.ended: list[Any] = []
         seams = PeerSeams(OWN, net, tasks, clock, StreamRandom(rng))
-        self.watch = PeerWatch(CALLER, "X", seams, self.ended.append)
+        self.watch = PeerWatch(CALLER, "X", seams, self.ended.append, tuple, 18.0)
         self._caplog = caplog
 
     @property

@@ -39,7 +39,7 @@ from lakelog.metadata.store.api import (
 )
 from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.zookeeper.brokers import Brokers
-from lakelog.metadata.store.zookeeper.layout import Layout
+from lakelog.metadata.store.zookeeper.layout import NO_TERM, Layout
 from lakelog.metadata.store.zookeeper.log import EntryLog
 from lakelog.metadata.store.zookeeper.session import Disconnected, Session
 from lakelog.metadata.store.zookeeper.terms import Terms
@@ -146,6 +146,15 @@ class ZooKeeperStore:
 
     async def elect(self, *, past: int = -1) -> ControllerTerm:
         return await self._call(lambda: self._elect(past))
+
+    async def resign(self, epoch: int) -> ControllerTerm:
+        async def work() -> ControllerTerm:
+            term = await self._terms.current()
+            if term.epoch == epoch:
+                term = await self._terms.take(NO_TERM.broker_id, NO_TERM.incarnation_id, term)
+            return term.public()
+
+        return await self._call(work)
 
     async def state(self) -> LogState:
         async def work() -> LogState:

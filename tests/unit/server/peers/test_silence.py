@@ -1,0 +1,100 @@
+"""The time for which brokers count as silent, and the conclusions of a controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.server.auth.broker_proof import Process
+from lakelog.server.peers.silence import LEADS_FOR, Silence
+
+SESSION_S, TICK_S = 9.0, 0.25
+PROCESSES = {node_id: Process(node_id, bytes([node_id]) * 16) for node_id in (2, 3, 4, 5)}
+LIVE = {1: b"1" * 16, **{each.node_id: each.incarnation_id for each in PROCESSES.values()}}
+
+
+def silence(*others: int, reached: bool = True) -> Silence:
+    found = Silence(SESSION_S, TICK_S)
+    found.follow([PROCESSES[each] for each in others], 0.0)
+    for each in others if reached else ():
+        found.note_answer(PROCESSES[each], 0.0)
+    return found
+
+
+def pass_s(found: Silence, seconds: float, *answering: int) -> None:
+    for _ in range(round(seconds / TICK_S)):
+        found.tick(TICK_S)
+        for each in answering:
+            found.note_request(each)
+
+
+def live(*node_ids: int) -> dict[int, bytes]:
+    return {each: LIVE[each] for each in (1, *node_ids)}
+
+
+def test_a_broker_is_silent_after_a_session_without_answer_or_request() -> None:
+    found = silence(2, 3, 4)
+    pass_s(found, SESSION_S - TICK_S, 3)
+    assert not found.silent()
+    found.note_answer(PROCESSES[2], 5.0)
+    pass_s(found, TICK_S, 3)
+    assert found.silent() == {4}
+    assert found.contact_s(2) == 5.0
+
+
+def test_a_pause_of_this_broker_makes_no_other_one_silent() -> None:
+    found = silence(2)
+    found.tick(100.0)
+    assert not found.silent(LEADS_FOR)
+
+
+def test_an_answer_of_a_former_process_does_not_count_for_the_present_process() -> None:
+    found = silence(2)
+    pass_s(found, SESSION_S)
+    found.note_answer(Process(2, b"f" * 16), 5.0)
+    assert found.silent() == {2}
+    found.follow([Process(2, b"n" * 16)], 9.0)
+    assert not found.silent()
+    assert found.contact_s(2) == 9.0
+
+
+def test_a_broker_that_comes_and_goes_is_not_steady() -> None:
+    found = silence(2)
+    assert found.is_steady(2)
+    pass_s(found, SESSION_S)
+    pass_s(found, SESSION_S / 4, 2)
+    assert not found.is_steady(2)
+    pass_s(found, SESSION_S)
+    pass_s(found, SESSION_S / 4, 2)
+    assert not found.is_steady(2)
+    pass_s(found, SESSION_S / 2, 2)
+    assert found.is_steady(2)
+
+
+@pytest.mark.parametrize(
+    ("others", "answering", "is_half"),
+    [
+        ((2, 3), (2,), True),
+        ((2, 3), (), False),
+        ((2,), (), True),
+        ((2, 3, 4), (2,), True),
+        ((2, 3, 4), (), False),
+        ((2, 3, 4, 5), (2,), False),
+        ((2, 3, 4, 5), (2, 3), True),
+    ],
+)
+def test_a_controller_has_to_reach_half_of_the_live_brokers(
+    others: tuple[int, ...], answering: tuple[int, ...], is_half: bool
+) -> None:
+    found = silence(*others)
+    pass_s(found, SESSION_S * LEADS_FOR + TICK_S, *answering)
+    assert found.reaches_half(live(*others)) is is_half
+
+
+def test_dead_brokers_and_brokers_that_were_never_reached_do_not_count() -> None:
+    found = silence(2, 3)
+    pass_s(found, SESSION_S)
+    assert found.reaches_half(live())
+    assert not found.reaches_half(live(2, 3))
+    found = silence(2, 3, reached=False)
+    pass_s(found, SESSION_S)
+    assert found.reaches_half(live(2, 3))
