@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.runtime.api import Disk
-from lakelog.storage.names import LOG, file_name
+from lakelog.storage.names import LOG, PARTITION_METADATA, file_name, offset_of
 
 
 def read_if_exists(disk: Disk, path: Path) -> bytes | None:
@@ -28,6 +28,16 @@ def is_blank(disk: Disk, folder: Path) -> bool:
     """Return whether nothing has ever been written to the log in `folder`. Raises `OSError`."""
     logs = [name for name in disk.list(folder) if name.endswith(LOG)]
     return set(logs) <= {file_name(0, LOG)} and not any(disk.size(folder / n) for n in logs)
+
+
+def is_foreign(disk: Disk, folder: Path) -> bool:
+    """Return whether `folder` has files, but no file of a log. Raises `OSError`."""
+    names = disk.list(folder)
+    # A creation that was broken off may have left the temporary file alone.
+    has_log = any(
+        name.startswith(PARTITION_METADATA) or offset_of(name) is not None for name in names
+    )
+    return bool(names) and not has_log
 
 
 def replace(disk: Disk, path: Path, data: bytes) -> None:

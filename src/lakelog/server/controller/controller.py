@@ -273,15 +273,17 @@ class Controller:
         is_news = await self._metadata.submit(
             lambda image: plan_read_only(image, broker_id, epoch, is_read_only=is_read_only)
         )
-        if is_news:
-            logger.log(
-                logging.ERROR if is_read_only else logging.INFO,
-                "Broker %d can%s write to its data folder",
+        if is_news and is_read_only:
+            logger.error(
+                "Broker %d cannot write to its data folder",
                 broker_id,
-                "not" if is_read_only else "",
-                extra=event(
-                    "broker_read_only" if is_read_only else "broker_writable", broker=broker_id
-                ),
+                extra=event("broker_read_only", broker=broker_id),
+            )
+        elif is_news:
+            logger.info(
+                "Broker %d can write to its data folder again",
+                broker_id,
+                extra=event("broker_writable", broker=broker_id),
             )
 
     async def _unfence(self, process: Process, epoch: int) -> None:

@@ -43,7 +43,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog, LoadInterrupted
-from lakelog.storage.files import is_blank, replace
+from lakelog.storage.files import is_blank, is_foreign, replace
 from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.deletions import Deletions
 from lakelog.storage.folder.durable_mark import DurableMark
@@ -271,7 +271,10 @@ class LogDirectory:
             if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
                 self.deletions.add(folder)
             if name.endswith(STRAY_DIR) and self._disk.is_dir(folder):
-                self._keep_stray(folder)
+                if is_foreign(self._disk, folder):
+                    self._leave_foreign(folder)
+                else:
+                    self._keep_stray(folder)
             if key is None or not self._disk.is_dir(folder):
                 continue
             self._offline[key] = checkpoints.known_of(key)
@@ -337,7 +340,10 @@ class LogDirectory:
         try:
             return topic_id_in(disk, folder, known.topic_id, present)
         except CorruptLog as error:
-            if is_blank(disk, folder):
+            if is_foreign(disk, folder):
+                self._leave_foreign(folder)
+                self._forget(key)
+            elif is_blank(disk, folder):
                 self._mark_stray(key, folder)
             elif not self.clean and is_lost(disk, folder, known, present):
                 self._has_lost_ids = True
@@ -351,6 +357,14 @@ class LogDirectory:
                 )
                 self.failed[key] = error
         return None
+
+    def _leave_foreign(self, folder: Path) -> None:
+        """Leave a directory of another program, which only has the name of a log."""
+        _logger.warning(
+            "%s has no files of a log and stays as it is; move it out of the data folder",
+            folder,
+            extra=event("foreign_folder", path=folder),
+        )
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
         self._forget(key)

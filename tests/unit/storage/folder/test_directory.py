@@ -93,6 +93,25 @@ def test_a_stray_directory_without_a_past_time_is_kept_from_now_on(age_ms: int |
     assert store.directory.strays.due(now_ms + 1) == []
 
 
+@pytest.mark.parametrize("name", ["photos-2024", "photos-stray"])
+def test_a_directory_of_another_program_stays_as_it_is(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only its name is that of a log, or of a stray one, which would be removed."""
+    store = memory_store()
+    store.disk.make_dirs(DATA / name)
+    store.disk.write_atomic(DATA / name / "cat.jpg", b"cat")
+    store.directory.close()
+    store.clock.now_ms += (STRAY_KEPT_DAYS + 1) * 86_400_000
+    store.start()
+    assert store.disk.read(DATA / name / "cat.jpg") == b"cat"
+    assert strays(store) == [name][: name.endswith("-stray")]
+    assert store.directory.strays.due(store.clock.now_ms + STRAY_KEPT_DAYS * 86_400_000) == []
+    assert store.directory.failed == {}
+    (line,) = [each for each in caplog.records if "stays as it is" in each.getMessage()]
+    assert name in line.getMessage()
+
+
 def test_an_empty_directory_of_a_broken_off_creation_makes_room() -> None:
     store = memory_store()
     store.disk.make_dirs(FOLDER)
