@@ -116,6 +116,35 @@ def after_loss(
     return _with_leader(partition, changed, fenced, min_isr)
 
 
+def after_failure(
+    partition: PartitionImage,
+    broker_id: int,
+    failed_in: int,
+    unable: frozenset[int],
+    min_isr: int,
+) -> PartitionImage:
+    """Return the partition after the log of one replica was found damaged or has failed.
+
+    A leader without a successor stays, as there is no other copy of its records. Any other replica
+    is not eligible any more. The leader epoch rises, so that no leader counts an earlier position
+    of the replica, which copies the log again. The same object if that has happened.
+
+    failed_in: the leader epoch in which the replica found the failure; -1 at its start, when no
+        leader knows a position of its process.
+    unable: the brokers that cannot lead instead.
+    """
+    is_eligible = broker_id in (*partition.isr, *partition.elr)
+    if not is_eligible and partition.leader_epoch > failed_in:
+        return partition
+    if partition.leader == broker_id:
+        changed = after_loss(partition, broker_id, unable | {broker_id}, min_isr, keeps_folder=True)
+        return partition if changed.leader == NO_LEADER else changed
+    changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=True)
+    if failed_in < 0 or changed.leader == NO_LEADER:
+        return changed
+    return changed.led_by(changed.leader, changed.isr)
+
+
 def without_read_only(
     partition: PartitionImage, read_only: frozenset[int], fenced: frozenset[int], min_isr: int
 ) -> PartitionImage:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import OWN_TAGS, Api
-from lakelog.wire.schema import Message, array, boolean, int16, int32, int64, uuid
+from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, uuid
+
+
+class FailedReplica(Struct):
+    """A replica of the broker whose log is damaged or has failed."""
+
+    topic_id: bytes = uuid()
+    partition_index: int = int32()
+    leader_epoch: int = int32()
+    """In which the broker found the failure; -1 at its start."""
 
 
 class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
@@ -19,6 +28,8 @@ class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
     cordoned_log_dirs: list[bytes] | None = array(uuid, "2+", tag=1, nullable="2+", default=None)
     is_read_only: bool = boolean("0+", tag=OWN_TAGS)
     """Whether the broker cannot write to its folder. Apache Kafka does not have this field."""
+    failed_replicas: list[FailedReplica] = array(FailedReplica, "0+", tag=OWN_TAGS + 1)
+    """Nor this one. Offline folders are about other controllers if there are any of these."""
 
 
 class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):

@@ -25,6 +25,7 @@ class Availability:
     __slots__ = (
         "_log",
         "_note_shortage",
+        "_on_failed",
         "_on_offline",
         "_reported_damage",
         "is_retired",
@@ -36,14 +37,17 @@ class Availability:
         log: Log,
         on_offline: Callable[[], object],
         note_shortage: Callable[[OSError], object],
+        on_failed: Callable[[], object],
     ) -> None:
         """
+        on_failed: called when records are found damaged, and when the partition goes offline.
         on_offline: called whenever the partition goes offline, so that waiting requests fail.
         note_shortage: called with each error for which `is_shortage` is true.
         """
         self._log = log
         self._on_offline = on_offline
         self._note_shortage = note_shortage
+        self._on_failed = on_failed
         self._reported_damage = ""
         self.is_retired = False
         """Whether the topic was deleted, or the broker is stopping."""
@@ -80,6 +84,7 @@ class Availability:
         )
         self.offline_reason = reason
         self._on_offline()
+        self._on_failed()
 
     def reading_error(self, error: OSError | CorruptLog) -> KafkaError:
         """Return the error for a failed read.
@@ -102,7 +107,12 @@ class Availability:
                     "records_damaged", code="LL0602", topic=log.topic, partition=log.partition
                 ),
             )
+            self._on_failed()
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+    def forget_damage(self) -> None:
+        """Forget the damaged records: they have been removed."""
+        self._reported_damage = ""
 
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """Return the error for a failure of the log, and take the partition offline if it is final.

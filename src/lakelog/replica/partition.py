@@ -68,11 +68,13 @@ class Partition:
 
     __slots__ = (
         "_availability",
+        "_failed",
         "_flush_soon",
         "_gate",
         "_proposed",
         "_settled",
         "epoch_start",
+        "failed_in",
         "fetched_bytes",
         "flushed_ms",
         "followers",
@@ -100,6 +102,7 @@ class Partition:
         committed: int = 0,
         now_ms: int = 0,
         monotonic_ms: Callable[[], int] | None = None,
+        failed: Callable[[Partition], object] = lambda partition: None,
     ) -> None:
         """
         role: the first role of this broker; see `assume`, also for `now_ms`.
@@ -110,6 +113,7 @@ class Partition:
         gate: while it is shut, nothing is appended.
         committed: the high watermark of the last checkpoint.
         monotonic_ms: the clock of `now_ms`; without it, that time stands still.
+        failed: called when stored records are found damaged, and when the log fails.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -125,7 +129,10 @@ class Partition:
         self._flush_soon = flush_soon
         self._settled = settled
         self._gate = gate or SpaceGate()
-        self._availability = Availability(log, self._on_offline, note_shortage)
+        self._failed = failed
+        self._availability = Availability(log, self._on_offline, note_shortage, self._on_failed)
+        self.failed_in: int | None = None
+        """The leader epoch in which damage or a failure was found, until the log is copied."""
         self._proposed: frozenset[int] = frozenset()
         self.epoch_start = 0
         """The log end offset at the begin of the present leader epoch, on its leader."""
@@ -610,6 +617,20 @@ class Partition:
         if leader_epoch == self.leader_epoch and not self.role.is_leader:
             self._cut("restarted", partial(self.log.restart_at, offset))
 
+    def copy_again(self) -> None:
+        """Delete all records, damaged ones among them, and copy the leader's log from its start.
+
+        Only after the controller has removed this replica from the ISR and the ELR, in a later
+        leader epoch than that of the damage: then no leader counts a position of it. Raises
+        `KafkaError` if the log fails.
+        """
+        assert self.failed_in is not None
+        assert self.leader_epoch > self.failed_in
+        assert not self.role.is_leader
+        self._cut("restarted", partial(self.log.restart_at, 0))
+        self.failed_in = None
+        self._availability.forget_damage()
+
     def _cut(self, verb: str, cut: Callable[[], object]) -> None:
         log, committed = self.log, self.watermark.offset
         before = log.log_end_offset
@@ -646,6 +667,11 @@ class Partition:
 
     def _update_serves(self) -> None:
         self.serves = self.role.is_leader and self.is_online
+
+    def _on_failed(self) -> None:
+        if self.failed_in is None:
+            self.failed_in = self.leader_epoch
+            self._failed(self)
 
     def _on_offline(self) -> None:
         self._update_serves()

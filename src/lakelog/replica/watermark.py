@@ -140,7 +140,8 @@ class HighWatermark:
     def cut(self) -> None:
         """Follow a truncation of the log to its leader's.
 
-        Only here it may fall: the leader has lost committed records, as after an unclean election.
+        Only here it may fall: the leader has lost committed records, as after an unclean election,
+        or this replica copies a damaged log again.
         """
         assert not self._is_leader
         self._reported = min(self._reported, self._log.log_end_offset)

@@ -12,6 +12,7 @@ from failover_model import ClusterModel
 from lakelog.metadata.failover import (
     NO_LEADER,
     PartitionImage,
+    after_failure,
     after_fencing,
     after_loss,
     elected,
@@ -126,6 +127,33 @@ def test_a_read_only_replica_leads_only_without_another(
     wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
     found = without_read_only(before, frozenset(read_only), frozenset(fenced), min_isr)
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "failed_in", "after", "epochs"),
+    [
+        (partition((1, 2, 3), 1), 5, partition((2, 3), 2), (6, 9)),
+        (partition((1, 2), 1), 5, partition((2,), 2, (), (1,)), (6, 9)),
+        (partition((1,), 1, (2,)), 5, partition((2,), 2, (), (1,)), (6, 9)),
+        (partition((1,), 1), 5, partition((1,), 1), (5, 8)),
+        (partition((1, 2, 3), 2), 5, partition((2, 3), 2), (6, 10)),
+        (partition((2,), 2, (1,)), 5, partition((2,), 2, (), (1,)), (6, 10)),
+        (partition((2, 3), 2), 5, partition((2, 3), 2), (6, 9)),
+        (partition((2, 3), 2), 4, partition((2, 3), 2), (5, 8)),
+        (partition((2,), 2, (1,)), -1, partition((2,), 2, (), (1,)), (5, 9)),
+        (partition((), -1, (1, 3)), -1, partition((), -1, (3,), (1,)), (5, 9)),
+    ],
+    ids=[
+        "leader", "leader of two", "an eligible replica leads", "leader without a successor",
+        "follower", "eligible", "its position is known", "settled", "at a start",
+        "at a start, without a leader",
+    ],
+)  # fmt: skip
+def test_a_failed_replica_is_not_counted_any_more(
+    before: PartitionImage, failed_in: int, after: PartitionImage, epochs: tuple[int, int]
+) -> None:
+    wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
+    assert after_failure(before, 1, failed_in, NOBODY, 2) == wanted
 
 
 def test_only_an_eligible_replica_leads_again() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TypeVar
@@ -22,9 +23,10 @@ from typing import TypeVar
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
+from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
-from lakelog.metadata.failover import PartitionImage
+from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.metadata.image import MetadataImage, TopicImage
 from lakelog.metadata.records import (
     OF_MANY_PARTITIONS,
@@ -72,6 +74,7 @@ class Replicas:
         revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
         checkpointed: waits until the checkpoint files are up to date.
         durable: the topics that a power failure leaves complete.
+        failed: called with a partition whose `failed_in` has changed.
     """
 
     def __init__(
@@ -89,7 +92,9 @@ class Replicas:
         note_shortage: Callable[[OSError], object],
         revoke: Callable[[], object],
         durable: DurableTopics,
+        failed: Callable[[Partition], object],
     ) -> None:
+        self._failed = failed
         self._durable = durable
         self._node_id = node_id
         self._directory = directory
@@ -112,8 +117,9 @@ class Replicas:
         self._touched = 0
         self._image = MetadataImage()
         self._stopped = False
-        self.lost: list[str] = []
-        """Partitions that the controller may elect this broker for, and whose records it lacks."""
+        self.lost: list[tuple[str, bytes, int]] = []
+        """Partitions that the controller may elect this broker for, and whose records it lacks: the
+        name and id of the topic, and the index."""
 
     async def load(self, image: MetadataImage) -> None:
         """Open the existing logs, recovering them if necessary, and create the missing ones.
@@ -161,7 +167,7 @@ class Replicas:
             self._configure(topic, configs(topic.name))
         self._revoke()
 
-    def _find_lost(self, image: MetadataImage) -> list[str]:
+    def _find_lost(self, image: MetadataImage) -> list[tuple[str, bytes, int]]:
         """Return the partitions for which this broker is eligible, although its logs lack records.
 
         After a kill these logs are damaged or missing. After a power failure the broker is eligible
@@ -169,7 +175,7 @@ class Replicas:
         """
         directory = self._directory
         return [
-            f"{topic.name}-{each.partition}"
+            (topic.name, topic.topic_id, each.partition)
             for topic in image.topics
             for each in topic.partitions.values()
             if self._node_id in (*each.isr, *each.elr)
@@ -381,16 +387,32 @@ class Replicas:
                 self._directory.high_watermarks.get((topic.name, wanted.partition), 0),
                 self._monotonic_ms(),
                 self._monotonic_ms,
+                self._failed,
             )
             self._partitions.add(partition)
         elif partition.role != role:
             self._revoke()
             # With the `min.insync.replicas` by which the controller has chosen this ISR.
             partition.assume(role, self._monotonic_ms(), configs(topic.name))
+            self._copy_again(partition, wanted)
         else:
             return False
         self._role_changed(partition)
         return known is None
+
+    def _copy_again(self, partition: Partition, state: PartitionImage) -> None:
+        """Replace a damaged log that no election counts any more by a copy of the leader's."""
+        failed_in = partition.failed_in
+        if (
+            failed_in is not None
+            and partition.is_online
+            and state.leader not in (NO_LEADER, self._node_id)
+            and state.leader_epoch > failed_in
+            and self._node_id not in (*state.isr, *state.elr)
+        ):
+            with suppress(KafkaError):  # logged, and the partition is offline
+                partition.copy_again()
+                self._failed(partition)
 
     def _monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()

@@ -146,7 +146,9 @@ class ControlPlane:
             from_reserve=True,
         )
 
-    async def report_loss(self, directory_id: bytes, partitions: list[str]) -> None:
+    async def report_loss(
+        self, directory_id: bytes, partitions: list[tuple[str, bytes, int]]
+    ) -> None:
         """See `Membership.report_loss`. Raises `KafkaError`."""
         await self.membership.report_loss(directory_id, partitions)
 
@@ -188,7 +190,7 @@ class ControlPlane:
         """Follow a change of the registered brokers."""
         if new.brokers is not old.brokers:
             self.peers.follow(new)
-            self.membership.follow(new)
+        self.membership.follow(new)
 
     def stop(self) -> None:
         """Stop acting as the controller and calling other brokers; the log stays open."""

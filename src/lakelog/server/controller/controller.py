@@ -30,6 +30,7 @@ from lakelog.metadata.controller.brokers import (
     plan_unregister,
 )
 from lakelog.metadata.controller.election_settings import plan_election_settings
+from lakelog.metadata.controller.failed_replicas import plan_failed_replicas
 from lakelog.metadata.controller.features import (
     FeatureUpdate,
     check_supported,
@@ -255,7 +256,9 @@ class Controller:
             # clients with these.
             await self._fence({broker_id: epoch}, "stops")
             return BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)
-        if request.offline_log_dirs:
+        if request.failed_replicas:
+            await self._note_failed(request)
+        elif request.offline_log_dirs:
             await self._metadata.submit(lambda image: _lost(image, broker_id, epoch))
         await self._note_folder(broker_id, epoch, is_read_only=request.is_read_only)
         # A broker that lags would be made leader with an old image, and serve topics that no longer
@@ -265,6 +268,14 @@ class Controller:
             await self._unfence(process, epoch)
         is_fenced = check_broker_epoch(self._metadata.image, broker_id, epoch).is_fenced
         return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
+
+    async def _note_failed(self, request: BrokerHeartbeatRequest) -> None:
+        failed = {
+            (each.topic_id, each.partition_index): each.leader_epoch
+            for each in request.failed_replicas
+        }
+        broker_id, epoch = request.broker_id, request.broker_epoch
+        await self._metadata.submit(lambda image: _failed(image, broker_id, epoch, failed))
 
     async def _note_folder(self, broker_id: int, epoch: int, *, is_read_only: bool) -> None:
         """Move the leaderships of a broker that cannot write; let it join ISRs when it can."""
@@ -469,6 +480,20 @@ def _registered(
 def _lost(image: MetadataImage, broker_id: int, epoch: int) -> Plan[None]:
     records = plan_lose(image, broker_id, epoch).records
     if _is_last_with_transactions(image, broker_id):
+        records += plan_forget_epochs(image).records
+    return Plan(records, None)
+
+
+def _failed(
+    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], int]
+) -> Plan[None]:
+    records = plan_failed_replicas(image, broker_id, epoch, failed).records
+    topic = image.topic(TRANSACTION_TOPIC)
+    if (
+        topic is not None
+        and any(topic_id == topic.topic_id for topic_id, _ in failed)
+        and _is_last_with_transactions(image, broker_id)
+    ):
         records += plan_forget_epochs(image).records
     return Plan(records, None)
 

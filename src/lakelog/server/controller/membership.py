@@ -12,6 +12,7 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.metadata.controller.brokers import is_noted
+from lakelog.metadata.controller.failed_replicas import plan_failed_replicas
 from lakelog.metadata.controller.features import check_supported
 from lakelog.metadata.errors import MetadataError, RegistrationLost
 from lakelog.metadata.features import SUPPORTED
@@ -21,7 +22,11 @@ from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from lakelog.protocol.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    FailedReplica,
+)
 from lakelog.protocol.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -40,6 +45,8 @@ _ROUND_S = 5.0
 _ROUNDS_PER_LINE = 6
 _LEAVE_PATIENCE_S = 5.0
 _NAMED_MAX = 10
+AT_START = -1
+"""The leader epoch of failures that a start has found."""
 _UNCERTAIN = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.BROKER_NOT_AVAILABLE,
@@ -83,6 +90,8 @@ class Membership:
         self._reporting: Any = None
         self._serves = False
         self._is_read_only = False
+        self._failed: dict[tuple[bytes, int], int] = {}
+        """Leader epochs in which replicas failed, by topic id and partition."""
         self._on_unregistered: Callable[[RegistrationLost], object] = lambda error: None
 
     @property
@@ -201,31 +210,46 @@ class Membership:
         if self._has_to_report() and self._reporting is None:
             self._reporting = self._tasks.spawn(self._report(), name="report to the controller")
 
+    def note_failed(self, key: tuple[bytes, int], failed_in: int | None) -> None:
+        """Have other replicas lead a partition whose log here is damaged or has failed.
+
+        failed_in: the leader epoch of the failure; None after the log has been replaced.
+        """
+        if failed_in is None:
+            self._failed.pop(key, None)
+        else:
+            self._failed[key] = failed_in
+        self.follow(self._metadata.image)
+
     def note_folder(self, *, is_read_only: bool) -> None:
         """Have the controller know whether this broker can write to its data folder."""
         self._is_read_only = is_read_only
         self.follow(self._metadata.image)
 
-    async def report_loss(self, directory_id: bytes, partitions: list[str]) -> None:
-        """Have the controller elect this broker for nothing that it had stored before this start.
+    async def report_loss(
+        self, directory_id: bytes, partitions: list[tuple[str, bytes, int]]
+    ) -> None:
+        """Have the controller not elect this broker for these partitions.
 
-        partitions: the partitions of which records are missing, for the log.
+        partitions: of which records are missing: name and id of the topic, and the index.
 
         Raises `KafkaError`.
         """
         logger.error(
-            "Records of %d partition%s are missing, among them %s: this broker leads no "
-            "partition until it has copied them again",
+            "Records of %d partition%s are missing, among them %s: this broker does not lead them "
+            "until it has copied them again",
             len(partitions),
             "" if len(partitions) == 1 else "s",
-            ", ".join(partitions[:_NAMED_MAX]),
+            ", ".join(f"{name}-{index}" for name, _, index in partitions[:_NAMED_MAX]),
             extra=event("replicas_lost", partitions=len(partitions)),
         )
+        self._failed = {(topic_id, index): AT_START for _, topic_id, index in partitions}
         request = self._heartbeat(offline=directory_id)
         response: BrokerHeartbeatResponse = await self._await_controller(
             request, lambda: self._controller.heartbeat(request)
         )
         _check(response.error_code, "the controller refused the heartbeat")
+        self._failed = {}
         await self._metadata.refresh()
 
     async def leave(self) -> None:
@@ -245,7 +269,15 @@ class Membership:
     def _has_to_report(self) -> bool:
         image = self._metadata.image
         knows = is_noted(image, self._node_id, is_read_only=self._is_read_only)
-        return self._serves and (self._is_fenced() or not knows)
+        if not self._serves:
+            return False
+        return self._is_fenced() or not knows or self._is_elected_for_failed(image)
+
+    def _is_elected_for_failed(self, image: MetadataImage) -> bool:
+        """Return whether a report of the failed replicas would change the metadata."""
+        if not self._failed or self.epoch < 0:
+            return False
+        return bool(plan_failed_replicas(image, self._node_id, self.epoch, self._failed).records)
 
     async def _report(self) -> None:
         try:
@@ -333,6 +365,10 @@ class Membership:
             want_fence=offline is not None,
             offline_log_dirs=[] if offline is None else [offline],
             is_read_only=self._is_read_only,
+            failed_replicas=[
+                FailedReplica(topic_id=topic_id, partition_index=index, leader_epoch=epoch)
+                for (topic_id, index), epoch in self._failed.items()
+            ],
         )
 
 

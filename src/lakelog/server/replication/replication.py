@@ -37,7 +37,8 @@ class Replication:
         if fetcher is not None:
             fetcher.remove(partition)
         role = partition.role
-        if self._stopped or role.is_leader or role.leader_id < 0 or not partition.is_online:
+        is_copied = partition.is_online and partition.failed_in is None
+        if self._stopped or role.is_leader or role.leader_id < 0 or not is_copied:
             return
         fetcher = self._fetchers.get(role.leader_id)
         if fetcher is None:

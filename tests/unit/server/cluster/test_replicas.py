@@ -78,6 +78,7 @@ class Node:
             self.shortages.append,
             self._revoke,
             self.durable,
+            lambda partition: None,
         )
         if begins:
             asyncio.run(self.durable.begin(1, b"p" * 16))
@@ -380,6 +381,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             node.shortages.append,
             node._revoke,
             DurableTopics(b"p" * 16, directory.durable_mark, Partitions(), tasks),
+            lambda partition: None,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()
@@ -509,7 +511,11 @@ def test_lost_are_the_missing_and_damaged_logs_of_eligible_replicas(node: Node) 
     damaged.close()
     node.directory.trust_page_cache()
     again = node.restart(clean=False)
-    assert sorted(again.replicas.lost) == ["orders-0", "orders-1", "orders-2"]
+    assert sorted((name, index) for name, _, index in again.replicas.lost) == [
+        ("orders", 0),
+        ("orders", 1),
+        ("orders", 2),
+    ]
 
 
 def _durability(name: str, value: str | None) -> ConfigRecord:
@@ -623,4 +629,6 @@ def test_after_a_power_failure_a_torn_end_is_no_loss_of_a_durable_topic(node: No
     assert again.replicas.lost == []
     node.disk.crash()
     node.disk.remove_tree(DATA / "orders-0")
-    assert Node(node.disk, node.image).replicas.lost == ["orders-0"]
+    assert [(name, index) for name, _, index in Node(node.disk, node.image).replicas.lost] == [
+        ("orders", 0)
+    ]

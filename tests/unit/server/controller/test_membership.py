@@ -71,8 +71,11 @@ def test_blocks_of_producer_ids_are_this_brokers_own() -> None:
 def test_a_broker_that_lacks_records_is_not_eligible_and_unfenced_afterwards() -> None:
     with MemoryBroker() as world:
         world.create("orders")
-        membership = world._server._control.membership
-        world.run(membership.report_loss(bytes(16), ["orders-0"]))
+        membership, metadata = world._server._control.membership, world.broker.metadata
+        topic = world.broker.image.topic("orders")
+        assert topic is not None
+        world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+        world.run(membership.report_loss(bytes(16), [("orders", topic.topic_id, 0)]))
         topic = world.broker.image.topic("orders")
         assert topic is not None
         assert (topic.partitions[0].elr, topic.partitions[0].last_known_elr) == ((), (OWN,))

@@ -47,16 +47,19 @@ class ReplicaHistory:
         for partition in partitions:
             if not partition.is_online:
                 continue
-            self._check_watermark(run, partition)
+            self._check_watermark(run, partition, image)
             if partition.role.is_leader:
                 self._check_leader(run, partition)
             self._check_in_sync(run, partition, image)
 
-    def _check_watermark(self, run: Run, partition: Partition) -> None:
+    def _check_watermark(self, run: Run, partition: Partition, image: MetadataImage) -> None:
         key, now = partition.key, partition.watermark.offset
         before = self._watermarks.get((run, key), 0)
         if now == before:
             return
+        if now < before and _is_copied_again(run, partition, image):
+            self._compared.pop((run, key), None)
+            before = now
         self._findings.expect(
             Law.WATERMARK_KEPT,
             now >= before,
@@ -132,6 +135,13 @@ class ReplicaHistory:
             f"{_name(run, partition)} has batches up to {at}, and has committed {end}",
         )
         self._compared[run, key] = end
+
+
+def _is_copied_again(run: Run, partition: Partition, image: MetadataImage) -> bool:
+    """Return whether the replica may have replaced a damaged log: no election counts it."""
+    state = image.partition(partition.topic_id, partition.index)
+    is_counted = state is None or run.node_id in (*state.isr, *state.elr)
+    return not is_counted and not partition.role.is_leader
 
 
 def _name(run: Run, partition: Partition) -> str:
