@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial, partialmethod
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from lakelog.replica.watermark import HighWatermark
 from lakelog.runtime.api import pause
 from lakelog.server.appends.acknowledgement import Appended
 from lakelog.server.cluster.replicas import Replicas
-from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.coordinators import cluster_markers
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
@@ -179,9 +179,19 @@ def isr_settled_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("a link that repeats proposals", ("idempotent",), ("late ISR",), seconds=20.0)
 def link_that_repeats_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader hears of the last attempt only, and that it was refused."""
-    monkeypatch.setattr(
-        ControllerLink, "ask_once", partialmethod(ControllerLink.carry_out, is_repeatable=True)
-    )
+    ask_once = ControllerLink.ask_once
+
+    async def repeating(self: ControllerLink, *arguments: Any, **named: Any) -> Any:
+        deadline = self._clock.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await ask_once(self, *arguments, **named)
+            except KafkaError:
+                if self._clock.monotonic() >= deadline:
+                    raise
+            await self.pause()
+
+    monkeypatch.setattr(ControllerLink, "ask_once", repeating)
 
 
 # Control
