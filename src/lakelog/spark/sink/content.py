@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _FORMAT = Struct(">bqq")
+_SEPARATOR = b"\0"
 _DIGEST_MASK = (1 << 63) - 1
 """A digest fits into a column of 64-bit signed integers."""
 
@@ -69,27 +70,33 @@ class Tally:
 def content_of(batch: pa.RecordBatch, topic: str | None) -> Content:
     """Return the content of the rows. topic: the option, which takes precedence over the column."""
     names = batch.schema.names
-    sums: Iterable[int] = repeat(crc.crc32c((topic or "").encode()), batch.num_rows)
-    if topic is None and "topic" in names:
-        sums = _checksums(batch.column("topic"), sums)
-    for name in ("key", "value"):
-        if name in names:
-            sums = _checksums(batch.column(name), sums)
-    digest = sum(sums)
+    counted = ("key", "value") if topic is not None else ("topic", "key", "value")
+    rows = _joined([_bytes(batch.column(name)) for name in counted if name in names])
+    # As if the option were a column.
+    start = 0 if topic is None else crc.crc32c(topic.encode() + _SEPARATOR)
+    digest = sum(map(crc.crc32c, rows, repeat(start)))
     if "headers" in names:
         keys, values = batch.column("headers").flatten().flatten()
-        digest += sum(_checksums(values, _checksums(keys, repeat(0))))
+        digest += sum(map(crc.crc32c, _joined([_bytes(keys), _bytes(values)]), repeat(0)))
     if "timestamp" in names:
         digest += _sum_of_times(batch.column("timestamp"))
     return Content(batch.num_rows, digest & _DIGEST_MASK)
 
 
-def _checksums(column: pa.Array, starts: Iterable[int]) -> Iterator[int]:
-    """Return the checksums of the items, each continued from one of `starts`; null is empty."""
+def _bytes(column: pa.Array) -> pa.Array:
+    """Return the column as bytes; null is empty."""
     import pyarrow as pa
 
-    items = column.cast(pa.large_binary()).fill_null(b"").to_pylist()
-    return map(crc.crc32c, items, starts)
+    return column.cast(pa.large_binary()).fill_null(b"")
+
+
+def _joined(columns: list[pa.Array]) -> list[bytes]:
+    """Return the items of each row as one value, so that Python handles a row once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    separator = pa.scalar(_SEPARATOR, pa.large_binary())
+    return list(pc.binary_join_element_wise(*columns, separator).to_pylist())
 
 
 def _sum_of_times(column: pa.Array) -> int:
