@@ -52,6 +52,8 @@ class Refreshes:
     stop: threading.Event = field(default_factory=threading.Event)
     _next: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+    """Topics that had such a table when they were asked last."""
 
     @contextmanager
     def beside(self, topics: Callable[[], Iterable[str]]) -> Iterator[None]:
@@ -78,6 +80,10 @@ class Refreshes:
             try:
                 self.refresh(topic)
                 self._told.pop(topic, None)
+            except KafkaError as error:
+                # Nothing is missed while no broker answers whether the topic has a table.
+                if topic in self._known:
+                    self._note_failure(topic, str(error))
             except FAILED as error:
                 self._note_failure(topic, str(error))
             except Exception as error:  # noqa: BLE001 - one table must not end the archives
@@ -95,7 +101,9 @@ class Refreshes:
                 return None
             place = find_latest(client, topic, archive.address)
         if place is None:
+            self._known.discard(topic)
             return None
+        self._known.add(topic)
         try:
             done = Refresh(place, self.notice, self.stop).run(archive)
         finally:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from typing import NoReturn
 
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.spark.archive import refreshes as module
 from lakelog.spark.archive.refreshes import Refreshes
 from lakelog.tables.iceberg.address import TableAddress
@@ -91,3 +93,21 @@ def test_refreshes_run_beside_a_job_and_end_with_it(tables: Tables, refreshes: R
     with refreshes.beside(topics):
         assert asked.wait(60)
     assert not [each for each in threading.enumerate() if each.name == "refreshes"]
+
+
+def test_an_unreachable_broker_is_noticed_for_topics_with_such_a_table_only(
+    tables: Tables, refreshes: Refreshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNKNOWN_S", 0.0)
+    object.__setattr__(tables.place, "interval_s", 0.0)
+    topics = ["orders", "plain", "unknown"]
+    refreshes.run(topics)
+    tables.notices.clear()
+
+    def unreachable(*_: object, **__: object) -> NoReturn:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "b:1: Connection refused")
+
+    monkeypatch.setattr(module, "find_places", unreachable)
+    refreshes.run(topics)
+    (notice,) = tables.notices
+    assert notice.startswith("orders: its newest records are not refreshed: BROKER_NOT_AVAILABLE")
