@@ -18,7 +18,8 @@ from typing import Any
 LEVELS_MAX = 100
 """Containers inside each other; deeper ones stay text."""
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""Texts and brackets. A text that is not closed is one token: it is searched for its end once."""
 _LONG_NUMBER = re.compile(r"\d{640}")
 """No limit of Python for integers can be shorter (`sys.set_int_max_str_digits`)."""
 _PLACE = "NaN"

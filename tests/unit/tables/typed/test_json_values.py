@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -74,3 +75,10 @@ def test_all_values_of_equal_names_are_kept() -> None:
 def test_bytes_are_decoded_as_python_decodes_json() -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         assert read_json('{"é": "[1"}'.encode(encoding)) == {"é": "[1"}
+
+
+def test_the_time_for_an_unclosed_text_grows_with_its_length_alone() -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match="not closed"):
+        read_json(b"[" * 5000 + b'"a\\' * 20_000)
+    assert time.process_time() - began < 30
