@@ -55,7 +55,8 @@ def parse_position(text: str, now_ms: int) -> Position:
     if text in _NAMED:
         return Position(Anchor(_NAMED[text]))
     if text.startswith("@"):
-        return Position(Anchor.TIME, parse_moment_ms(text[1:], now_ms))
+        # Negative times have meanings of their own in ListOffsets: -1 is the end.
+        return Position(Anchor.TIME, max(parse_moment_ms(text[1:], now_ms), 0))
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise CliError(

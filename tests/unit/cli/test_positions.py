@@ -29,6 +29,8 @@ _NOW_MS = 1_800_000_000_000
         ("@-1h", Position(Anchor.TIME, _NOW_MS - 3_600_000)),
         ("@1970-01-02", Position(Anchor.TIME, 86_400_000)),
         ("@1970-01-01T01:00:00+01:00", Position(Anchor.TIME, 0)),
+        ("@-100000000d", Position(Anchor.TIME, 0)),
+        ("@1969-12-31T23:59:59.999Z", Position(Anchor.TIME, 0)),
     ],
 )
 def test_forms(text: str, position: Position) -> None:
