@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsIndex
 
 from lakelog.client.offsets import TopicPartition
 
@@ -36,5 +36,5 @@ def _is_partition(each: object) -> bool:
         isinstance(each, tuple)
         and len(each) == 2
         and isinstance(each[0], str)
-        and isinstance(each[1], int)
+        and isinstance(each[1], SupportsIndex)
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lakelog.client.consumer.types import checked_partitions, checked_topics
@@ -12,6 +13,11 @@ def test_partitions_are_pairs(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"such as \('orders', 0\), not .*; subscribe\(\)"):
         checked_partitions(wrong)
     assert checked_partitions({("orders", 0): 5}) == [("orders", 0)]
+
+
+def test_the_number_of_a_partition_may_come_from_a_column() -> None:
+    number: Any = np.int64(1)
+    assert checked_partitions([("orders", number)]) == [("orders", 1)]
 
 
 def test_topics_are_a_list_of_names() -> None:
