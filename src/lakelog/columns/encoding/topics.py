@@ -68,7 +68,7 @@ def as_table(rows: Any) -> pa.Table:
     """Return a table of Arrow: of a table, a record batch, or an object with Arrow's C interface.
 
     DataFrames of pandas and polars and relations of DuckDB have it. Raises `MissingPackageError`
-    without pyarrow, and `TypeError` for other objects.
+    without pyarrow, `TypeError` for other objects, and `ColumnError` for columns of Python objects.
     """
     pa = optional("pyarrow", "arrow")
     if isinstance(rows, pa.Table):
@@ -79,7 +79,16 @@ def as_table(rows: Any) -> pa.Table:
         raise TypeError(
             f"{type(rows).__name__} is no table: expected a pyarrow.Table, or a DataFrame"
         )
+    if type(rows).__module__.startswith("polars."):
+        _check_objects(rows)
     return pa.table(rows)
+
+
+def _check_objects(frame: Any) -> None:
+    """Raise `ColumnError` for columns of the type Object: polars exports addresses for them."""
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if str(kind) == "Object":
+            raise ColumnError(f"the column {name!r} has polars' type Object, which Arrow lacks")
 
 
 def split_topics(table: pa.Table, topic: str | None) -> Iterable[TopicRows]:

@@ -147,3 +147,9 @@ def test_tables_batches_and_data_frames_are_tables() -> None:
     assert as_table(Frame()).equals(TABLE)
     with pytest.raises(TypeError, match="list is no table"):
         as_table([b"value"])
+
+
+def test_a_column_of_python_objects_is_no_column_of_their_addresses() -> None:
+    frame = pl.DataFrame({"value": pl.Series(["a", b"b"], dtype=pl.Object)})
+    with pytest.raises(ColumnError, match="column 'value' has polars' type Object"):
+        as_table(frame)
