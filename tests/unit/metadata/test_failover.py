@@ -75,11 +75,15 @@ def test_a_fenced_eligible_replica_is_not_elected() -> None:
         (partition((), -1, (1, 3)), 2, False, partition((), -1, (3,))),
         (partition((), -1, (1,), (3,)), 2, True, partition((), -1, (), (3, 1))),
         (partition((2,), 2, (1,)), 2, True, partition((2,), 2, (), (1,))),
+        (partition((1, 2, 3), 2), 2, True, partition((2, 3), 2)),
         (partition((1,), -1), 1, True, partition((), -1, (), (1,))),
         (partition((), -1, (), (1,)), 1, False, partition((), -1)),
     ],
-    ids=["power", "folder", "second", "not needed", "of an old log", "first power, then folder"],
-)
+    ids=[
+        "power", "folder", "second", "not needed", "enough others are in sync", "of an old log",
+        "first power, then folder",
+    ],
+)  # fmt: skip
 def test_a_broker_that_lost_data_is_not_eligible(
     before: PartitionImage, min_isr: int, keeps_folder: bool, after: PartitionImage
 ) -> None:

@@ -82,6 +82,15 @@ def test_a_brokers_start_raises_the_epochs_of_its_partitions() -> None:
     assert image.topic("u") is before
 
 
+def test_a_broker_that_starts_hands_over_to_a_replica_that_is_not_fenced() -> None:
+    brokers = [BrokerRecord(each, bytes([each]) * 16, each, (), None) for each in (1, 2, 3)]
+    state = PartitionRecord(A, 0, (1, 2, 3), (1, 2, 3), 1, 0, 0)
+    image = _image([*brokers, BrokerFenced(2, 2), TopicRecord("t", A), state])
+    topic = image.apply(BrokerRecord(1, b"n" * 16, 4, (), None)).topic("t")
+    assert topic is not None
+    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (3, (2, 3))
+
+
 def test_the_older_image_does_not_change() -> None:
     old = _image(_topic("t", A, [1, 1]))
     new = old.apply(PartitionRecord(A, 1, (1,), (), -1, 9, 9))

@@ -10,7 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from lakelog.replica.fetch_session import UNKNOWN_MAX, FetchPlan, FetchSessions
+from lakelog.replica.fetch_session import LARGE, UNKNOWN_MAX, FetchPlan, FetchSessions
 from lakelog.replica.purgatory import Purgatory
 
 
@@ -230,6 +230,16 @@ def test_a_session_is_charged_for_the_length_of_topic_names() -> None:
     sessions = small(100_000)
     plan = sessions.begin(request(0, 0, {0: 0}, topic="\U0001f4dc" * 32_000), NAMES, 0.0)
     assert (plan.session_id, len(plan.targets)) == (0, 1)
+
+
+def test_a_session_that_has_become_small_reads_all_its_partitions(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, wanted(LARGE)), NAMES, 0.0)
+    assert full.news is not None
+    for target in full.targets:
+        full.news.settle((target.topic, target.partition), target.partition, None)
+    change = request(full.session_id, 1)
+    change.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=list(range(LARGE - 9)))]
+    assert len(sessions.begin(change, NAMES, 0.0).targets) == 9
 
 
 def test_many_partitions_that_are_not_here_are_answered_and_not_kept() -> None:

@@ -137,6 +137,17 @@ def test_records_are_deleted_up_to_an_offset_of_the_committed_log() -> None:
     assert partition.delete_records(0) == 3
 
 
+def test_a_follower_deletes_no_records_for_a_client() -> None:
+    """It follows the log start of its leader."""
+    partition = open_partition()
+    partition.append(make_batch(4), NOW)
+    partition.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    with pytest.raises(KafkaError) as error:
+        partition.delete_records(3)
+    assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.log.log_start_offset == 0
+
+
 def test_a_closed_segment_is_reported_once() -> None:
     rolled: list[Partition] = []
     partition = open_partition(rolled=rolled, segment_bytes=400)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counted_work import work_run
-from lakelog.replica.purgatory import Purgatory
+from lakelog.replica.purgatory import Parked, Purgatory
 from lakelog.runtime.turns import LoopTurns
 
 
@@ -212,6 +212,23 @@ def test_one_turn_expires_a_bounded_number_of_waits() -> None:
         assert [due for due, _ in loop.timers] == [101.0] * (expired < 300)
         loop.advance(0.0)
     assert not len(purgatory)
+
+
+def test_a_timer_stops_at_the_first_wait_that_is_not_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, purgatory = make()
+    due, late = Fetch(), Fetch()
+    purgatory.park(due, ["a"], 101.0)
+    purgatory.park(late, ["a"], 102.0)
+    pop_due, looks = purgatory._pop_due, []
+
+    def counted(now: float) -> Parked | None:
+        looks.append(now)
+        return pop_due(now)
+
+    monkeypatch.setattr(purgatory, "_pop_due", counted)
+    loop.advance(1.0)
+    assert (due.events, late.events) == (["expired"], [])
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize("are_due", [False, True])

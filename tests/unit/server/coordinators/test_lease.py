@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 
 import pytest
 
@@ -129,6 +130,19 @@ def test_without_the_store_the_others_renew_it_until_one_disagrees() -> None:
         world.peers = Agreement.OPEN
         await asyncio.sleep(0.6 * SESSION_S)
         assert not world.lease.holds
+
+    in_world(scenario)
+
+
+def test_it_ends_to_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        now = world.clock.monotonic()
+        world.lease.start()
+        held = []
+        for passed_s in (SESSION_S / 2 - 0.001, SESSION_S / 2):
+            monkeypatch.setattr(world.clock, "monotonic", partial(float, now + passed_s))
+            held.append(world.lease.holds)
+        assert held == [True, False]
 
     in_world(scenario)
 

@@ -36,7 +36,7 @@ class Waiting:
     def __init__(self, broker: MemoryBroker, follower: Partition, deadline: float = 60.0) -> None:
         self.broker, self.follower = broker, follower
         self.is_over = False
-        broker.tasks.spawn(self._run(deadline + broker.clock.monotonic()), name="wait")
+        self.task = broker.tasks.spawn(self._run(deadline + broker.clock.monotonic()), name="wait")
         broker.pass_time(0.01)
 
     async def _run(self, deadline: float) -> None:
@@ -79,3 +79,11 @@ def test_a_log_that_fails_or_is_led_is_not_waited_for(
     assert not waiting.is_over
     follower.take_offline("test")
     assert waiting.check()
+
+
+def test_a_cancelled_wait_leaves_nothing_behind(broker: MemoryBroker, follower: Partition) -> None:
+    waiting = Waiting(broker, follower)
+    assert len(broker.broker.purgatory) == 1
+    waiting.task.cancel()
+    broker.pass_time(0.01)
+    assert not len(broker.broker.purgatory)
