@@ -20,10 +20,10 @@ from simulation.planted_in_clusters import bug
 
 @bug("a dead broker that is never fenced", ("idempotent",), ("pause",), seconds=8.0)
 def dead_broker_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none(self: Controller) -> dict[int, int]:
-        return {}
+    async def none(self: Controller) -> tuple[dict[int, int], dict[int, int]]:
+        return {}, {}
 
-    monkeypatch.setattr(Controller, "_dead", none)
+    monkeypatch.setattr(Controller, "_lost", none)
 
 
 @bug("a full disk that is not reported", ("idempotent",), ("disk full",), first=4)

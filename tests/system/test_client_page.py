@@ -51,7 +51,7 @@ def test_the_examples_run_one_after_the_other() -> None:
 
 def test_the_page_names_extras_that_exist() -> None:
     [commands] = blocks("console")
-    extras = re.search(r"lakelog\[(.*?)\]", commands)
+    extras = re.search(r"(?:lakelog|\.)\[(.*?)\]", commands)
     assert extras is not None
     project = (_PAGE.parents[1] / "pyproject.toml").read_text()
     assert all(f"\n{extra} = [" in project for extra in extras[1].split(","))
