@@ -175,7 +175,7 @@ def test_a_killed_broker_is_called_again_when_it_is_back(power: bool) -> None:
 
 def test_a_request_under_way_when_the_broker_dies_has_an_unknown_outcome() -> None:
     async def scenario(world: Neighbours) -> None:
-        await becomes(world.first, Reach.CONNECTED)
+        await describe(world)
         world.network.delay_s = (0.5, 0.6)
         call = asyncio.ensure_future(describe(world))
         await asyncio.sleep(0.1)
@@ -191,6 +191,7 @@ def test_a_request_under_way_when_the_broker_dies_has_an_unknown_outcome() -> No
 def test_a_cut_in_one_direction_is_noticed_and_its_end_too(source: int) -> None:
     async def scenario(world: Neighbours) -> None:
         await becomes(world.first, Reach.CONNECTED)
+        await describe(world)
         world.network.cut(f"broker-{source}", f"broker-{3 - source}")
         error = await failure_of(world, 1.0)
         assert isinstance(error, PeerTimedOutError)
@@ -204,7 +205,9 @@ def test_a_cut_in_one_direction_is_noticed_and_its_end_too(source: int) -> None:
     run(scenario)
 
 
-def test_a_broker_that_is_down_is_called_about_once_a_second() -> None:
+def test_a_broker_that_is_down_is_called_about_once_a_second_by_each_caller() -> None:
+    """The regular calls have connections of their own."""
+
     async def scenario(world: Neighbours) -> None:
         await becomes(world.first, Reach.CONNECTED)
         world.second.kill()
@@ -220,7 +223,7 @@ def test_a_broker_that_is_down_is_called_about_once_a_second() -> None:
         end = world.simulator.loop.time() + 60.0
         while world.simulator.loop.time() < end:  # a caller without a pause of its own
             assert isinstance(await failure_of(world), PeerUnreachableError)
-        assert 45 <= len(attempts) <= 90
+        assert 2 * 45 <= len(attempts) <= 2 * 90
         pauses = [after - before for before, after in itertools.pairwise(attempts)]
         assert len({round(pause, 3) for pause in pauses}) > 10, "with jitter"
 
@@ -248,7 +251,7 @@ def test_stopping_ends_the_connections_to_other_brokers() -> None:
         await becomes(world.second, Reach.CONNECTED)
         process = world.second.process
         assert process is not None
-        assert len(process.sockets) == 2, "each broker calls the other"
+        assert len(process.sockets) >= 2, "each broker calls the other"
         await world.first.stop()
         await becomes(world.second, Reach.UNREACHABLE)
         assert process is world.second.process

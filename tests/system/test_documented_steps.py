@@ -22,7 +22,7 @@ _TIMEOUT_S = 120
 _DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 _ELSEWHERE = ("dev", "serve", "table", "debug", "metadata")
 """Nouns that need ports of their own, Spark or ZooKeeper, with tests that do run them."""
-_WAITS = re.compile(r"lakelog consume \w+( -g \w+)?")
+_WAITS = re.compile(r"lakelog consume \w+( -g \w+| \w+ '/.*/')?")
 _STATUS = {
     "lakelog topic describe ordrs": 3,
     "lakelog group delete billing": 2,  # asks, and there is no terminal
@@ -140,8 +140,9 @@ def test_the_examples_of_the_command_page(
 
 
 def prepare(bootstrap: str) -> None:
-    """Make the state that the page assumes: a topic of its first example, a transactional id."""
+    """Make the state that the page assumes: topics of its examples, a transactional id."""
     with closing(OwnAdmin(bootstrap)) as admin:
-        admin.create_topic("demo", 3)
+        for topic in ("demo", "payments", "invoices-2026"):
+            admin.create_topic(topic, 3)
     with TransactionalProducer(bootstrap, "billing-1") as producer, producer.transaction():
         producer.send("demo", b"paid")
