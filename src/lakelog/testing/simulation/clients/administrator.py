@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -15,6 +17,7 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.checkers.partition_check import check_partition
@@ -166,7 +169,9 @@ class TopicMaker(Client):
             await self.pause(0.0, 0.5)
             values = self.new_values(2)
             self.history.will_send(place, values)
-            answer = answer_of(await self.ask(produce_request(place, batch_of(self, values)), 12))
+            answer = await self._write(place, values)
+            if answer is None:
+                return
             is_unknown = answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if is_unknown and self.context.plan.replicas > 1:
                 continue  # for a broker whose image is older
@@ -183,6 +188,26 @@ class TopicMaker(Client):
         if self.rng.random() < 0.5 and not self.conditions.is_troubled:
             found = await read_all(self, place, committed=False)
             check_partition(self.history, place, found, committed=False)
+
+    async def _write(self, place: Place, values: list[bytes]) -> Any | None:
+        """Return the response; `None` without one if a late deletion has removed the topic."""
+        request = produce_request(place, batch_of(self, values))
+        while True:
+            try:
+                return answer_of(await self.connection.call(request, 12))
+            except NoResponse:
+                self.lost += 1
+            # A client of a cluster finds no leader then, and has no broker to ask.
+            if self._may_be_deleted and not await self._exists(place[0]):
+                return None
+            await self.pause(0.05, 0.5)
+
+    async def _exists(self, name: str) -> bool:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+        )
+        (topic,) = (await self.ask(request, 9)).topics
+        return bool(topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _delete(self, topic: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000)

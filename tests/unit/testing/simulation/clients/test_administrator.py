@@ -32,6 +32,7 @@ from lakelog.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from lakelog.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.clients.administrator import TopicMaker, Trimmer
@@ -138,6 +139,29 @@ def test_a_topic_exists_until_it_is_deleted(may_be_deleted: bool) -> None:
         world.answer(client, (ProduceRequest, answer))
         world.play(client._use(PLACE))
         assert world.findings.broken == (set() if may_be_deleted else {Law.TOPIC_KEPT})
+
+
+@pytest.mark.parametrize("may_be_deleted", [False, True])
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_write_ends_with_a_topic_that_a_late_deletion_removed(
+    may_be_deleted: bool, exists: bool
+) -> None:
+    """It is repeated as long as the topic exists, or no deletion can be late."""
+    with scripted_world() as world:
+        client = TopicMaker(world.context, "shortlived")
+        client._may_be_deleted = may_be_deleted
+        code = ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = MetadataResponse(topics=[MetadataResponseTopic(error_code=code, name="topic")])
+        broker = world.answer(
+            client,
+            (ProduceRequest, None),
+            (MetadataRequest, found),
+            (ProduceRequest, produced()),
+        )
+        answer = world.play(client._write(PLACE, [b"value"]))
+        is_over = may_be_deleted and not exists
+        assert (answer is None) is is_over
+        assert len(broker.sent(ProduceRequest)) == (1 if is_over else 2)
 
 
 def test_a_lost_deletion_may_still_arrive() -> None:
