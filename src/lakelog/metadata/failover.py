@@ -136,10 +136,14 @@ def after_failure(
     is_eligible = broker_id in (*partition.isr, *partition.elr)
     if not is_eligible and partition.leader_epoch > failed_in:
         return partition
+    # A running replica deletes its records before it copies them again. An unclean election that
+    # preferred it, as after the loss of the end of its log, could lose all records.
+    keeps = failed_in < 0
     if partition.leader == broker_id:
-        changed = after_loss(partition, broker_id, unable | {broker_id}, min_isr, keeps_folder=True)
+        unable |= {broker_id}
+        changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=keeps)
         return partition if changed.leader == NO_LEADER else changed
-    changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=True)
+    changed = after_loss(partition, broker_id, unable, min_isr, keeps_folder=keeps)
     if failed_in < 0 or changed.leader == NO_LEADER:
         return changed
     return changed.led_by(changed.leader, changed.isr)

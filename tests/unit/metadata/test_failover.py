@@ -137,11 +137,11 @@ def test_a_read_only_replica_leads_only_without_another(
     ("before", "failed_in", "after", "epochs"),
     [
         (partition((1, 2, 3), 1), 5, partition((2, 3), 2), (6, 9)),
-        (partition((1, 2), 1), 5, partition((2,), 2, (), (1,)), (6, 9)),
-        (partition((1,), 1, (2,)), 5, partition((2,), 2, (), (1,)), (6, 9)),
+        (partition((1, 2), 1), 5, partition((2,), 2), (6, 9)),
+        (partition((1,), 1, (2,)), 5, partition((2,), 2), (6, 9)),
         (partition((1,), 1), 5, partition((1,), 1), (5, 8)),
         (partition((1, 2, 3), 2), 5, partition((2, 3), 2), (6, 10)),
-        (partition((2,), 2, (1,)), 5, partition((2,), 2, (), (1,)), (6, 10)),
+        (partition((2,), 2, (1,)), 5, partition((2,), 2), (6, 10)),
         (partition((2, 3), 2), 5, partition((2, 3), 2), (6, 9)),
         (partition((2, 3), 2), 4, partition((2, 3), 2), (5, 8)),
         (partition((2,), 2, (1,)), -1, partition((2,), 2, (), (1,)), (5, 9)),
@@ -158,6 +158,14 @@ def test_a_failed_replica_is_not_counted_any_more(
 ) -> None:
     wanted = after._replace(leader_epoch=epochs[0], partition_epoch=epochs[1])
     assert after_failure(before, 1, failed_in, NOBODY, 2) == wanted
+
+
+def test_an_unclean_election_does_not_prefer_a_replica_that_copies_its_log_again() -> None:
+    copying = after_failure(partition((2, 3), 3), 3, 5, NOBODY, 2)
+    assert copying.leader == 2
+    assert elected_uncleanly(after_fencing(copying, 2, {2}, 2), {2}).leader == 1
+    started = after_failure(partition((), NO_LEADER, (3,)), 3, -1, NOBODY, 2)
+    assert elected_uncleanly(started, {2}).leader == 3, "its log is kept"
 
 
 def test_only_an_eligible_replica_leads_again() -> None:
