@@ -55,7 +55,7 @@ class FolderSeal:
         self.is_intact = False
         """Whether no other program has changed the folder since the last process wrote to it."""
         self.is_of_stop = False
-        """Whether the sealed file is that of a clean stop, or the folder never had a seal."""
+        """Whether the sealed file is that of a clean stop, or the folder has no seal."""
 
     def open(self) -> None:
         """Compare the seal with the folder. Raises `OSError`."""
@@ -63,7 +63,10 @@ class FolderSeal:
         content = read_if_exists(self._disk, self.sealed)
         if content is not None:
             self._present = f"{_checksum(content)} {self._disk.file_id(self.sealed)}"
-        if data is None and content is None:
+        if data is None:
+            # Of an older version, which seals nothing: its marks count as before. A restore leaves
+            # or replaces the seal. Without this, the first start of this version would count every
+            # replica as incomplete, and a stopped cluster would have no leaders.
             self.is_intact = self.is_of_stop = True
             return
         found = _decoded(data or b"")

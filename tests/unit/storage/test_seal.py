@@ -63,18 +63,12 @@ def put_back_known_logs(folder: Path, copy: Path) -> None:
     shutil.copy2(copy / SEALED.name, folder / SEALED.name)
 
 
-def remove_seal(folder: Path, copy: Path) -> None:
-    (folder / FOLDER_SEAL).unlink()
-
-
 def damage_seal(folder: Path, copy: Path) -> None:
     (folder / FOLDER_SEAL).write_bytes(b"lakelog")
 
 
 @pytest.mark.parametrize("is_current", [True, False])
-@pytest.mark.parametrize(
-    "change", [put_back, replace_all, put_back_known_logs, remove_seal, damage_seal]
-)
+@pytest.mark.parametrize("change", [put_back, replace_all, put_back_known_logs, damage_seal])
 def test_a_restore_is_noticed(
     tmp_path: Path, change: Callable[[Path, Path], None], is_current: bool
 ) -> None:
@@ -87,6 +81,17 @@ def test_a_restore_is_noticed(
     found = opened(disk, folder)
     assert not found.is_intact
     assert not found.is_of_stop
+
+
+def test_the_folder_of_an_older_version_counts_as_unchanged(tmp_path: Path) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    used(disk, folder)
+    (folder / FOLDER_SEAL).unlink()
+    found = opened(disk, folder)
+    assert found.is_intact
+    assert found.is_of_stop
+    found.begin()
+    assert opened(disk, folder).is_intact
 
 
 def test_a_folder_may_be_moved_after_a_clean_stop(tmp_path: Path) -> None:
