@@ -66,7 +66,7 @@ class FolderWatch:
         elif now >= self._next_trial:
             self._next_trial = now + _TRIAL_S
             self._shortages.try_device()
-        if self._has_failed() or self._shortages.is_full:
+        if self._shortages.has_failed or self._shortages.is_full:
             self._writable_from = now + _CALM_S
         is_read_only = now < self._writable_from
         if is_read_only != self._is_read_only:

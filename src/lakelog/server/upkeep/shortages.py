@@ -82,6 +82,11 @@ class Shortages:
         return {**self._reasons, **({SPACE: self._failure} if self._failure else {})}
 
     @property
+    def has_failed(self) -> bool:
+        """Whether the device has failed since the start."""
+        return bool(self._failure)
+
+    @property
     def is_full(self) -> bool:
         """Whether the disk is full."""
         return SPACE in self._reasons
@@ -141,7 +146,12 @@ class Shortages:
 
     def _on_touched(self, done: asyncio.Future[None]) -> None:
         self._is_touching = False
-        self.note(done.exception())
+        error = done.exception()
+        self.note(error)
+        # `Disk` reports failed writes and syncs only. A file system that the kernel has made
+        # read-only after an error creates no file (EROFS).
+        if isinstance(error, OSError) and not is_shortage(error):
+            self.note_failed_device()
 
     def note_full(self) -> None:
         """Note that the metadata log has no space, or that the reserve is spent."""

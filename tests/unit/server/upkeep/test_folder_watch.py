@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.api import File
 from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.shortages import SPACE, Shortages
 from lakelog.storage.folder.reserve import SpaceGate, SpaceReserve
@@ -76,6 +77,29 @@ def test_a_device_that_failed_once_is_reported_for_good(operation: str) -> None:
         assert [each for each, _ in watched.reports] == [True]
         assert watched.reports[0][1] <= 6
         assert "a write to /data failed" in watched.shortages.reasons[SPACE]
+        watched.watch.stop()
+        watched.shortages.stop()
+
+    run_in_virtual_time(lambda loop: scenario(Watched(loop)))
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EIO, errno.ENOENT])
+def test_a_folder_without_new_files_is_reported_for_good(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(watched: Watched) -> None:
+        open_file = watched.disk.open
+
+        def refuse(path: Path, *, create: bool = False) -> File:
+            if create:
+                raise OSError(code, "planted", str(path))
+            return open_file(path)
+
+        monkeypatch.setattr(watched.disk, "open", refuse)
+        await asyncio.sleep(60)
+        assert [each for each, _ in watched.reports] == [True]
+        assert watched.reports[0][1] <= 6
+        assert SPACE in watched.shortages.reasons
         watched.watch.stop()
         watched.shortages.stop()
 
