@@ -22,7 +22,7 @@ FLIP = "flipped record"
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug that must break `law` in one of the first `seeds` worlds.
+    """A bug that must break `law` in one of `seeds` worlds from seed `first` on.
 
     `report` is a part of the violation's text, for a law that is checked in several places.
     `settings` are added to the broker's settings; faults last for `seconds`.
@@ -34,6 +34,7 @@ class Bug:
     workloads: tuple[str, ...]
     faults: tuple[str, ...] = ()
     seeds: int = 10
+    first: int = 1
     settings: dict[str, str] = field(default_factory=dict)
     seconds: float = 15.0
     report: str = ""

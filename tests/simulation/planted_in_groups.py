@@ -193,6 +193,7 @@ def _former_member_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     Law.EXPIRES,
     "classic group",
     faults=("kill", "client crash"),
+    first=25,
     seeds=20,
     seconds=25.0,
 )
