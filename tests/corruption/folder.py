@@ -22,6 +22,7 @@ from lakelog.protocol.offset_commit import (
 )
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
+from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -31,6 +32,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs
 from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer
 
@@ -155,6 +157,26 @@ def make_folders(path: Path) -> dict[str, Path]:
         eventually(lambda: _is_compacted(broker.data), what="compaction")
         eventually(lambda: _is_killed_between_checkpoints(broker), what="a moment between them")
         return {"stopped": stopped, "killed": broker.data}
+
+
+def seal_of(folder: Path) -> FolderSeal:
+    """The seal as a start on the folder finds it."""
+    seal = FolderSeal(folder / FOLDER_SEAL, folder / KNOWN_LOGS, PosixDisk())
+    seal.open()
+    return seal
+
+
+def copied(folder: Path, path: Path, end: str) -> Path:
+    """Copy a folder that was "stopped" or "killed", under a seal that fits the copy.
+
+    The seal names the inode of `known-logs`: without this, each copy of a folder that was killed
+    would count as changed by another program, with damage or without.
+    """
+    shutil.copytree(folder, path)
+    seal = seal_of(path)
+    seal.stop() if end == "stopped" else seal.begin()
+    assert seal_of(path).is_intact
+    return path
 
 
 def _is_killed_between_checkpoints(broker: BrokerProcess) -> bool:

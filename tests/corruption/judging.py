@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from corruption.picture import Picture, Refused
 from lakelog.metadata.store.chain import decode_mark
+from lakelog.records.batch import iter_batches
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
 from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
 
@@ -27,6 +28,10 @@ class Report(NamedTuple):
     """After it was stopped."""
     rows: list[object]
     """Of the metadata log by then."""
+    was_clean: bool
+    """Whether the start counted the folder as cleanly stopped."""
+    is_sealed: bool
+    """Whether the seal fits the folder by then."""
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
@@ -56,6 +61,8 @@ def judge(kind: str, path: Path, killed: bool, originals: list[Report], after: R
     if after.picture is None:
         return "refused to start" if is_named else f"! refused without its name: {after.log}"
     wrong, refused = compare(path, originals[0].picture or {}, after.picture)
+    if fault := _fault_of_seal(kind == "folder seal", is_named, refused, after):
+        return f"! {fault}"
     if wrong and killed and kind.endswith(" log") and "was cut" in after.log and is_named:
         return "cut, and kept aside"
     if wrong:
@@ -69,7 +76,20 @@ def judge(kind: str, path: Path, killed: bool, originals: list[Report], after: R
         return "found when used"
     if kind == "metadata" and originals[0].rows == after.rows:
         return "no row changed"
+    if kind.endswith(" log") and _are_deleted(path, originals[0], now):
+        return "deleted records"
     return "not used" if kind in NOT_USED else "! neither found nor rebuilt"
+
+
+def _fault_of_seal(is_damaged: bool, is_named: bool, refused: list[str], after: Report) -> str:
+    """Return the fault of a start and stop that concerns the seal, or an empty string."""
+    if not after.is_sealed:
+        return "the stop left a seal that does not fit"
+    if is_damaged and after.was_clean:
+        return "a mark counts under a damaged seal"
+    if is_damaged and not is_named:
+        return "found without its name"
+    return f"{min(refused)} was refused" if is_damaged and refused else ""
 
 
 def compare(path: Path, old: Picture, new: Picture) -> tuple[list[str], list[str]]:
@@ -109,7 +129,20 @@ def _are_equal(kind: str, old: bytes | None, new: bytes | None) -> bool:
     if kind == "metadata mark" and old is not None and new is not None:
         # Ends and chains depend on the random ids of processes and on their number.
         return decode_mark(old) is not None and decode_mark(new) is not None
+    if kind == "folder seal":
+        return True  # each names another inode; `judge` has found that it fits
     return old == new
+
+
+def _are_deleted(path: Path, original: Report, now: bytes | None) -> bool:
+    """Return whether only records below the start of the log are damaged: no request reads them."""
+    assert original.picture is not None
+    start = original.picture[f"start of {path.parent.name.removesuffix('-0')}"]
+    whole = original.files[path]
+    if now is None or len(now) != len(whole) or isinstance(start, Refused):
+        return False
+    deleted = sum(len(batch) for head, batch in iter_batches(whole) if head.last_offset < start[1])
+    return now[deleted:] == whole[deleted:]
 
 
 def _is_malformed(data: bytes | None) -> bool:

@@ -70,6 +70,13 @@ class FolderSeal:
             self.is_intact = self.is_of_stop = True
             return
         found = _decoded(data or b"")
+        if data is not None and found is None:
+            _logger.warning(
+                "%s is damaged; recovering all logs",
+                self.path,
+                extra=event("folder_seal_ignored", path=self.path),
+            )
+            return
         if found is not None:
             checksum = self._present.partition(" ")[0]
             self.is_intact = found.present == self._present or (found.upcoming == checksum != _NONE)

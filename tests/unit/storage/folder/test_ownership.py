@@ -8,9 +8,11 @@ import pytest
 
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import DirectoryInUse, WrongDirectory
+from lakelog.storage.files import read_if_exists
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
+from lakelog.storage.seal import FOLDER_SEAL
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
@@ -111,6 +113,24 @@ def test_a_damaged_mark_is_no_clean_stop(caplog: pytest.LogCaptureFixture) -> No
     disk.write_atomic(DATA / CLEAN_SHUTDOWN, b"")
     assert not taken(disk).clean
     assert "recovering all logs" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_damaged_seal_is_named_and_no_mark_counts(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk(ManualClock())
+    before = use(disk)
+    if end == "stop":
+        before.claim_clean()
+    before.release()
+    data = read_if_exists(disk, DATA / FOLDER_SEAL)
+    assert data is not None
+    disk.write_atomic(DATA / FOLDER_SEAL, data[:-1])
+    found = taken(disk)
+    assert (found.clean, found.cached, found.broker_epoch) == (False, False, -1)
+    assert found.durable_mark.find() is None
+    assert caplog.messages == [f"{DATA / FOLDER_SEAL} is damaged; recovering all logs"]
 
 
 def test_a_folder_that_was_refused_is_free_again() -> None:
