@@ -108,7 +108,7 @@ def eligible_beside_a_complete_isr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionImage, "with_isr", with_isr)
 
 
-@bug("any live replica leads", ("idempotent",), ("two down", "lagging follower"), first=2)
+@bug("any live replica leads", ("idempotent",), ("lagging follower",), first=9)
 def any_live_replica_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_live(partition: PartitionImage, fenced: Any) -> int:
         return failover._first(partition, partition.replicas, fenced)
