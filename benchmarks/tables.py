@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import sys
 import time
@@ -20,12 +21,6 @@ from rich.table import Table as RichTable
 _WIDTH = 110
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "benchmarks" / "RESULTS.md"
-_RESULTS_HEAD = """\
-# Benchmark results
-
-Newest first. MB and GB are powers of ten; CPU-seconds are the server's own (user and system);
-"per CPU-s" is lakelog's work per CPU-second over Kafka's. How it is measured: `benchmarks/run.py`.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +57,18 @@ def section(topic: str, about: str, tables: list[Table]) -> str:
 
 
 def record(text: str) -> None:
-    """Puts a section before the others of `RESULTS.md`."""
-    earlier = _RESULTS.read_text().removeprefix(_RESULTS_HEAD) if _RESULTS.exists() else ""
-    _RESULTS.write_text(f"{_RESULTS_HEAD}\n{text}{earlier}")
+    """Put a section before the others of `RESULTS.md`, in place of the last one of its part."""
+    head, *sections = re.split(r"^(?=## )", _RESULTS.read_text(), flags=re.MULTILINE)
+    others = (each for each in sections if _part(each) != _part(text))
+    _RESULTS.write_text("".join([head, text.rstrip() + "\n\n", *others]).rstrip() + "\n")
+
+
+def _part(text: str) -> tuple[str, str]:
+    """Return what a section measures: its topic, and its command without the number of rounds."""
+    topic = text.partition("\n")[0].partition(" UTC")[2]
+    command = text.partition("Repeat with `")[2].partition("`")[0]
+    script, _, options = command.partition("benchmarks/")[2].partition(" ")
+    return topic + script, re.sub(r"--rounds \d+", "", options).strip()
 
 
 def repeat_command(script: str, argv: Sequence[str]) -> str:
