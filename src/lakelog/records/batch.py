@@ -54,6 +54,8 @@ _SEQUENCES = 1 << 31
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a `BatchHeader`, in the order of `HEADER`."""
+BASE_OFFSET, BATCH_LENGTH, ATTRIBUTES, LAST_OFFSET_DELTA, MAX_TIMESTAMP = 0, 1, 5, 6, 8
+PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, RECORDS_COUNT = 9, 10, 11, 12
 PLACE = struct.Struct(">qii")
 """Base offset, batch length and leader epoch; a broker sets the first and the last."""
 _OFFSET = struct.Struct(">q")

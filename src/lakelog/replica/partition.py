@@ -17,7 +17,11 @@ from functools import partial
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.records.batch import HEADER, iter_batches
+from lakelog.records.batch import (
+    HEADER,
+    BatchHeader,
+    iter_batches,
+)
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.replica.archive_floor import archive_floor
 from lakelog.replica.availability import Availability
@@ -842,8 +846,10 @@ class Partition:
         These may be on their way, and find enough replicas, room or a coordinator.
         """
         if failure.code.retriable and len(batch) >= HEADER.size:
-            producer_id, epoch, sequence = HEADER.unpack_from(batch)[9:12]
-            self.log.producers.await_rejected(producer_id, epoch, sequence, failure.code)
+            header = BatchHeader(*HEADER.unpack_from(batch))
+            self.log.producers.await_rejected(
+                header.producer_id, header.producer_epoch, header.base_sequence, failure.code
+            )
 
     def _repeats(self, batch: Buffer) -> bool:
         """Return whether the batch is in the log already, by its header alone."""

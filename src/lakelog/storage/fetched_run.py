@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 from lakelog.records import crc as checksums
 from lakelog.records.batch import (
+    BASE_OFFSET,
+    BASE_SEQUENCE,
     CONTROL,
     HEADER,
     HEADER_SIZE,
+    LAST_OFFSET_DELTA,
     LENGTH_OVERHEAD,
     MAGIC,
+    MAX_TIMESTAMP,
     TRANSACTIONAL,
     HeaderFields,
 )
@@ -42,7 +46,8 @@ class FetchedRun(NamedTuple):
         """Note the batches with their producers, once they are in the log."""
         for entry, fields in zip(self.producers, self.headers, strict=True):
             if entry is not None:
-                entry.add(fields[11], fields[6], fields[0] + fields[6], fields[8])
+                base, delta = fields[BASE_OFFSET], fields[LAST_OFFSET_DELTA]
+                entry.add(fields[BASE_SEQUENCE], delta, base + delta, fields[MAX_TIMESTAMP])
 
 
 def find_run(

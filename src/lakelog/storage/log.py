@@ -31,7 +31,13 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
 from lakelog.records.batch import (
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
     LENGTH_OVERHEAD,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
     BatchHeader,
     patch_offset_and_epoch,
     read_header,
@@ -243,8 +249,8 @@ class Log:
         """
         config, producers = self.config, self.producers
         fields = check_incoming(batch, config, now_ms, origin, producers.entries, sampled=sampled)
-        entry, header, append_time, timestamp = None, None, -1, fields[8]
-        if fields[9] >= 0:
+        entry, header, append_time, timestamp = None, None, -1, fields[MAX_TIMESTAMP]
+        if fields[PRODUCER_ID] >= 0:
             entry = producers.expecting(fields)
             # A batch that continues its producer's last batch needs no rule of `admit`.
             if entry is None:
@@ -260,7 +266,7 @@ class Log:
         # The CRC covers neither base offset nor leader epoch, so both are written into the batch
         # without computing it again (the format of KIP-98 was made for this).
         base, segment, size = self.log_end_offset, self.segments.active, len(batch)
-        last = base + fields[6]
+        last = base + fields[LAST_OFFSET_DELTA]
         patch_offset_and_epoch(batch, 0, base, leader_epoch)
         try:
             if (
@@ -283,8 +289,8 @@ class Log:
         self.segments.known.note(base, (segment, position, size))
         self.log_end_offset = producers.end_offset = last + 1
         if entry is not None:
-            entry.add(fields[11], fields[6], last, timestamp)
-        elif fields[9] >= 0:
+            entry.add(fields[BASE_SEQUENCE], fields[LAST_OFFSET_DELTA], last, timestamp)
+        elif fields[PRODUCER_ID] >= 0:
             assert header is not None
             producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
@@ -392,7 +398,9 @@ class Log:
             raise
         run.note_producers()
         self.log_end_offset = self.producers.end_offset = segment.next_offset
-        self.segments.known.note(first[0], (segment, position, first[1] + LENGTH_OVERHEAD))
+        self.segments.known.note(
+            first[BASE_OFFSET], (segment, position, first[BATCH_LENGTH] + LENGTH_OVERHEAD)
+        )
         return run.size
 
     def append_fetched(self, batch: memoryview, *, now_ms: int) -> int:

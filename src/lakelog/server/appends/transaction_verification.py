@@ -13,7 +13,15 @@ from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest
-from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
+from lakelog.records.batch import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    HEADER,
+    HEADER_SIZE,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+)
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.producers.verification import Verification
@@ -189,9 +197,9 @@ def _transactional(
             if entry.records is None or len(entry.records) < HEADER_SIZE:
                 continue
             fields = HEADER.unpack_from(entry.records)
-            attributes, producer_id, epoch, sequence = fields[5], *fields[9:12]
-            if attributes & TRANSACTIONAL and producer_id >= 0:
-                yield (name, entry.index), (producer_id, epoch), sequence
+            producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
+            if fields[ATTRIBUTES] & TRANSACTIONAL and producer_id >= 0:
+                yield (name, entry.index), (producer_id, epoch), fields[BASE_SEQUENCE]
 
 
 def rejection(code: ErrorCode, version: int) -> KafkaError:

@@ -19,7 +19,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 
-from lakelog.records.batch import HEADER, BatchHeader, CorruptRecord
+from lakelog.records.batch import (
+    HEADER,
+    MAX_TIMESTAMP,
+    RECORDS_COUNT,
+    BatchHeader,
+    CorruptRecord,
+)
 from lakelog.records.record import record_bytes
 from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import (
@@ -268,4 +274,4 @@ class _Cleaning:
 
 def _newest_and_count(batch: bytes) -> tuple[int, int]:
     fields = HEADER.unpack_from(batch)
-    return (fields[8] if fields[12] else -1), fields[12]
+    return (fields[MAX_TIMESTAMP] if fields[RECORDS_COUNT] else -1), fields[RECORDS_COUNT]

@@ -13,7 +13,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from lakelog.records.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader
+from lakelog.records.batch import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 from lakelog.records.control import read_marker
 from lakelog.records.errors import CorruptRecord
 from lakelog.runtime.api import Buffer, File
@@ -63,11 +74,11 @@ def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, 
             if len(window) < HEADER_SIZE:
                 raise CorruptLog(file.path, position, "a batch header is cut off")
         fields = HEADER.unpack_from(window, at)
-        length = fields[1] + 12
-        if fields[1] < _LENGTH_MIN or position + length > size:
+        length = fields[BATCH_LENGTH] + LENGTH_OVERHEAD
+        if fields[BATCH_LENGTH] < _LENGTH_MIN or position + length > size:
             raise CorruptLog(file.path, position, f"a batch of {length} bytes")
-        if fields[5] & TRANSACTIONAL:
-            yield position, fields[0], fields[5], fields[9], length
+        if fields[ATTRIBUTES] & TRANSACTIONAL:
+            yield position, fields[BASE_OFFSET], fields[ATTRIBUTES], fields[PRODUCER_ID], length
         position += length
 
 

@@ -24,7 +24,17 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
+from lakelog.records.batch import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL,
+    BatchHeader,
+    HeaderFields,
+)
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.producers.beginnings import AWAITED_MS, Beginnings
@@ -124,9 +134,9 @@ class ProducerEntry:
         """Note batches of the present epoch that have been appended from `offset` on."""
         batches = self.batches
         for fields in headers:
-            delta, self.last_timestamp = fields[6], fields[8]
-            sequence = fields[11] + delta & SEQUENCE_MAX
-            batches.append(BatchMetadata(sequence, offset + delta, delta, fields[8]))
+            delta, self.last_timestamp = fields[LAST_OFFSET_DELTA], fields[MAX_TIMESTAMP]
+            sequence = fields[BASE_SEQUENCE] + delta & SEQUENCE_MAX
+            batches.append(BatchMetadata(sequence, offset + delta, delta, fields[MAX_TIMESTAMP]))
             offset += delta + 1
         del batches[:-BATCHES_KEPT]
 
@@ -206,11 +216,12 @@ class ProducerStateTable:
 
     def duplicated(self, fields: HeaderFields) -> BatchMetadata | None:
         """Return the batch that a client's header repeats, if it is one of the last five."""
-        producer_id, epoch, first = fields[9:12]
+        producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
+        first = fields[BASE_SEQUENCE]
         known = self.entries.get(producer_id)
         if known is None or epoch != known.epoch:
             return None
-        ends = first, -1 if first < 0 else first + fields[6] & SEQUENCE_MAX
+        ends = first, -1 if first < 0 else first + fields[LAST_OFFSET_DELTA] & SEQUENCE_MAX
         for batch in known.batches:
             if (batch.first_sequence, batch.last_sequence) == ends:
                 return batch
@@ -244,14 +255,14 @@ class ProducerStateTable:
         That is the usual case, which needs no further check. `None` leaves the decision to `admit`,
         as for all batches of a producer that is being verified.
         """
-        entry = self.entries.get(fields[9])
+        entry = self.entries.get(fields[PRODUCER_ID])
         if (
             entry is not None
-            and fields[10] == entry.epoch
+            and fields[PRODUCER_EPOCH] == entry.epoch
             and (batches := entry.batches)
-            and fields[11] == batches[-1].last_sequence + 1 & SEQUENCE_MAX
-            and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
-            and fields[9] not in self.verifications.held
+            and fields[BASE_SEQUENCE] == batches[-1].last_sequence + 1 & SEQUENCE_MAX
+            and (fields[ATTRIBUTES] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
+            and fields[PRODUCER_ID] not in self.verifications.held
         ):
             return entry
         return None
@@ -266,7 +277,8 @@ class ProducerStateTable:
         that would begin a transaction without verification or is outside its producer's open
         transaction, and 19 if its verification was voided.
         """
-        producer_id, epoch, first = fields[9:12]
+        producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
+        first = fields[BASE_SEQUENCE]
         known = self.entries.get(producer_id) or ProducerEntry()
         is_present = epoch == known.epoch
         # Duplicates first: a retry of an older batch would otherwise look like a gap.
@@ -277,7 +289,7 @@ class ProducerStateTable:
         if epoch < known.epoch:
             raise _older_epoch(producer_id, epoch, known.epoch)
         in_transaction = known.txn_first_offset >= 0
-        is_transactional = fields[5] & TRANSACTIONAL != 0
+        is_transactional = fields[ATTRIBUTES] & TRANSACTIONAL != 0
         # Markers have no sequence, and batches of a leader were checked when it appended them: a
         # follower whose producers have expired must accept them all the same.
         gap = self._gap_before(fields, known) if origin == "client" else None
@@ -306,7 +318,8 @@ class ProducerStateTable:
         return None
 
     def _gap_before(self, fields: HeaderFields, entry: ProducerEntry) -> KafkaError | None:
-        producer_id, epoch, sequence = fields[9:12]
+        producer_id, epoch = fields[PRODUCER_ID], fields[PRODUCER_EPOCH]
+        sequence = fields[BASE_SEQUENCE]
         awaited = entry.next_sequence(epoch)
         if sequence == awaited:
             return None

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Self
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import LENGTH_OVERHEAD, BatchHeader, HeaderFields
+from lakelog.records.batch import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LENGTH_OVERHEAD,
+    MAX_TIMESTAMP,
+    BatchHeader,
+    HeaderFields,
+)
 from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
@@ -153,17 +161,17 @@ class Segment:
         indexes = self._write(*batches)
         position, end, greatest = self.size, self.next_offset, indexes.max_timestamp
         if position == 0:
-            self.first_timestamp = headers[0][8]
+            self.first_timestamp = headers[0][MAX_TIMESTAMP]
         for fields in headers:
-            if fields[0] > end:
-                end = fields[0]
-            end += fields[6] + 1
-            if fields[8] > greatest:
-                indexes.max_timestamp = greatest = fields[8]
+            if fields[BASE_OFFSET] > end:
+                end = fields[BASE_OFFSET]
+            end += fields[LAST_OFFSET_DELTA] + 1
+            if fields[MAX_TIMESTAMP] > greatest:
+                indexes.max_timestamp = greatest = fields[MAX_TIMESTAMP]
                 indexes.max_timestamp_offset = end - 1
             if indexes.bytes_since_entry > indexes.interval:
                 indexes.add_entry(position, end - 1)
-            size = fields[1] + LENGTH_OVERHEAD
+            size = fields[BATCH_LENGTH] + LENGTH_OVERHEAD
             indexes.bytes_since_entry += size
             position += size
         self.size, self.next_offset = position, end

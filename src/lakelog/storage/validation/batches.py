@@ -20,6 +20,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records import crc as checksums
 from lakelog.records.batch import (
+    ATTRIBUTES,
     CODEC_MASK,
     CONTROL,
     HEADER,
@@ -27,6 +28,8 @@ from lakelog.records.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC,
+    MAX_TIMESTAMP,
+    RECORDS_COUNT,
     TRANSACTIONAL,
     BatchHeader,
     CorruptRecord,
@@ -240,7 +243,8 @@ def _walk_at_once(
 ) -> None:
     if _is_walked(batch, config):
         return
-    timestamp, count, codec = fields[8], fields[12], fields[5] & CODEC_MASK
+    timestamp, count = fields[MAX_TIMESTAMP], fields[RECORDS_COUNT]
+    codec = fields[ATTRIBUTES] & CODEC_MASK
     if count > WALKED_MAX and _must_walk(timestamp, config, now_ms):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
