@@ -64,7 +64,7 @@ def record(text: str) -> None:
 
 
 def _part(text: str) -> tuple[str, str]:
-    """Return what a section measures: its topic, and its command without the number of rounds."""
+    """Return the part of a section: its topic, and its command without the number of rounds."""
     topic = text.partition("\n")[0].partition(" UTC")[2]
     command = text.partition("Repeat with `")[2].partition("`")[0]
     script, _, options = command.partition("benchmarks/")[2].partition(" ")
