@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 import kafka_jars
+from lakelog.cli.local_cluster.ensemble import Home
 
 _READY_TIMEOUT_S = 400.0
 _STOP_TIMEOUT_S = 400.0
@@ -41,6 +42,9 @@ _KAFKA_JAVA_OPTIONS = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis
 """The heap and the collector of Kafka's own start script."""
 
 
+_LOOPBACK = Home()
+
+
 class BrokerError(Exception):
     """A broker did not start or stop; the message names its log."""
 
@@ -52,10 +56,10 @@ def free_port() -> int:
     return port
 
 
-def answers(port: int) -> bool:
+def answers(address: str, port: int) -> bool:
     """Whether a broker on this port answers an ApiVersions request within a second."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+        with socket.create_connection((address, port), timeout=1) as sock:
             sock.sendall(_API_VERSIONS_V0)
             return len(sock.recv(4)) > 0
     except OSError:
@@ -79,11 +83,17 @@ class Broker:
 
     name: str
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Home = _LOOPBACK) -> None:
+        """Describe a broker that listens at the address of `home`, and runs there."""
         self.folder = folder
+        self.home = home
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.home.address}:{self.port}"
 
     def prepare(self) -> None:
         """Lays out the folder; not part of the time to ready."""
@@ -110,7 +120,7 @@ class Broker:
         """Wait for the first ApiVersions reply."""
         assert self._process is not None, "the broker was launched"
         deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not answers(self.port):
+        while not answers(self.home.address, self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise BrokerError(f"{self.name} did not start: {self._last_line()}")
@@ -120,7 +130,7 @@ class Broker:
         """As a user would start it: with compiled modules kept."""
         without = {"PYTHONDONTWRITEBYTECODE"}
         return subprocess.Popen(
-            self.command(),
+            [*self.home.prefix, *self.command()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -136,6 +146,10 @@ class Broker:
     def pid(self) -> int:
         assert self._process is not None, "the broker runs"
         return self._process.pid
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended by itself, or does not run."""
+        return self._process is None or self._process.poll() is not None
 
     def cpu_seconds(self) -> float:
         """User and system time of the process and its children so far."""
@@ -202,11 +216,11 @@ class LakelogBroker(Broker):
     name = "lakelog"
 
     def command(self) -> list[str]:
-        listen = f"127.0.0.1:{self.port}"
-        return [_lakelog(), "serve", "--data", str(self.folder / "data"), "--listen", listen]
+        data = str(self.folder / "data")
+        return [_lakelog(), "serve", "--data", data, "--listen", self.bootstrap]
 
     def verify_all(self, topic: str) -> None:
-        setting, address = ("--config", "records.verify=all"), ("-b", f"127.0.0.1:{self.port}")
+        setting, address = ("--config", "records.verify=all"), ("-b", self.bootstrap)
         subprocess.run([_lakelog(), "topic", "alter", topic, *setting, *address], check=True)
 
 
@@ -217,10 +231,11 @@ def _lakelog() -> str:
     return program
 
 
-def run_storage_tool(*arguments: str) -> str:
-    """Return the output of Kafka's storage tool."""
+def run_storage_tool(*arguments: str, prefix: Sequence[str] = ()) -> str:
+    """Return the output of Kafka's storage tool, whose command follows `prefix`."""
+    command = kafka_jars.java_command("tools", "kafka.tools.StorageTool", *arguments)
     done = subprocess.run(
-        kafka_jars.java_command("tools", "kafka.tools.StorageTool", *arguments),
+        [*prefix, *command],
         capture_output=True,
         text=True,
         check=False,
