@@ -92,6 +92,15 @@ class Follower:
             caught_up_ms = session.fetched_ms
         return now_ms - caught_up_ms > lag_max_ms
 
+    def is_mute(self, leader_end: int, now_ms: int, mute_max_ms: int) -> bool:
+        """Return whether it lacks records and has sent no fetch for more than `mute_max_ms`."""
+        # The first fetch of a reign may take a while, after an election of many partitions.
+        if self.end_offset == _UNKNOWN or self.end_offset >= leader_end:
+            return False
+        session = self.idle_in
+        fetched_ms = self.fetched_ms if session is None else session.fetched_ms
+        return now_ms - fetched_ms > mute_max_ms
+
 
 class Followers:
     """The followers of one partition during one reign of its leader."""
@@ -136,4 +145,14 @@ class Followers:
             node_id
             for node_id in in_sync
             if self._by_id[node_id].lags(leader_end, now_ms, lag_max_ms)
+        ]
+
+    def mute(
+        self, in_sync: Iterable[int], leader_end: int, now_ms: int, mute_max_ms: int
+    ) -> list[int]:
+        """Return the in-sync replicas that lack records and do not fetch, see `Follower`."""
+        return [
+            node_id
+            for node_id in in_sync
+            if self._by_id[node_id].is_mute(leader_end, now_ms, mute_max_ms)
         ]

@@ -1,7 +1,8 @@
 """Which replicas are in sync: the decisions of a leader, without I/O.
 
 A replica leaves the ISR when it has been behind for more than `replica.lag.time.max.ms` (KIP-16),
-or for a shorter time if its broker does not answer the leader. It joins when it has all committed
+or for a shorter time if its broker does not answer the leader, or if it does not fetch although
+others do. It joins when it has all committed
 records and has reached the start of the leader's epoch: before that, the leader may not know yet
 which records are committed.
 """
@@ -62,6 +63,7 @@ def wanted_isr(
     lag_ms: int,
     silent: Container[int] = (),
     silent_lag_ms: int = 0,
+    mute_ms: int | None = None,
 ) -> tuple[int, ...]:
     """Return the ISR that the leader `node_id` wants, in the order of the present one.
 
@@ -69,6 +71,7 @@ def wanted_isr(
     now_ms: of the monotonic clock.
     lag_ms: for how long a member may have been behind, see `StallGuard`.
     silent: brokers that have not answered for a session; `silent_lag_ms` counts for them.
+    mute_ms: for how long a member may send no fetch while enough others do; None for any time.
     """
     role, end = partition.role, partition.log.log_end_offset
     assert role.is_leader
@@ -76,6 +79,12 @@ def wanted_isr(
     lagging = partition.followers.lagging(members, end, now_ms, lag_ms)
     unreached = [each for each in members if each in silent]
     lagging += partition.followers.lagging(unreached, end, now_ms, min(lag_ms, silent_lag_ms))
+    if mute_ms is not None and (mute := partition.followers.mute(members, end, now_ms, mute_ms)):
+        remaining = 1 + len(set(members).difference(mute, lagging))
+        # A broker that is cut off or stopped would delay all acknowledgements until its session
+        # ends. A leader without any follower that fetches may itself be that broker.
+        if remaining >= max(2, partition.log.config.min_insync_replicas):
+            lagging += mute
     # The leader stays in its own ISR, even alone: it has every record by definition.
     isr = tuple(each for each in role.isr if each not in lagging)
     # In the order of the assignment, so that equal decisions give equal requests.

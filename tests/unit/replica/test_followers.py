@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from lakelog.replica.followers import Follower, Followers
@@ -74,3 +76,22 @@ def test_an_unknown_broker_is_no_follower() -> None:
     assert followers.get(9) is None
     with pytest.raises(KeyError):
         followers.end((9,))
+
+
+def test_a_follower_is_mute_when_it_lacks_records_and_does_not_fetch() -> None:
+    follower = Follower(0)
+    assert not follower.is_mute(1, 10_000, 1000), "its first fetch of a reign may take a while"
+    fetched(follower, 3, 3, 10_000)
+    assert not follower.is_mute(3, 20_000, 1000), "it lacks nothing"
+    assert not follower.is_mute(4, 11_000, 1000)
+    assert follower.is_mute(4, 11_001, 1000)
+    fetched(follower, 3, 9, 11_500)
+    assert not follower.is_mute(9, 12_000, 1000), "it fetches, however far it is behind"
+
+
+def test_fetches_of_a_session_in_which_it_is_idle_count() -> None:
+    follower = Follower(0)
+    fetched(follower, 3, 3, 1000)
+    follower.idle_in = SimpleNamespace(fetched_ms=5000)
+    assert not follower.is_mute(4, 6000, 1000)
+    assert follower.is_mute(4, 6001, 1000)

@@ -11,21 +11,21 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from storage_kit import NOW, make_batch, memory_store
 
-LEADER, FOLLOWER = 1, 2
+LEADER, FOLLOWER, OTHER = 1, 2, 3
 EPOCHS = {LEADER: 1, FOLLOWER: 3}
 LAG_MAX_MS = 1000
 
 
-def led(*isr: int, records: int = 0) -> Partition:
-    """Return a partition of two replicas, which broker 1 leads from offset `records` on."""
+def led(*isr: int, records: int = 0, followers: tuple[int, ...] = (FOLLOWER,)) -> Partition:
+    """Return a partition that broker 1 leads from offset `records` on."""
     store = memory_store()
     store.known.add(b"t" * 16)
     log = store.directory.create_log("t", 0, b"t" * 16, store.config)
-    alone = Role(0, LEADER, True, (LEADER,), (FOLLOWER,))
+    alone = Role(0, LEADER, True, (LEADER,), followers)
     partition = Partition(log, alone, lambda partition: None)
     for _ in range(records):
         partition.append(make_batch(1), NOW)
-    partition.assume(Role(1, LEADER, True, isr, (FOLLOWER,)), 0)
+    partition.assume(Role(1, LEADER, True, isr, followers), 0)
     return partition
 
 
@@ -51,6 +51,28 @@ def test_a_follower_that_does_not_answer_leaves_earlier(silent: int, *, stays: b
 
     assert isr(LAG_MAX_MS // 2) == (LEADER, FOLLOWER)
     assert (isr(LAG_MAX_MS // 2 + 1) == (LEADER, FOLLOWER)) is stays
+
+
+@pytest.mark.parametrize(
+    ("min_insync", "others", "leaves"),
+    [(1, True, True), (2, True, True), (3, True, False), (1, False, False)],
+)
+def test_a_follower_that_does_not_fetch_leaves_if_enough_others_do(
+    min_insync: int, *, others: bool, leaves: bool
+) -> None:
+    """It leaves soon, unless the leader alone would remain, or fewer than the minimum."""
+    partition = led(LEADER, FOLLOWER, OTHER, records=3, followers=(FOLLOWER, OTHER))
+    partition.use_config(partition.log.config._replace(min_insync_replicas=min_insync))
+    for node_id in (FOLLOWER, OTHER):
+        partition.note_fetch(node_id, 3, 3, 10)
+    partition.append(make_batch(1), NOW)
+    partition.note_fetch(OTHER, 3, 4 if others else 3, 120 if others else 11)
+
+    def isr(now_ms: int) -> tuple[int, ...]:
+        return wanted_isr(partition, LEADER, EPOCHS, now_ms, LAG_MAX_MS, mute_ms=100)
+
+    assert isr(110) == (LEADER, FOLLOWER, OTHER)
+    assert isr(121) == ((LEADER, OTHER) if leaves else (LEADER, FOLLOWER, OTHER))
 
 
 def test_an_idle_follower_at_the_end_stays() -> None:

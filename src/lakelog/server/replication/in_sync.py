@@ -40,6 +40,8 @@ from lakelog.server.replication.hand_overs import HandOvers
 logger = logging.getLogger(__name__)
 
 _PERIOD_MAX_S = 0.5
+_MUTE_MAX_MS = 1200
+"""A follower sends a fetch every `replica.fetch.wait.max.ms`, 0.5 s, also without news."""
 _PROPOSALS_MAX = 1000
 """In one request, so that the change fits one entry of the metadata log."""
 _ACCEPTED = (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED)
@@ -80,6 +82,9 @@ class InSyncReplicas:
         self._tasks = tasks
         self._period_s = min(_PERIOD_MAX_S, lag_max_ms / 4000)
         self._guard = StallGuard(max(int(self._period_s * 1000), 1), lag_max_ms)
+        self._mute_guard = StallGuard(
+            max(int(self._period_s * 1000), 1), min(_MUTE_MAX_MS, lag_max_ms)
+        )
         self._led: dict[tuple[bytes, int], Partition] = {}
         self._due: dict[Partition, None] = {}
         """Partitions that may need another ISR. Idle ones do not."""
@@ -131,12 +136,12 @@ class InSyncReplicas:
 
     def _check(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        lag_ms = self._guard.lag_ms(now_ms)
+        lag_ms, mute_ms = self._guard.lag_ms(now_ms), self._mute_guard.lag_ms(now_ms)
         # One request at a time. With two under way, the fate of the first would be unknown when the
         # second is planned on the same partition epoch.
         if self._asking is None:
             self._close_decided()
-            wanted = self._proposals(now_ms, lag_ms)
+            wanted = self._proposals(now_ms, lag_ms, mute_ms)
             # In this turn: later ones may commit records that a new member does not have.
             known = self._propose(wanted)
             if known:
@@ -174,7 +179,9 @@ class InSyncReplicas:
         self._unsettled.discard(partition)
         partition.propose_isr(())
 
-    def _proposals(self, now_ms: int, lag_ms: int) -> dict[Partition, tuple[int, ...]]:
+    def _proposals(
+        self, now_ms: int, lag_ms: int, mute_ms: int
+    ) -> dict[Partition, tuple[int, ...]]:
         """Return the first partitions that need another ISR, or the fate of a proposal.
 
         It costs as much as partitions are due, not as many as are led.
@@ -205,6 +212,7 @@ class InSyncReplicas:
                     lag_ms,
                     silent,
                     self._silent_lag_max_ms,
+                    mute_ms,
                 )
             is_handed = partition.serves and self._hand_overs.is_due(partition, isr, epochs, now_ms)
             if is_handed:

@@ -176,7 +176,7 @@ def test_a_partition_that_went_offline_with_an_open_proposal_keeps_its_isr(led: 
     in_sync._propose({partition: (LEADER, FOLLOWER)})
     partition.take_offline("the disk failed")
     assert not partition.serves
-    found = in_sync._proposals(led.world.clock.monotonic_ms(), 2000)
+    found = in_sync._proposals(led.world.clock.monotonic_ms(), 2000, 1200)
     assert found == {partition: (LEADER,)}
 
 
@@ -212,7 +212,7 @@ def visits(partitions: int) -> tuple[int, int, int]:
 
     def checked() -> int:
         visited.clear()
-        assert in_sync._proposals(1000, 2000) == {}
+        assert in_sync._proposals(1000, 2000, 1200) == {}
         return len(visited)
 
     idle = [Idle(number) for number in range(partitions)]
