@@ -318,22 +318,24 @@ class Consumer(Closeable):
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """Return the committed offsets; partitions without one are left out.
 
-        Raises `ValueError` without a group, and `ClientError`.
+        Raises `ValueError` without a group, `TypeError` for other types, and `ClientError`.
         """
-        return fetch_committed(self._cluster, self._need_group(), list(partitions))
+        return fetch_committed(self._cluster, self._need_group(), checked_partitions(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit `offsets`, by default the offsets after the last returned records.
 
         Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group has
         assigned the partitions to other members meanwhile. No offset was committed then, and those
-        members will read the records again. Raises `ValueError` without a group.
+        members will read the records again. Raises `ValueError` without a group, and `TypeError`
+        for partitions of other types.
         """
         group = self._need_group()
         if offsets is None:
             known = {key: self._positions[key].offset for key in self._uncommitted}
             offsets = {key: offset for key, offset in known.items() if offset is not None}
         if offsets:
+            checked_partitions(offsets)
             rows = {key: self._committed_at(key, offset) for key, offset in offsets.items()}
             if self._session is not None:
                 self._session.commit(rows)

@@ -169,7 +169,8 @@ class Producer(Closeable):
 
         The first record of a topic waits for the topic's metadata. timestamp_ms: milliseconds since
         the epoch, by default now; -1 for none. Raises `NotWrittenError` if the record cannot be
-        buffered, `TopicNotFoundError`, `PartitionNotFoundError`, and `TypeError` for text.
+        buffered, `TopicNotFoundError`, `PartitionNotFoundError`, and `TypeError` for a part of
+        another type, such as text.
         """
         try:
             state = self._topics.get(topic) or self._learn_topic(topic)
@@ -201,7 +202,7 @@ class Producer(Closeable):
                     self._close_batch(state, queue)
             return Delivery(batch.result, delta, timestamp_ms)
         except (AttributeError, TypeError, ValueError):
-            check_types(value, key, headers)
+            check_types(topic, value, key, headers, partition, timestamp_ms)
             raise
 
     def send_values(
@@ -243,9 +244,9 @@ class Producer(Closeable):
                         raise
                     if builder.size_estimate >= self._batch_bytes:
                         self._close_batch(state, queue)
-        except (AttributeError, TypeError):
-            for value in values:
-                check_types(value)
+        except (AttributeError, TypeError, ValueError):
+            for value in values or (b"",):
+                check_types(topic, value, partition=partition, timestamp_ms=timestamp_ms)
             raise
 
     def send_table(self, rows: Any, topic: str | None = None) -> TableDelivery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,21 @@ def test_a_partition_that_is_not_assigned_cannot_be_sought(broker: ScriptedBroke
             consumer.seek(("orders", 1), 0)
         with pytest.raises(ValueError, match="requires a group"):
             consumer.commit()
+
+
+def test_a_topic_in_place_of_a_partition_is_refused_with_an_example(broker: ScriptedBroker) -> None:
+    topic: Any = "orders"
+    with consumer_of(broker, group="g") as consumer:
+        for call in (
+            lambda: consumer.assign([topic]),
+            lambda: consumer.seek(topic, 0),
+            lambda: consumer.position(topic),
+            lambda: consumer.committed([topic]),
+            lambda: consumer.commit({topic: 5}),
+        ):
+            with pytest.raises(TypeError, match=r"such as \('orders', 0\), not 'orders'"):
+                call()
+    assert broker.asked(OffsetCommitRequest) == []
 
 
 def damaged_second_partition(request: FetchRequest) -> FetchResponse:

@@ -158,6 +158,19 @@ def test_text_is_refused_with_the_wanted_type() -> None:
             producer.send("orders", b"value", text)
         with pytest.raises(TypeError, match="value must be bytes"):
             producer.send_values("orders", [b"value", text])
+        for wrong in (None, b"orders"):
+            with pytest.raises(TypeError, match="topic must be str"):
+                producer.send(wrong, b"value")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="topic must be str"):
+                producer.send_values(wrong, [b"value"])  # type: ignore[arg-type]
+        headers: Any = {"name": b"value"}
+        with pytest.raises(TypeError, match=r"headers must be pairs .* not 'name'"):
+            producer.send("orders", b"value", headers=headers)
+        with pytest.raises(TypeError, match="partition must be int"):
+            producer.send("orders", b"value", partition=text)
+        for wrong_time in ("now", 1.5):
+            with pytest.raises(TypeError, match="timestamp_ms must be int"):
+                producer.send("orders", b"value", timestamp_ms=wrong_time)  # type: ignore[arg-type]
         producer.send("orders", b"value")
         producer.flush()
         assert values_of(broker)[-1][-1] == b"value"
