@@ -7,9 +7,6 @@ standard library and PySpark; it imports the rest when a query is planned.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -26,21 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["DefaultSource"]
 
 
-@contextmanager
-def _short_errors() -> Iterator[None]:
-    """Have PySpark show an error of the options without the frames of this package.
-
-    Spark plans each query in a process of its own, which ends with this error.
-    """
-    from lakelog.tables.topic.errors import OptionError
-
-    try:
-        yield
-    except OptionError:
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
-
-
 class DefaultSource(DataSource):  # type: ignore[misc]
     """`spark.read`, `readStream`, `write` and `writeStream` with `format("lakelog")`."""
 
@@ -49,33 +31,38 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         return "lakelog"
 
     def schema(self) -> StructType:
+        from lakelog.spark.expected_errors import without_traceback
         from lakelog.spark.source.readers import schema_of
 
-        with _short_errors():
+        with without_traceback():
             return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from lakelog.spark.expected_errors import without_traceback
         from lakelog.spark.source.readers import batch_reader
 
-        with _short_errors():
+        with without_traceback():
             return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from lakelog.spark.expected_errors import without_traceback
         from lakelog.spark.source.readers import stream_reader
 
-        with _short_errors():
+        with without_traceback():
             return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from lakelog.spark.expected_errors import without_traceback
         from lakelog.spark.sink.writers import batch_writer
 
-        with _short_errors():
+        with without_traceback():
             return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
+        from lakelog.spark.expected_errors import without_traceback
         from lakelog.spark.sink.writers import stream_writer
 
-        with _short_errors():
+        with without_traceback():
             return stream_writer(self.options, schema)

@@ -14,6 +14,11 @@ def read(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
     return reader.options(**options).load()
 
 
+def read_stream(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
+    return reader.options(startingOffsets="earliest", **options).load()
+
+
 def values(frame: DataFrame) -> list[str]:
     return sorted(bytes(row["value"]).decode() for row in frame.select("value").collect())
 

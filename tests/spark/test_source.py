@@ -14,7 +14,7 @@ from lakelog.client.producer import Producer
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.crc import crc32c
 from lakelog.spark import attach
-from spark.queries import Stream, read, values
+from spark.queries import Stream, read, read_stream, values
 from spark.sources import BatchQuery
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 from wire_client import WireClient
@@ -118,13 +118,38 @@ def test_an_error_of_an_option_is_short(spark: SparkSession, bootstrap: str) -> 
     calls: list[Callable[[], object]] = [
         lambda: read(spark, bootstrap, subscribe="a", failOnDataLoss="perhaps"),
         lambda: rows.option("kafka.bootstrap.servers", bootstrap).option("topics", "a").save(),
+        lambda: read(spark, bootstrap, subscribe="no-such-topic").collect(),
+        lambda: read(spark, "127.0.0.1:1", subscribe="a").collect(),
     ]
-    for call in calls:
+    names = ["option", "option", "'no-such-topic'", "127.0.0.1:1"]
+    for call, name in zip(calls, names, strict=True):
         with pytest.raises(PySparkException) as error:
             call()
-        assert "option" in str(error.value)
+        assert name in str(error.value)
         assert "Traceback" not in str(error.value)
         assert len(str(error.value)) <= 300
+
+
+def test_an_error_of_a_streams_option_comes_before_the_plan(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Spark's own text with the ids of the query is before it, and the plan of the query after."""
+    missing = Stream(spark, bootstrap, tmp_path / "1", subscribe="no-such-topic")
+    unreachable = Stream(spark, "127.0.0.1:1", tmp_path / "2", subscribe="a")
+    source = read_stream(spark, bootstrap, subscribe=make_topic(1))
+    sink = {"kafka.bootstrap.servers": bootstrap, "topic": "a", "delivry": "exactly-once"}
+    writer = source.writeStream.format("lakelog").options(**sink)
+    writer = writer.option("checkpointLocation", str(tmp_path / "3")).trigger(availableNow=True)
+    calls: dict[str, Callable[[], object]] = {
+        "'no-such-topic' does not exist": missing.run,
+        "127.0.0.1:1": unreachable.run,
+        "unknown option 'delivry'": lambda: writer.start().awaitTermination(),
+    }
+    for text, call in calls.items():
+        with pytest.raises(PySparkException) as error:
+            call()
+        assert 0 < str(error.value).index(text) <= (300 if "option" in text else 400)
+        assert "Traceback" not in str(error.value)
 
 
 def test_a_stream_reads_everything_once_across_restarts(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from lakelog.spark.expected_errors import without_traceback
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import continue_from
 from lakelog.spark.source.joined import planned, read_planned
@@ -40,6 +41,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
         self._pruning = Pruning()
 
+    @without_traceback()
     def partitions(self) -> list[RangePartition]:
         options = self._options
         with open_planner(options) as client:

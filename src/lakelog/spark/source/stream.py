@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from lakelog.base.events import event
+from lakelog.spark.expected_errors import without_traceback
 from lakelog.spark.source.batch import RangePartition, plan
 from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from
@@ -81,6 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _client(self) -> TopicClient:
         return open_planner(self._options)
 
+    @without_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return resolve(
             self._client,
@@ -98,9 +100,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         limits = self._options.limits
         return ReadMaxRows(limits.offsets_max or 1) if limits.are_set else ReadAllAvailable()
 
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._final = self._retrying(self._read_latest)
 
+    @without_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` itself if there is nothing to read.
 
@@ -116,6 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         about = Identity(options.bootstrap, options.group.group_id, options.group.prefix)
         return about.add_to(None if self._latest is None else self._latest.to_json())
 
+    @without_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
         continuation = self._retrying(lambda: self._continue_to_end(begin, target))
