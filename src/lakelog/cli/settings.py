@@ -117,14 +117,15 @@ def _owner_of(key: str, kind: ResourceType) -> str:
 def refusal(
     admin: Admin, kind: ResourceType, name: str, keys: Iterable[str], error: KafkaError
 ) -> Exception:
-    """Return the error to raise for one of the broker, with a hint for misspelt names."""
+    """Return the error to raise for one of the broker, with a hint for a key that it lacks."""
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         admin.topics.describe(name)  # raises an error with the most similar topic
     if error.code not in _NOT_A_SETTING:
         return error
     known = _known_keys(admin, kind, name)
     unknown = [key for key in keys if key not in known]
-    return CliError("LL0501", error.message, suggestion(unknown[0], known) if unknown else "")
+    hint = _owner_of(unknown[0], kind) or suggestion(unknown[0], known) if unknown else ""
+    return CliError("LL0501", error.message, hint)
 
 
 def whose(kind: ResourceType, name: str) -> str:

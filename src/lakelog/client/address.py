@@ -7,6 +7,7 @@ import ipaddress
 from lakelog.base.errors import AddressError
 
 DEFAULT_PORT = 9092
+_EXAMPLE = "127.0.0.1:9092"
 
 Address = tuple[str, int]
 
@@ -35,6 +36,11 @@ def is_loopback(host: str) -> bool:
 
 def parse_address(text: str) -> Address:
     """Parse `host:port`; the default port is 9092. Raises `AddressError`."""
+    if "://" in text:
+        bare = text.partition("://")[2].rstrip("/")
+        raise AddressError(
+            f"{text!r} is a URL; an address is host:port, such as {bare or _EXAMPLE}"
+        )
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         port = rest.removeprefix(":") or str(DEFAULT_PORT)

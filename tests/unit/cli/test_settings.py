@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError
-from lakelog.cli.settings import check_known, parse_changes, parse_settings, source_name
+from lakelog.cli.settings import (
+    check_known,
+    parse_changes,
+    parse_settings,
+    refusal,
+    source_name,
+)
 from lakelog.client.admin import ResourceType
 
 
@@ -40,6 +50,21 @@ def test_a_key_of_another_owner_is_named(kind: ResourceType, key: str, hint: str
         known = ["consumer.session.timeout.ms"] if kind is ResourceType.GROUP else ["segment.ms"]
         check_known(kind, "orders", [key], known)
     assert hint in error.value.hint
+
+
+def test_a_change_that_the_broker_rejects_names_the_owner_of_the_key() -> None:
+    known = {"log.cleaner.enable": None, "log.retention.ms": None}
+    admin: Any = SimpleNamespace(configs=SimpleNamespace(describe=lambda *_: known))
+    hints = {
+        "table.enable": "table.enable is a setting of topics: use --topic NAME",
+        "log.retention.mss": "did you mean 'log.retention.ms'?",
+        "log.retention.ms": "",
+    }
+    for key, hint in hints.items():
+        rejected = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown broker configuration {key}")
+        error = refusal(admin, ResourceType.BROKER, "1", [key], rejected)
+        assert isinstance(error, CliError)
+        assert error.hint == hint
 
 
 def test_a_source_has_one_spelling() -> None:

@@ -94,7 +94,11 @@ def consume(
     with open_admin(session) as admin:
         names = _names(admin, patterns)
         if partition and len(names) > 1:
-            raise CliError("LL0902", "--partition needs exactly one topic", "name the topic")
+            raise CliError(
+                "LL0902",
+                "--partition needs exactly one topic",
+                "read each topic by its own command",
+            )
         chosen = [key for name in names for key in _partitions(admin, name, partition)]
         bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
         starts = {} if group is not None else _starts(admin, position, bounds, session)
