@@ -17,11 +17,12 @@ _INSTALL = re.compile(r"pip install ([^`\n#]*)")
 
 def _pages() -> list[Path]:
     found = [
-        _PROJECT / "README.md",
+        *_PROJECT.glob("*.md"),
+        *_PROJECT.glob("benchmarks/*.md"),
         *_PROJECT.glob("docs/**/*.md"),
         *_PROJECT.glob("examples/**/*.md"),
     ]
-    assert len(found) > 10
+    assert {"README.md", "CHANGELOG.md", "spark.md"} <= {path.name for path in found}
     return found
 
 
