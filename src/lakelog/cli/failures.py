@@ -50,12 +50,20 @@ def explain_exception(error: BaseException) -> CliError:
     if isinstance(error.__cause__, UnicodeEncodeError):
         return explain_exception(error.__cause__)
     if isinstance(error, TimeoutError):
-        return CliError("LL0302", str(error) or "no answer in time", "raise --timeout")
+        return CliError("LL0302", str(error) or "no answer in time", _after_waiting(error))
     if isinstance(error, ConnectionError):
         return CliError("LL0301", _reason(error), "is the broker running? lakelog dev starts one")
     if isinstance(error, OSError):
         return _from_os(error)
     return _from_fault(error)
+
+
+def _after_waiting(error: TimeoutError) -> str:
+    """Return the hint: a longer time does not help if the broker has named another cause."""
+    cause = error.__cause__
+    if isinstance(cause, KafkaError) and cause.code is not ErrorCode.REQUEST_TIMED_OUT:
+        return _from_kafka(cause).hint
+    return "raise --timeout"
 
 
 def _from_fault(error: BaseException) -> CliError:

@@ -12,6 +12,7 @@ from lakelog.client.errors import (
     PartitionNotFoundError,
     ProtocolError,
     TopicNotFoundError,
+    UnreachableError,
 )
 
 
@@ -75,3 +76,21 @@ def test_a_longer_timeout_is_advised_only_where_it_helps() -> None:
     )
     no_answer = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer within 5 s")
     assert explain_exception(no_answer).hint == "raise --timeout"
+
+
+@pytest.mark.parametrize(
+    ("cause", "hint"),
+    [
+        (None, "raise --timeout"),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer"), "raise --timeout"),
+        (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is full"), ""),
+        (UnreachableError("a:1: connection refused"), "is the broker running, and is this"),
+    ],
+)
+def test_a_wait_for_another_cause_has_its_hint(cause: Exception | None, hint: str) -> None:
+    error = TimeoutError("no answer for 3 s")
+    error.__cause__ = cause
+    explained = explain_exception(error)
+    assert explained.code == "LL0302"
+    assert explained.hint.startswith(hint)
+    assert bool(explained.hint) == bool(hint)

@@ -130,4 +130,5 @@ class Pump:
         if trouble is not None and ends_itself:
             waited_s = time.monotonic() - trouble.since_s
             if waited_s > self._patience_s:
-                raise TimeoutError(f"no answer for {waited_s:.0f} s: {trouble.error.message}")
+                text = f"no answer for {waited_s:.0f} s: {trouble.error.message}"
+                raise TimeoutError(text) from trouble.error

@@ -107,8 +107,8 @@ class GroupSession:
             if step is Step.FIND_COORDINATOR:
                 self._cluster.forget_coordinator(self._member.group)
                 if time.monotonic() + pause > deadline:
-                    text = f"group {self._member.group!r} could not be joined"
-                    raise failure or ClientError(ErrorCode.REQUEST_TIMED_OUT, text)
+                    text = f"group {self._member.group!r}: the coordinator is not available"
+                    raise failure or ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
                 if failure is not None:
                     log_retry(failure, pause)
                 time.sleep(pause)

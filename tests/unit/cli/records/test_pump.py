@@ -53,8 +53,9 @@ def test_a_run_that_is_to_end_gives_up_on_a_broker_that_is_gone(
     source = ConsumedLog(0)
     lost = ConnectionLostError("the broker at 127.0.0.1:9 is gone")
     source.trouble = Trouble(lost, time.monotonic() - 60)
-    with pytest.raises(TimeoutError, match="is gone"):
+    with pytest.raises(TimeoutError, match="is gone") as error:
         copied(source, count=3)
+    assert error.value.__cause__ is lost
     assert copied(source) == b""
     assert capsys.readouterr().err.count("retrying") == 2
 
