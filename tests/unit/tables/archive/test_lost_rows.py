@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import DataScan, FileScanTask
 
 from lakelog.tables.archive.lost_rows import LostRange, remove_rows
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA
-from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.iceberg.partition_terms import parse_terms
+from lakelog.tables.iceberg.table import ensure_table, load_for_commit
+from lakelog.tables.iceberg.warehouse import open_warehouse
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
-from unit.tables.archive_table import files, folder, offsets
+from unit.tables.archive_table import files, folder, offsets, write_batch
 
 HEADERS: tuple[list[dict[str, Any]] | None, ...] = (
     None,
@@ -115,3 +120,45 @@ def test_a_table_that_changed_stays_as_it_is(address: TableAddress, fails: bool)
 
     assert stored(address) == rows
     assert files(address) == 1
+
+
+def test_rows_that_another_program_has_deleted_do_not_return(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg reads position deletes, but cannot write them."""
+    rows = append(address, 1)
+    (task,) = address.load().scan().plan_files()
+    deletes = folder(address) / "data" / "deletes.parquet"
+    positions = {"file_path": [task.file.file_path] * 3 + ["another"], "pos": [1, 4, 7, 0]}
+    pq.write_table(pa.table(positions), deletes)
+    found: Any = SimpleNamespace(file_path=deletes.as_uri())
+    plan = DataScan.plan_files
+
+    def plan_files(scan: DataScan) -> list[FileScanTask]:
+        tasks = list(plan(scan))
+        for each in tasks:
+            if each.file.file_path == task.file.file_path:
+                each.delete_files = [found]
+        return tasks
+
+    monkeypatch.setattr(DataScan, "plan_files", plan_files)
+    table = load_for_commit(address)
+
+    assert remove_rows(address, table, "orders", [LostRange(0, 3, 6)], lambda _: {}) == 2
+
+    assert stored(address) == [rows[offset] for offset in (0, 2, 6)]
+
+
+def test_a_table_with_partitions_keeps_its_rows_in_them(tmp_path: Path) -> None:
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "orders"))
+    ensure_table(address, partition_by=parse_terms(["partition", "hour(timestamp)"]))
+    for number in range(2):
+        batch = write_batch(address, number * 3600, number * 3600 + 4)
+        address.load().add_files(list(batch.paths))
+    table = load_for_commit(address)
+
+    assert remove_rows(address, table, "orders", [LostRange(0, 2, 3602)], lambda _: {}) == 4
+
+    assert offsets(address.load()) == [0, 1, 3602, 3603]
+    hours = [task.file.partition[1] for task in address.load().scan().plan_files()]
+    assert sorted(hours) == [0, 1]
