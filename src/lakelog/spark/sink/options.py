@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from lakelog.records.compression import Codec
 from lakelog.spark.options import OptionReader
 from lakelog.tables.topic.errors import OptionError
 
@@ -78,7 +79,7 @@ def parse_sink_options(
     parsed = SinkOptions(
         bootstrap=given.required("kafka.bootstrap.servers"),
         topic=given.text("topic") or None,
-        compression=given.text("kafka.compression.type", "none"),
+        compression=_compression(given),
         acks=_acks(given),
         request_bytes_max=given.number("kafka.max.request.size", minimum=1024) or _REQUEST_BYTES,
         client_id=given.text("kafka.client.id", "lakelog-spark"),
@@ -115,6 +116,17 @@ def _acks(given: OptionReader) -> int:
     if acks not in ("all", "-1", "1"):
         raise OptionError(f"option 'kafka.acks' must be all, -1 or 1, not {acks!r}")
     return 1 if acks == "1" else -1
+
+
+def _compression(given: OptionReader) -> str:
+    text = given.text("kafka.compression.type", "none").lower()
+    names = [codec.name.lower() for codec in Codec]
+    if text not in names:
+        expected = ", ".join(names)
+        raise OptionError(
+            f"option 'kafka.compression.type' must be one of {expected}, not {text!r}"
+        )
+    return text
 
 
 def _delivery(given: OptionReader, default: Delivery) -> Delivery:

@@ -303,6 +303,10 @@ def _position(given: OptionReader, which: str, default: Boundary) -> Position:
         if which == "ending" and boundary is Boundary.EARLIEST:
             raise OptionError("option 'endingOffsets' must be latest or JSON, not earliest")
         return boundary
+    if not text.startswith("{"):
+        words = "earliest, latest" if which == "starting" else "latest"
+        example = '{"topic": {"0": 5}}'
+        raise OptionError(f"option {name!r} must be {words} or JSON like {example}, not {text!r}")
     point: StreamOffset = parsed(parse_point, name, text)
     _check_specials(name, point.offsets, earliest_allowed=which == "starting")
     return point

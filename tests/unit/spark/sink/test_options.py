@@ -31,6 +31,7 @@ def test_delivery_is_an_option_with_a_default() -> None:
     ("options", "text"),
     [
         (BASE | {"delivery": "twice"}, "must be at-least-once or exactly-once, not 'twice'"),
+        (BASE | {"kafka.compression.type": "lzma"}, "one of none, gzip, .*, zstd, not 'lzma'"),
         (BASE | {"sinkId": "a"}, "'sinkId' requires the option 'delivery' to be exactly-once"),
         (BASE | {"sinkGeneration": "1"}, "'sinkGeneration' requires"),
         (BASE | {"repeatedBatch": "any"}, "'repeatedBatch' requires"),
