@@ -43,7 +43,11 @@ def copy(spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: P
 
 
 def test_a_committed_batch_is_not_written_again(
-    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, copy: Copy
+    spark: SparkSession,
+    bootstrap: str,
+    make_topic: MakeTopic,
+    copy: Copy,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     target = make_topic()
     query = copy.foreach_batch(target)
@@ -53,6 +57,8 @@ def test_a_committed_batch_is_not_written_again(
     assert found.content is not None
     assert 0 < found.content.rows <= 12
 
+    assert caplog.text.count("begins a new sink") == 1
+
     copy.forget_last_commit()
     produce(bootstrap, copy.source, range(25, 30))
     copy.foreach_batch(target)
@@ -60,6 +66,7 @@ def test_a_committed_batch_is_not_written_again(
     expected = sorted(f"v{i}" for i in range(30))
     assert values(read(spark, bootstrap, subscribe=target)) == expected
     assert control(bootstrap, str(query.id)).next_batch == 4
+    assert caplog.text.count("begins a new sink") == 1
 
 
 def test_a_checkpoint_that_is_one_batch_behind_stops_the_query(

@@ -159,7 +159,7 @@ def check_repeated(
     raise BatchOrderError(
         f"batch {batch} of sink {sink_id!r} is committed with {_rows(known)}, and this checkpoint "
         f"makes it of {other}{_rows(found)}: the checkpoint is one batch behind the sink, and rows "
-        "would be lost. Restore the checkpoint that belongs to the sink; or, to go on with this "
+        "would be lost. Restore the checkpoint that belongs to the sink; or, to continue with this "
         f"one, set 'sinkGeneration' to {generation + 1}, which writes this batch as well. If the "
         "query computes other rows each time, set 'repeatedBatch' to same-count or any"
     )
@@ -188,5 +188,5 @@ def _out_of_order(sink_id: str, known: Control, batch: Batch) -> str:
     return (
         f"batch {batch.number} is {where} sink {sink_id!r}, whose next batch is "
         f"{known.next_batch}: {effect}. Restore the checkpoint that belongs to the sink; or, to "
-        f"go on with this one, set 'sinkGeneration' to {known.generation + 1}"
+        f"continue with this one, set 'sinkGeneration' to {known.generation + 1}"
     )
