@@ -528,7 +528,7 @@ _ENTRIES = (
         "confirmation required",
         ExitCode.USAGE,
         "The command deletes data and cannot ask for confirmation, because its input is not "
-        "a terminal. Pass --yes. Scripts need `--yes`.",
+        "a terminal. Check the names in the message, and repeat the command with `--yes`.",
     ),
     Entry(
         "LL0902",
