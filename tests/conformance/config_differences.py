@@ -31,6 +31,7 @@ ONE_NODE = "one node is a whole cluster"
 NO_JAVA = "a Java class that does not run here"
 LOOPBACK = "nothing beyond loopback, and no TLS or SASL"
 DEFAULTS = {
+    "broker.session.timeout.ms": "a broker has no pauses of a garbage collector (ADR 14)",
     "group.consumer.max.size": "the memory of groups is bounded",
     "group.max.size": "the memory of groups is bounded",
     "max.connections": "the memory of connections is bounded",

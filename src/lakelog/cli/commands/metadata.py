@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = noun("metadata", "Move the metadata of a stopped cluster to another store.")
 
-_SESSION_TIMEOUT_S = 9.0
+_SESSION_TIMEOUT_S = 4.0
 
 
 @app.command(name="export")

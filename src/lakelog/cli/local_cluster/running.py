@@ -22,7 +22,6 @@ from lakelog.cli.broker_start import (
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.broker import BrokerSpec
 from lakelog.cli.local_cluster.ensemble import (
-    SESSION_TIMEOUT_S,
     EnsembleError,
     ZooKeeperEnsemble,
 )
@@ -159,7 +158,6 @@ def broker_specs(
     metadata = f"sqlite:{folder.metadata}"
     if ensemble is not None:
         metadata = f"zookeeper://{','.join(ensemble.servers)}/{_CHROOT}"
-        defaults.append(f"broker.session.timeout.ms={SESSION_TIMEOUT_S * 1000:.0f}")
     specs = []
     for node_id, port in enumerate(ports, 1):
         address = f"{_HOST}:{port}"

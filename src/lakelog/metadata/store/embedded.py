@@ -81,7 +81,7 @@ class EmbeddedStore:
         clock: Clock,
         *,
         shared: bool = False,
-        session_timeout_s: float = 9.0,
+        session_timeout_s: float = 4.0,
         marks: Marks | None = None,
     ) -> None:
         """`marks` are of the data folder of the broker, which has one, unlike a command."""

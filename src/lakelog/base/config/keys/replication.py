@@ -20,7 +20,7 @@ REPLICATION_KEYS = (
     fixed_key(
         "broker.session.timeout.ms",
         _INT,
-        9000,
+        4000,
         "Time, in milliseconds, after which the controller fences a broker without heartbeats.",
         at_least(1),
     ),

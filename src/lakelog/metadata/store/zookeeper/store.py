@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SESSION_TIMEOUT_S = 9.0
+SESSION_TIMEOUT_S = 4.0
 _ALL = Change.ENTRIES | Change.BROKERS | Change.TERM
 _HEARTBEATS_PER_TIMEOUT = 5
 _RETRY_S = 0.05
