@@ -150,3 +150,19 @@ def test_a_folder_that_was_put_back_does_not_lead(cluster: Cluster, tmp_path: Pa
         cluster.brokers[number].restart()
     eventually(lambda: len(cluster.partition()["isr"]) == 3)
     assert cluster.records() == [str(number) for number in range(2 * RECORDS)]
+
+
+def test_a_topic_is_described_while_its_leader_does_not_know_its_end(cluster: Cluster) -> None:
+    cluster.create()
+    leader = cluster.partition()["leader"]
+    for number in {1, 2, 3} - {leader}:
+        cluster.brokers[number].kill()
+    # At the restart the log begins an epoch above the high watermark, which stays there: the leader
+    # waits for the other members of the ISR.
+    cluster.shell.out("produce", "orders", "--acks", "1", given=b"waiting\n")
+    cluster.brokers[leader].kill()
+    cluster.brokers[leader].restart()
+    eventually(lambda: cluster.partition()["leader"] == leader)
+    row = cluster.partition()
+    assert (row["log_end_offset"], row["records"]) == (None, None)
+    assert row["bytes"] > 0

@@ -28,6 +28,18 @@ def read_bounds(
     return {key: Bounds(starts[key].offset, ends[key].offset) for key in wanted}
 
 
+def known_bounds(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """Return `read_bounds` of the partitions whose leaders know them, and answer.
+
+    A description of a topic needs no offsets. Raises `KafkaError` unless a repetition may succeed.
+    """
+    from lakelog.client.offsets import EARLIEST, LATEST
+
+    starts = admin.known_offsets(dict.fromkeys(keys, EARLIEST))
+    ends = admin.known_offsets(dict.fromkeys(starts, LATEST))
+    return {key: Bounds(starts[key].offset, end.offset) for key, end in ends.items()}
+
+
 def resolve_position(
     admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:

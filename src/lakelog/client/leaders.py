@@ -20,15 +20,20 @@ others."""
 
 
 def ask_leaders(
-    cluster: Cluster, partitions: Iterable[TopicPartition], ask: AskLeader[T]
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    found: dict[TopicPartition, T] | None = None,
 ) -> dict[TopicPartition, T]:
     """Return the answer for each of `partitions`; follow changes of leaders.
+
+    found: gets the answers, and keeps them when the call fails.
 
     The request must be safe to repeat. Raises `TopicNotFoundError`, `PartitionNotFoundError`, and
     the last `ClientError` after the cluster's time limit.
     """
     wanted = list(partitions)
-    found: dict[TopicPartition, T] = {}
+    found = {} if found is None else found
 
     def work() -> dict[TopicPartition, T]:
         missing = [key for key in wanted if key not in found]
@@ -53,23 +58,20 @@ def ask_leaders_once(
 ) -> None:
     """Add the answers of all leaders of `partitions` to `found`.
 
-    A failure at one leader does not prevent the others' answers. Raises the first `ClientError`
-    after all leaders were asked.
+    A partition without a leader, or a failure at one leader, does not prevent the answers of
+    others. Raises the first `ClientError` after all leaders were asked.
     """
     failure: ClientError | None = None
-    for node, keys in _by_leader(cluster, partitions).items():
+    nodes: dict[int, list[TopicPartition]] = defaultdict(list)
+    for topic, partition in partitions:
+        try:
+            nodes[cluster.leader(topic, partition).node_id].append((topic, partition))
+        except ClientError as error:
+            failure = failure or error
+    for node, keys in nodes.items():
         try:
             ask(node, keys, found)
         except ClientError as error:
             failure = failure or error
     if failure is not None:
         raise failure
-
-
-def _by_leader(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
-    nodes: dict[int, list[TopicPartition]] = defaultdict(list)
-    for topic, partition in partitions:
-        nodes[cluster.leader(topic, partition).node_id].append((topic, partition))
-    return nodes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import check
+from lakelog.client.errors import ClientError, check
 from lakelog.client.leaders import TopicPartition, ask_leaders
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -15,7 +15,15 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAt", "TopicPartition", "list_offsets"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "OffsetAt",
+    "TopicPartition",
+    "known_offsets",
+    "list_offsets",
+]
 
 LATEST = -1
 """The offset after the last readable record."""
@@ -23,6 +31,8 @@ EARLIEST = -2
 """The start of the log."""
 MAX_TIMESTAMP = -3
 """The record with the largest timestamp."""
+_KNOWN_WITHIN_S = 2.0
+"""Longer than a change of leaders in a healthy cluster."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,6 +57,36 @@ def list_offsets(
     wanted: milliseconds since the epoch, or a constant of this module. The call follows changes of
     leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
+    return _list_into({}, cluster, wanted, read_committed=read_committed)
+
+
+def known_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAt]:
+    """Return what `list_offsets` returns, without the partitions whose offsets are unknown now.
+
+    A leader may be dead, or not know its high watermark yet (OFFSET_NOT_AVAILABLE): until the
+    present followers have answered a new leader, for example. Such a partition is asked for again
+    for two seconds. Raises errors that are not retriable as `list_offsets` does.
+    """
+    found: dict[TopicPartition, OffsetAt] = {}
+    with cluster.hurrying(_KNOWN_WITHIN_S):
+        try:
+            _list_into(found, cluster, wanted, read_committed=False)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+    return found
+
+
+def _list_into(
+    found: dict[TopicPartition, OffsetAt],
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+) -> dict[TopicPartition, OffsetAt]:
+    """Return `found` with the offsets; it keeps other offsets when the call fails."""
 
     def ask(
         node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, OffsetAt]
@@ -55,7 +95,7 @@ def list_offsets(
         request = _request(times, int(read_committed), int(cluster.request_timeout_s * 1000))
         _collect(cluster.ask(node, request, ListOffsetsResponse), found)
 
-    return ask_leaders(cluster, wanted, ask)
+    return ask_leaders(cluster, wanted, ask, found)
 
 
 def _request(

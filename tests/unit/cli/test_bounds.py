@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.cli.bounds import check_reached, read_bounds, resolve_position
+from lakelog.base.errors import ErrorCode
+from lakelog.cli.bounds import check_reached, known_bounds, read_bounds, resolve_position
 from lakelog.cli.positions import Anchor, Bounds, Position
 from lakelog.client.admin import Admin
 from lakelog.client.errors import OffsetOutOfRangeError
@@ -48,6 +49,22 @@ def test_the_end_depends_on_the_isolation_level(
 ) -> None:
     bounds = read_bounds(admin, BOTH, read_committed=read_committed)
     assert bounds == dict.fromkeys(BOTH, Bounds(3, end))
+
+
+def test_bounds_are_known_where_both_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader of the second partition does not know its high watermark yet."""
+
+    def answer(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        response = offsets(request)
+        for row in response.topics[0].partitions:
+            if row.partition_index == 1 and request.topics[0].partitions[0].timestamp == LATEST:
+                row.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+        return response
+
+    monkeypatch.setattr("lakelog.client.offsets._KNOWN_WITHIN_S", 0.01)
+    with ScriptedBroker() as broker, Admin(broker.address, timeout_s=10.0) as admin:
+        broker.on(ListOffsetsRequest, answer)
+        assert known_bounds(admin, BOTH) == {("orders", 0): Bounds(3, 9)}
 
 
 def test_a_time_after_the_last_record_selects_the_end(admin: Admin) -> None:

@@ -66,6 +66,25 @@ def test_a_final_error_is_raised_after_the_other_leaders_have_answered(two: Clus
     assert found == {("orders", 1): 2}
 
 
+def test_a_partition_without_a_leader_does_not_delay_the_others(
+    two: Cluster, broker: ScriptedBroker
+) -> None:
+    broker.leaders["orders", 0] = -1
+    asked = Asked({})
+    found: dict[TopicPartition, int] = {}
+    with pytest.raises(ClientError, match="orders-0 has no leader"):
+        ask_leaders_once(two, BOTH, asked, found)
+    assert found == {("orders", 1): 2}
+
+
+def test_answers_are_kept_when_the_call_fails(two: Cluster) -> None:
+    asked = Asked({1: ClientError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
+    found: dict[TopicPartition, int] = {}
+    with pytest.raises(ClientError, match="TOPIC_AUTHORIZATION_FAILED"):
+        ask_leaders(two, BOTH, asked, found)
+    assert found == {("orders", 1): 2}
+
+
 def test_no_partition_needs_no_request(two: Cluster) -> None:
     asked = Asked({})
     assert ask_leaders(two, [], asked) == {}

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.base.errors import ErrorCode
+from lakelog.client import offsets
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError
-from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, known_offsets, list_offsets
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -54,3 +56,27 @@ def test_an_error_names_the_partition(broker: ScriptedBroker, cluster: Cluster) 
     broker.on(ListOffsetsRequest, response((0, 0, 3), (1, 29, -1)))
     with pytest.raises(ClientError, match="orders-1: not allowed by the broker"):
         list_offsets(cluster, BOTH)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_known_offsets_are_returned_without_the_unknown_ones(
+    broker: ScriptedBroker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    monkeypatch.setattr(offsets, "_KNOWN_WITHIN_S", 0.01)
+    broker.on(ListOffsetsRequest, response((0, 0, 3), (1, code, -1)), response((1, code, -1)))
+    assert known_offsets(cluster, BOTH) == {("orders", 0): OffsetAt(3, -1, 4)}
+    assert cluster.timeout_s == 10.0
+
+
+def test_offsets_are_waited_for_before_they_count_as_unknown(
+    broker: ScriptedBroker, cluster: Cluster
+) -> None:
+    unknown = ErrorCode.OFFSET_NOT_AVAILABLE
+    broker.on(ListOffsetsRequest, response((0, 0, 3), (1, unknown, -1)), response((1, 0, 9)))
+    assert known_offsets(cluster, BOTH)["orders", 1].offset == 9
+
+
+def test_a_refusal_is_not_an_unknown_offset(broker: ScriptedBroker, cluster: Cluster) -> None:
+    broker.on(ListOffsetsRequest, response((0, 0, 3), (1, 29, -1)))
+    with pytest.raises(ClientError, match="orders-1: not allowed by the broker"):
+        known_offsets(cluster, BOTH)

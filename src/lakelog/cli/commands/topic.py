@@ -11,7 +11,13 @@ from cyclopts import Parameter
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, confirm_deletion, for_each
-from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
+from lakelog.cli.bounds import (
+    TopicPartition,
+    check_reached,
+    known_bounds,
+    read_bounds,
+    resolve_position,
+)
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.elections import elect_preferred, elect_uncleanly
 from lakelog.cli.failures import CliError
@@ -51,7 +57,6 @@ if TYPE_CHECKING:
 app = noun("topic", "List, create, describe, alter and delete topics; elect leaders.")
 
 _MIN_ISR = "min.insync.replicas"
-_NO_LEADER = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
 _LIST_COLUMNS = ("name", "partitions", "replication_factor", "bytes", "is_internal")
 _PARTITION_COLUMNS = (
     "partition",
@@ -362,12 +367,12 @@ def _describe(admin: Admin, name: str, limit: str | None) -> Document:
 
 
 def log_sizes(admin: Admin) -> LogSizes:
-    """Return the bytes of each replica; none if a broker does not answer."""
-    try:
-        folders = admin.log_dirs()
-    except KafkaError:
-        return {}
-    return {(each.node_id, *key): size for each in folders for key, size in each.partitions.items()}
+    """Return the bytes of each replica, except at brokers that do not answer."""
+    return {
+        (each.node_id, *key): size
+        for each in admin.known_log_dirs()
+        for key, size in each.partitions.items()
+    }
 
 
 def _leader_bytes(topic: str, row: Partition, sizes: LogSizes) -> Size | None:
@@ -383,14 +388,9 @@ def _total_bytes(topic: Topic, sizes: LogSizes) -> Size | None:
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
-    """Return the bounds of the partitions that have a leader."""
+    """Return the bounds of the partitions that have a leader which knows them."""
     led = [(topic.name, row.partition) for row in topic.partitions if row.leader >= 0]
-    try:
-        return read_bounds(admin, led)
-    except KafkaError as error:
-        if error.code not in _NO_LEADER:
-            raise
-        return {}
+    return known_bounds(admin, led)
 
 
 def listing(topics: Iterable[Topic], sizes: LogSizes = NO_SIZES) -> Listing:

@@ -10,6 +10,7 @@ with Admin("localhost:9092") as admin:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING
 from lakelog.base.closeable import Closeable
 from lakelog.base.errors import error_code
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import check
-from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
+from lakelog.client.errors import ClientError, check
+from lakelog.client.offsets import OffsetAt, TopicPartition, known_offsets, list_offsets
 from lakelog.client.view import ClusterView
 from lakelog.protocol.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -142,6 +143,13 @@ class Admin(Closeable):
         """
         return list_offsets(self._cluster, wanted, read_committed=read_committed)
 
+    def known_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        """Return what `list_offsets` returns, without the partitions whose offsets are unknown now.
+
+        It waits two seconds for them. Raises as `list_offsets` unless a repetition may succeed.
+        """
+        return known_offsets(self._cluster, wanted)
+
     def log_dirs(self) -> list[LogDir]:
         """Return the data folders of every broker, with the sizes of their partitions.
 
@@ -150,6 +158,17 @@ class Admin(Closeable):
         """
         brokers = list(self._cluster.refresh([]).brokers)
         return [each for node in brokers for each in self.log_dirs_of(node)]
+
+    def known_log_dirs(self) -> list[LogDir]:
+        """Return `log_dirs` without the folders of brokers that do not answer.
+
+        Raises `UnreachableError` if no broker answers.
+        """
+        folders: list[LogDir] = []
+        for node in list(self._cluster.refresh([]).brokers):
+            with suppress(ClientError):
+                folders += self.log_dirs_of(node)
+        return folders
 
     def log_dirs_of(self, node: int, *, with_partitions: bool = True) -> list[LogDir]:
         """Return the data folders of one broker. Raises as `log_dirs`."""

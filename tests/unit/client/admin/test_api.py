@@ -30,6 +30,17 @@ def test_the_folders_of_every_broker_are_returned(broker: ScriptedBroker) -> Non
     assert found == [LogDir(node, "/data", {("orders", 1): 70}, 100, 30) for node in (1, 2)]
 
 
+def test_a_broker_that_does_not_answer_hides_only_its_own_folder(broker: ScriptedBroker) -> None:
+    folder = DescribeLogDirsResult(log_dir="/data", topics=[], total_bytes=100, usable_bytes=30)
+    with ScriptedBroker(node_id=2) as other:
+        broker.peers = [other]
+        other.peers = [broker]
+        broker.on(DescribeLogDirsRequest, None)
+        other.on(DescribeLogDirsRequest, DescribeLogDirsResponse(results=[folder]))
+        with Admin(broker.address, timeout_s=10.0) as admin:
+            assert admin.known_log_dirs() == [LogDir(2, "/data", {}, 100, 30)]
+
+
 @pytest.mark.parametrize(
     ("folder", "problem"),
     [
