@@ -349,7 +349,7 @@ def test_an_unknown_producer_begins_with_its_rejected_batch() -> None:
     assert rejected is ErrorCode.NOT_ENOUGH_REPLICAS
     partition.assume(role._replace(isr=(1, 2)), 0)
     assert begins_at(partition, 9, acks_all=True) is ErrorCode.NONE  # another producer
-    assert begins_at(partition, 5, producer_id=7) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert begins_at(partition, 5, producer_id=7) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
     assert begins_at(partition, 5, producer_id=7) is ErrorCode.NONE
 
@@ -452,7 +452,8 @@ def test_a_producer_begins_with_the_batch_that_found_no_room() -> None:
         full.setattr(type(disk), "write_at", _no_room)
         with pytest.raises(KafkaError):
             partition.append(make_batch(producer=(7, 0, 4)), NOW)
-    assert begins_at(partition, 5, producer_id=7) is ErrorCode.LEADER_NOT_AVAILABLE
+        assert begins_at(partition, 5, producer_id=7) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert begins_at(partition, 5, producer_id=7) is ErrorCode.KAFKA_STORAGE_ERROR
     assert begins_at(partition, 4, producer_id=7) is ErrorCode.NONE
 
 

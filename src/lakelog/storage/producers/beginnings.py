@@ -8,13 +8,15 @@ delivery timeout, as of a broker of Apache Kafka. So for a minute
 - the unknown producers of a new leader begin at sequence 0: requests to the last leader may have
   failed;
 - a producer whose batch was rejected begins with that batch, or with an earlier one. Further
-  rejections delay this producer alone.
+  rejections delay this producer alone. Until then its batches get the error of the rejected one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode
 
 AWAITED_MS = 60_000
 """Twice the request timeout of most clients: until then the batches of a request that was lost
@@ -26,6 +28,7 @@ _REJECTED_MAX = 100
 class _Rejected(NamedTuple):
     epoch: int
     sequence: int
+    code: ErrorCode
     until_ms: int
 
 
@@ -44,7 +47,7 @@ class Beginnings:
         self._all_until_ms = self.clock_ms() + AWAITED_MS
         self._rejected.clear()
 
-    def await_rejected(self, producer_id: int, epoch: int, sequence: int) -> None:
+    def await_rejected(self, producer_id: int, epoch: int, sequence: int, code: ErrorCode) -> None:
         """Make an unknown producer begin with this rejected batch, or an earlier rejected one."""
         now_ms = self.clock_ms()
         before = self._rejected.pop(producer_id, None)
@@ -52,18 +55,22 @@ class Beginnings:
             sequence = min(sequence, before.sequence)
         elif len(self._rejected) == _REJECTED_MAX:
             del self._rejected[next(iter(self._rejected))]
-        self._rejected[producer_id] = _Rejected(epoch, sequence, now_ms + AWAITED_MS)
+        self._rejected[producer_id] = _Rejected(epoch, sequence, code, now_ms + AWAITED_MS)
 
-    def may_begin(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Return whether an unknown producer may begin at this sequence, which is not 0."""
+    def refusal(self, producer_id: int, epoch: int, sequence: int) -> ErrorCode | None:
+        """Return the retriable code for an unknown producer that may not begin at a sequence.
+
+        None if it may. The sequence is not 0. LEADER_NOT_AVAILABLE stands for batches that a former
+        leader may have lost.
+        """
         if self._all_until_ms is not None:
             if self.clock_ms() < self._all_until_ms:
-                return False
+                return ErrorCode.LEADER_NOT_AVAILABLE
             self._all_until_ms = None
         rejected = self._rejected.pop(producer_id, None)
         if rejected is None or rejected.epoch != epoch:
-            return True
+            return None
         if sequence <= rejected.sequence or self.clock_ms() >= rejected.until_ms:
-            return True
+            return None
         self._rejected[producer_id] = rejected
-        return False
+        return rejected.code

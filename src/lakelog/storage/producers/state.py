@@ -209,7 +209,7 @@ class ProducerStateTable:
             return
         entry, beginnings = self.entries.get(producer_id), self.beginnings
         if entry is None:
-            beginnings.await_rejected(producer_id, epoch, sequence)
+            beginnings.await_rejected(producer_id, epoch, sequence, code)
         elif epoch >= entry.epoch:
             until_ms = beginnings.clock_ms() + AWAITED_MS
             entry.rejected = RejectedBatch(epoch, entry.next_sequence(epoch), code, until_ms)
@@ -324,10 +324,11 @@ class ProducerStateTable:
         if sequence == awaited:
             return None
         if entry.epoch == NO_EPOCH:
-            if self.beginnings.may_begin(producer_id, epoch, sequence):
+            code = self.beginnings.refusal(producer_id, epoch, sequence)
+            if code is None:
                 return None
             return KafkaError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
+                code,
                 f"producer {producer_id} begins at sequence {sequence}, and its batches before "
                 "may still arrive; try again",
             )
