@@ -10,9 +10,10 @@ checkpoint replaces, and the marks count only while both fit together.
     <CRC-32C of known-logs> <inode> <change time>             (or `-` before the first one)
     <CRC-32C of the known-logs that is about to be written>   (or `-`)
 
-No restored `known-logs` has the same inode and change time. They count unless the last process
-stopped cleanly: a folder may be moved between a stop and a start. The rollback of a whole file
-system or device restores the seal, too, and is not noticed.
+A folder without a seal is of an older version, unless its `boot-id` says that the last process has
+sealed it. No restored `known-logs` has the same inode and change time. They count unless the last
+process stopped cleanly: a folder may be moved between a stop and a start. The rollback of a whole
+file system or device restores the seal, too, and is not noticed.
 """
 
 from __future__ import annotations
@@ -57,16 +58,19 @@ class FolderSeal:
         self.is_of_stop = False
         """Whether the sealed file is that of a clean stop, or the folder has no seal."""
 
-    def open(self) -> None:
-        """Compare the seal with the folder. Raises `OSError`."""
+    def open(self, *, is_expected: bool) -> None:
+        """Compare the seal with the folder. Raises `OSError`.
+
+        is_expected: whether another file shows that the last process has sealed the folder.
+        """
         data = read_if_exists(self._disk, self.path)
         content = read_if_exists(self._disk, self.sealed)
         if content is not None:
             self._present = f"{_checksum(content)} {self._disk.file_id(self.sealed)}"
-        if data is None:
-            # Of an older version, which seals nothing: its marks count as before. A restore leaves
-            # or replaces the seal. Without this, the first start of this version would count every
-            # replica as incomplete, and a stopped cluster would have no leaders.
+        if data is None and not is_expected:
+            # Of an older version, which seals nothing: its marks count as before. Without this, the
+            # first start of this version would count every replica as incomplete, and a stopped
+            # cluster would have no leaders.
             self.is_intact = self.is_of_stop = True
             return
         found = _decoded(data or b"")

@@ -18,7 +18,7 @@ SEALED = DATA / "known-logs"
 
 def opened(disk: MemoryDisk | PosixDisk, folder: Path = DATA) -> FolderSeal:
     seal = FolderSeal(folder / FOLDER_SEAL, folder / SEALED.name, disk)
-    seal.open()
+    seal.open(is_expected=False)
     return seal
 
 

@@ -7,7 +7,8 @@ first write or sync that fails removes it until the next start, because the kern
 it could not write. A missing, damaged or different file counts as a power failure.
 
 The second line is the broker epoch of the process that wrote the file. It shows whether a later
-process of the same broker has run elsewhere meanwhile (KIP-966).
+process of the same broker has run elsewhere meanwhile (KIP-966). The third line says that this
+process has sealed the folder (`lakelog.storage.seal`): a folder without its seal was changed then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lakelog.storage.files import read_if_exists
 _logger = logging.getLogger(__name__)
 
 BOOT_ID = "boot-id"
+_SEALED = b"sealed\n"
 
 
 class PageCacheMark:
@@ -43,7 +45,7 @@ class PageCacheMark:
         -1 stands for an unknown epoch, None for another page cache.
         """
         try:
-            found = read_if_exists(self._disk, self.path) or b""
+            found = (read_if_exists(self._disk, self.path) or b"").removesuffix(_SEALED)
             page_cache, end, epoch = found.partition(b"\n")
             if not end or page_cache != self._present():
                 return None
@@ -58,6 +60,13 @@ class PageCacheMark:
             )
             return None
 
+    def names_seal(self) -> bool:
+        """Return whether the process that wrote the file has sealed the folder, or may have."""
+        try:
+            return (read_if_exists(self._disk, self.path) or b"").endswith(b"\n" + _SEALED)
+        except OSError:  # `find` logs it
+            return True
+
     def write(self, broker_epoch: int) -> None:
         """Write the id of the present page cache, durably, unless a write has failed before.
 
@@ -65,7 +74,8 @@ class PageCacheMark:
         """
         try:
             if not self.has_failed:
-                self._disk.write_atomic(self.path, self._present() + b"\n%d\n" % broker_epoch)
+                content = self._present() + b"\n%d\n" % broker_epoch + _SEALED
+                self._disk.write_atomic(self.path, content)
             if self.has_failed:  # meanwhile, in another thread
                 self.remove()
         except OSError as error:

@@ -12,6 +12,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import LOG
+from lakelog.storage.seal import FOLDER_SEAL
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, Store, append, make_batch, memory_store
 
@@ -55,6 +56,27 @@ def test_without_the_name_of_this_page_cache_it_is_not_believed(
 ) -> None:
     store.disk.remove(PATH) if content is None else store.disk.write_atomic(PATH, content)
     assert has_lost_after(store, store.memory_disk.kill)
+
+
+def test_nor_without_the_seal_that_it_names(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Files of an older version were put back, and all others removed but `.lock` and this one."""
+    store.disk.remove(DATA / FOLDER_SEAL)
+    assert has_lost_after(store, store.memory_disk.kill)
+    assert "was changed by another program" in caplog.text
+
+
+def test_nor_does_a_clean_stop_count_then(store: Store) -> None:
+    def stop_and_change() -> None:
+        store.directory.close()
+        store.disk.remove(DATA / FOLDER_SEAL)
+
+    assert has_lost_after(store, stop_and_change)
+
+
+def test_the_mark_of_an_older_version_counts_without_a_seal(store: Store) -> None:
+    store.disk.remove(DATA / FOLDER_SEAL)
+    store.disk.write_atomic(PATH, store.disk.read(PATH).removesuffix(b"sealed\n"))
+    assert not has_lost_after(store, store.memory_disk.kill)
 
 
 def test_nor_if_the_kernel_does_not_name_it(
