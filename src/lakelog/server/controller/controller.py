@@ -249,8 +249,8 @@ class Controller:
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
         image = self._metadata.image
-        self._silence.note_request(broker_id)
         process = Process(broker_id, check_broker_epoch(image, broker_id, epoch).incarnation_id)
+        self._silence.note_request(broker_id)  # of the present process, unlike a late heartbeat
         if request.want_shut_down:
             # Fenced before it closes: its partitions have new leaders while it still answers their
             # clients with these.

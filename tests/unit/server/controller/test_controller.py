@@ -255,6 +255,21 @@ def test_a_live_broker_that_does_not_answer_is_fenced_until_it_is_steady(cluster
     assert not cluster.beat(epoch).is_fenced
 
 
+def test_a_late_heartbeat_is_no_contact_with_the_present_process(cluster: Cluster) -> None:
+    former = cluster.register().broker_epoch
+    present = cluster.register(b"b" * 16).broker_epoch
+    silence = cluster.controller._silence
+    silence.follow([Process(OTHER, b"b" * 16)], 0.0)
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    for _ in range(36):
+        silence.tick(session_s / 36)
+    assert silence.silent() == {OTHER}
+    assert cluster.beat(former).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert silence.silent() == {OTHER}
+    cluster.beat(present)
+    assert not silence.silent()
+
+
 def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     silence = cluster.controller._silence
