@@ -58,19 +58,18 @@ class Cluster:
         end = len(log.read_bytes().rstrip(b"\0"))
         os.truncate(log, end // 2)
 
-    def copy(self, number: int, target: Path) -> None:
-        """Copy the data folder of a running broker, without the files that only it may have."""
-        shutil.copytree(
-            self.brokers[number].data, target, ignore=shutil.ignore_patterns(*ITS_OWN, "*.tmp")
-        )
+    def copy(self, number: int, target: Path, left_out: tuple[str, ...]) -> None:
+        """Copy the data folder of a running broker, as `cp -a` does, without some of its files."""
+        ignored = shutil.ignore_patterns(*left_out, "*.tmp")
+        shutil.copytree(self.brokers[number].data, target, ignore=ignored)
 
-    def restore(self, number: int, copy: Path) -> None:
-        """Put the files of a copy in the place of the present ones."""
+    def restore(self, number: int, copy: Path, kept: tuple[str, ...]) -> None:
+        """Put the files of a copy in the place of the present ones, except for some of these."""
         data = self.brokers[number].data
         for path in data.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path.name not in ITS_OWN:
+            elif path.name not in kept:
                 path.unlink()
         shutil.copytree(copy, data, dirs_exist_ok=True)
 
@@ -136,13 +135,23 @@ def test_with_fsync_no_operator_is_needed(cluster: Cluster) -> None:
     assert cluster.records() == [str(number) for number in range(RECORDS)]
 
 
-def test_a_folder_that_was_put_back_does_not_lead(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left_out", "kept"),
+    [(ITS_OWN, ITS_OWN), ((), ()), (("folder-seal", *ITS_OWN), ITS_OWN)],
+    ids=["others", "all", "of an older version"],
+)
+def test_a_folder_that_was_put_back_does_not_lead(
+    cluster: Cluster,
+    tmp_path: Path,
+    left_out: tuple[str, ...],
+    kept: tuple[str, ...],
+) -> None:
     cluster.create()
-    cluster.copy(1, tmp_path / "copy")
+    cluster.copy(1, tmp_path / "copy", left_out)
     cluster.produce(RECORDS)
     for number in (3, 2, 1):  # node 1 stays in the ISR
         cluster.brokers[number].kill()
-    cluster.restore(1, tmp_path / "copy")
+    cluster.restore(1, tmp_path / "copy", kept)
     cluster.brokers[1].restart()
     # Until the others are fenced.
     eventually(lambda: not set("23").intersection(str(cluster.partition()["isr"])))
