@@ -23,6 +23,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.relays import Relays
 from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
 from lakelog.server.peers.silence import Silence
 from lakelog.server.replication.in_sync import InSyncReplicas
@@ -61,6 +62,8 @@ class ScriptedPeer:
     which times out, and arrives when the test calls `deliver_late`. The last one is repeated.
     """
 
+    node_id = CONTROLLER
+
     def __init__(self, deliver: Deliver, script: list[str]) -> None:
         self.deliver = deliver
         self.script = script
@@ -97,6 +100,10 @@ class LeadersView:
     def __init__(self, scene: LateAnswers) -> None:
         self._scene = scene
 
+    @property
+    def image(self) -> MetadataImage:
+        return self._scene.image
+
     async def refresh(self) -> None:
         if not self._scene.reads_store:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the store cannot be read")
@@ -132,9 +139,9 @@ class LateAnswers:
         self.peer = ScriptedPeer(
             lambda request: self.controller.alter_partition(request), list(script)
         )
-        link = ControllerLink(
-            LEADER, cast("Any", LeadersView(self)), cast("Any", lambda _: self.peer), clock, tasks
-        )
+        view, peer = cast("Any", LeadersView(self)), cast("Any", lambda _: self.peer)
+        relays = Relays(LEADER, view, peer, Silence(9.0, 0.25), tasks)
+        link = ControllerLink(LEADER, view, peer, clock, tasks, relays)
         self.in_sync = InSyncReplicas(
             LEADER,
             lambda: self.image,
@@ -206,4 +213,4 @@ def alter(link: ControllerLink, request: AlterPartitionRequest) -> Awaitable[Any
     async def here() -> AlterPartitionResponse:
         raise AssertionError("the controller is another broker")
 
-    return link.ask_once(request, here)
+    return link.ask_once(request, here, is_own=True)

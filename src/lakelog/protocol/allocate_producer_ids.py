@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import Message, int16, int32, int64
 
 
@@ -11,6 +11,8 @@ class AllocateProducerIdsRequest(Message, versions="0", flexible="0+"):
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
+    via_broker: int = int32(tag=OWN_TAGS, default=-1)
+    """The broker that sends the request on to the controller; -1 for none."""
 
 
 class AllocateProducerIdsResponse(Message, versions="0", flexible="0+"):

@@ -39,6 +39,8 @@ class AlterPartitionRequest(Message, versions="2-3", flexible="0+"):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
     topics: list[TopicData] = array(TopicData)
+    via_broker: int = int32(tag=OWN_TAGS, default=-1)
+    """The broker that sends the request on to the controller; -1 for none."""
 
 
 class AlteredPartition(Struct):

@@ -30,6 +30,8 @@ class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
     """Whether the broker cannot write to its folder. Apache Kafka does not have this field."""
     failed_replicas: list[FailedReplica] = array(FailedReplica, "0+", tag=OWN_TAGS + 1)
     """Nor this one. Offline folders are about other controllers if there are any of these."""
+    via_broker: int = int32("0+", tag=OWN_TAGS + 2, default=-1)
+    """The broker that sends the request on to the controller; -1 for none."""
 
 
 class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):
@@ -40,6 +42,8 @@ class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):
     is_caught_up: bool = boolean()
     is_fenced: bool = boolean(default=True)
     should_shut_down: bool = boolean()
+    answered_by: int = int32("0+", tag=OWN_TAGS, default=-1)
+    """The broker that has handled the request. Apache Kafka does not have this field."""
 
 
 API = Api(63, BrokerHeartbeatRequest, BrokerHeartbeatResponse)

@@ -1,10 +1,9 @@
 """Which replicas are in sync: the decisions of a leader, without I/O.
 
 A replica leaves the ISR when it has been behind for more than `replica.lag.time.max.ms` (KIP-16),
-or for a shorter time if its broker does not answer the leader, or if it does not fetch although
-others do. It joins when it has all committed
-records and has reached the start of the leader's epoch: before that, the leader may not know yet
-which records are committed.
+or for a shorter time if its broker does not call the leader, or if it does not fetch although
+others do. It joins when it has all committed records and has reached the start of the leader's
+epoch: before that, the leader may not know yet which records are committed.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def wanted_isr(
     broker_epochs: of the brokers that are not fenced, by node id.
     now_ms: of the monotonic clock.
     lag_ms: for how long a member may have been behind, see `StallGuard`.
-    silent: brokers that have not answered for a session; `silent_lag_ms` counts for them.
+    silent: brokers that have not called the leader for a session; `silent_lag_ms` counts for them.
     mute_ms: for how long a member may send no fetch while enough others do; None for any time.
     """
     role, end = partition.role, partition.log.log_end_offset

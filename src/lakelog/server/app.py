@@ -222,6 +222,7 @@ class Server:
             registered=RegisteredBrokers(control.metadata, tasks),
             losses=control.peers.losses,
             silence=control.peers.silence,
+            relays=control.relays,
             advertised_apis=advertised_apis(in_cluster=options.is_clustered),
         )
 

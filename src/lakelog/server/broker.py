@@ -29,6 +29,7 @@ from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.relays import Relays
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.verification import ClusterVerification
@@ -85,6 +86,7 @@ class Broker:
     registered: RegisteredBrokers
     losses: Losses
     silence: Silence
+    relays: Relays
     request_memory: RequestMemory
     slow_batches: SlowBatches
     shortages: Shortages

@@ -28,5 +28,5 @@ def broker_principal(node_id: int) -> Principal:
 
 
 def is_broker(principal: Principal, node_id: int) -> bool:
-    """Return whether the client may send requests of this broker: each speaks for itself alone."""
+    """Return whether the client is this broker."""
     return principal.kind == BROKER and principal.name == str(node_id)

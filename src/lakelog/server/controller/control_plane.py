@@ -27,6 +27,8 @@ from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.membership import KeptTopics, Membership
+from lakelog.server.controller.presence import Presence
+from lakelog.server.controller.relays import Relays
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.peers.peer import Peer, PeerSeams
@@ -58,12 +60,15 @@ class ControlPlane:
             options.listeners[0][0],
             PeerSeams(node_id, environment.net, tasks, environment.clock, random),
             self._report_dead,
-            self.metadata.review,
+            self._on_silence,
             options.config.get_int("broker.session.timeout.ms") / 1000,
         )
         if options.is_clustered:
             self.metadata.use_witnesses(self)
-        self.link = ControllerLink(node_id, self.metadata, self.peer, environment.clock, tasks)
+        self.relays = Relays(node_id, self.metadata, self.peer, self.peers.silence, tasks)
+        self.link = ControllerLink(
+            node_id, self.metadata, self.peer, environment.clock, tasks, self.relays
+        )
         self.controller = Controller(
             node_id,
             self.metadata,
@@ -75,6 +80,15 @@ class ControlPlane:
             self.peers.silence,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
+        self.presence = Presence(
+            self.metadata,
+            self.relays,
+            self.membership.heartbeat,
+            self.peers.silence,
+            options.config.get_int("broker.session.timeout.ms") / 1000,
+            environment.clock,
+            tasks,
+        )
 
     @property
     def image(self) -> MetadataImage:
@@ -174,6 +188,11 @@ class ControlPlane:
                 extra=event("death_not_reported", broker=process.node_id),
             )
 
+    def _on_silence(self) -> None:
+        self.metadata.review()
+        self.relays.note_silence()
+        self.presence.note_silence()
+
     def check(self, image: MetadataImage) -> None:
         """See `Membership.check`. Raises `RegistrationLost`."""
         self.membership.check(image)
@@ -195,6 +214,7 @@ class ControlPlane:
     def stop(self) -> None:
         """Stop acting as the controller and calling other brokers; the log stays open."""
         self.controller.stop()
+        self.presence.stop()
         self.peers.stop()
 
     async def close(self) -> None:

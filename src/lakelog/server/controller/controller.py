@@ -170,9 +170,11 @@ class Controller:
         A broker with an offline folder is fenced, and its replicas are not eligible any more.
         """
         try:
-            return await self._heartbeat(request)
+            response = await self._heartbeat(request)
         except KafkaError as error:
             return BrokerHeartbeatResponse(error_code=error.code)
+        response.answered_by = self._node_id
+        return response
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change the ISRs of partitions that a broker leads."""
@@ -248,9 +250,11 @@ class Controller:
 
     async def _heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         broker_id, epoch = request.broker_id, request.broker_epoch
-        image = self._metadata.image
+        image, is_direct = self._metadata.image, request.via_broker in (-1, self._node_id)
         process = Process(broker_id, check_broker_epoch(image, broker_id, epoch).incarnation_id)
-        self._silence.note_request(broker_id)  # of the present process, unlike a late heartbeat
+        # After the check of the epoch: a broker between may send on a request of a former process.
+        note = self._silence.note_request if is_direct else self._silence.note_relayed
+        note(broker_id)
         if request.want_shut_down:
             # Fenced before it closes: its partitions have new leaders while it still answers their
             # clients with these.
@@ -397,14 +401,14 @@ class Controller:
         )
 
     def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
-        """Return the brokers that have not answered for a session.
+        """Return the brokers that this one has not seen for a session, through another one either.
 
         The set is empty while this broker may not decide by its own view.
         """
         now_s, term = self._clock.monotonic(), self._metadata.term
         if term != self._term:
             self._term, self._since_s = term, now_s
-        silent = self._silence.silent()
+        silent = self._silence.unseen()
         if not silent or not self._silence.reaches_half(live):
             return frozenset()
         wait_s = self._since_s + self._settled_s - now_s

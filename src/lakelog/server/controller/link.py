@@ -9,6 +9,9 @@ A request is repeated while the controller changes, as long as no attempt may ha
 An attempt without a response may still arrive, after any number of later ones: a repetition would
 hide that from the caller, which keeps its proposal, or has a client that repeats its request. So
 only requests whose second and late effects are harmless are repeated after such an attempt.
+
+A broker's own requests may travel through another broker, if it does not reach the controller
+(`relays.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
 from lakelog.runtime.api import Clock, Tasks, pause
+from lakelog.server.controller.relays import ATTEMPT_S, Relays, unregistered
 from lakelog.server.peers.errors import PeerError, PeerUnsupportedError
 from lakelog.server.peers.peer import Peer
 from lakelog.server.requests.error_codes import codes_in
@@ -27,7 +31,6 @@ from lakelog.wire.schema import Message
 
 PATIENCE_S = 30.0
 """For which a request is repeated (`request.timeout.ms` of Kafka's brokers)."""
-_ATTEMPT_S = 10.0
 _PAUSE_S = 0.1
 
 
@@ -37,6 +40,7 @@ class ControllerLink:
     Args:
         node_id: of this broker.
         peer: returns the connection to a broker, or None if it has no known address.
+        relays: the ways through other brokers.
     """
 
     def __init__(
@@ -46,7 +50,9 @@ class ControllerLink:
         peer: Callable[[int], Peer | None],
         clock: Clock,
         tasks: Tasks,
+        relays: Relays,
     ) -> None:
+        self._relays = relays
         self._node_id = node_id
         self._metadata = metadata
         self._peer = peer
@@ -66,11 +72,13 @@ class ControllerLink:
         newest: int | None = None,
         patience_s: float = PATIENCE_S,
         is_repeatable: bool = False,
+        is_own: bool = False,
     ) -> Any:
         """Return the response of the controller, or of `here` if this broker is the controller.
 
         newest: limits the version in which the request is sent, and its response comes.
         is_repeatable: whether the request may be carried out twice, or after its repetition.
+        is_own: see `ask_once`.
 
         Returns after this broker has followed the change. Raises `KafkaError`: that of `here`, or
         `PeerError` if the controller could not be reached for `patience_s` seconds, or may have
@@ -79,7 +87,7 @@ class ControllerLink:
         deadline = self._clock.monotonic() + patience_s
         while True:
             try:
-                response = await self.ask_once(request, here, newest=newest)
+                response = await self.ask_once(request, here, newest=newest, is_own=is_own)
                 if ErrorCode.NOT_CONTROLLER not in codes_in(response):
                     return response
                 if self._clock.monotonic() >= deadline:
@@ -98,23 +106,33 @@ class ControllerLink:
         here: Callable[[], Awaitable[Any]],
         *,
         newest: int | None = None,
+        is_own: bool = False,
     ) -> Any:
         """Return the response to one attempt; the caller keeps its proposal, and may ask again.
+
+        is_own: whether the request is of this broker itself, and may travel through another one
+            (`Relayed`).
 
         Returns after this broker has followed the change. Raises `KafkaError` as `carry_out`.
         """
         if self.is_here:
             return await here()
         controller_id = self._metadata.controller_id
-        peer = self._peer(controller_id)
-        if peer is None:
-            raise KafkaError(
-                ErrorCode.NOT_CONTROLLER, f"controller {controller_id} has not registered yet"
-            )
-        response = await peer.request(request, timeout_s=_ATTEMPT_S, newest=newest)
+        if is_own:
+            response = await self._relays.ask(controller_id, request)
+        else:
+            response = await self._ask_directly(controller_id, request, newest)
         with suppress(KafkaError):  # the change is made, whether this broker can read it or not
             await self._metadata.refresh()
         return response
+
+    async def _ask_directly(
+        self, controller_id: int, request: Message, newest: int | None
+    ) -> Message:
+        peer = self._peer(controller_id)
+        if peer is None:
+            raise unregistered(controller_id)
+        return await peer.request(request, timeout_s=ATTEMPT_S, newest=newest)
 
     async def pause(self) -> None:
         """Wait before another attempt."""

@@ -166,6 +166,7 @@ class Membership:
             request,
             lambda: self._controller.reserve_producer_ids(request),
             is_repeatable=True,  # a second block stays unused
+            is_own=True,
         )
         _check(response.error_code, "the controller gave no producer ids")
         first = response.producer_id_start
@@ -351,8 +352,13 @@ class Membership:
             lambda: self._controller.heartbeat(request),
             patience_s=patience_s,
             is_repeatable=True,  # it is of this process, which the controller looks up
+            is_own=True,
         )
         return response
+
+    def heartbeat(self) -> BrokerHeartbeatRequest | None:
+        """Return a request with the present state of this broker, None unless it serves."""
+        return self._heartbeat() if self._serves else None
 
     def _heartbeat(
         self, *, want_shut_down: bool = False, offline: bytes | None = None

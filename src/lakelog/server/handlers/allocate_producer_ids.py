@@ -7,7 +7,6 @@ from lakelog.protocol.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -16,8 +15,10 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    if not is_broker(context.principal, request.broker_id):
+    if not broker.relays.may_send(context.principal, request):
         return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if broker.relays.has_to_send_on(request):
+        return await broker.relays.send_on(request, AllocateProducerIdsResponse)
     return await broker.controller.allocate_producer_ids(request)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -13,8 +12,10 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
-    if not is_broker(context.principal, request.broker_id):
+    if not broker.relays.may_send(context.principal, request):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if broker.relays.has_to_send_on(request):
+        return await broker.relays.send_on(request, AlterPartitionResponse)
     return await broker.controller.alter_partition(request)
 
 

@@ -7,7 +7,6 @@ from lakelog.protocol.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
@@ -16,8 +15,10 @@ from lakelog.server.served_api import ServedApi
 async def handle(
     broker: Broker, context: Context, request: BrokerHeartbeatRequest
 ) -> BrokerHeartbeatResponse:
-    if not is_broker(context.principal, request.broker_id):
+    if not broker.relays.may_send(context.principal, request):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if broker.relays.has_to_send_on(request):
+        return await broker.relays.send_on(request, BrokerHeartbeatResponse)
     return await broker.controller.heartbeat(request)
 
 

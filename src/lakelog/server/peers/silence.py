@@ -1,4 +1,8 @@
-"""How long each other broker has not answered this one.
+"""How long each other broker has not answered this one, and has not called it.
+
+Both directions count apart. A follower that does not call its leader cannot copy from it either. A
+controller that is not called gets no proposals. A broker that cannot call the controller may send
+its heartbeats through another broker: it is seen, and keeps its partitions.
 
 Silence is counted in ticks. A pause of this process, in which it called no broker and heard none,
 counts as two ticks at most, so that a broker that wakes up takes no other one for silent.
@@ -6,7 +10,7 @@ counts as two ticks at most, so that a broker that wakes up takes no other one f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakelog.server.auth.broker_proof import Process
@@ -14,20 +18,26 @@ from lakelog.server.auth.broker_proof import Process
 LEADS_FOR = 0.4
 """Part of a session after which a silent broker no longer counts as reached by a controller."""
 _STEADY = 0.5
-"""Part of a session for which a broker has to answer after it was silent for a session."""
+"""Part of a session for which a broker has to be seen after it was unseen for a session."""
 
 
 @dataclass(slots=True)
 class _Witnessed:
-    """The view of one process.
+    """The view of one process; times in seconds.
 
-    contact_s: when the last call began that the process answered, on the monotonic clock.
-    unsteady_s: how much longer it has to answer before it counts as steady.
+    contact_s: when the last call began that the process answered, on the monotonic clock. Calls
+        through another broker count.
+    unanswered_s: since the last answer to a call of this broker.
+    unheard_s: since the last call of the process.
+    unseen_s: the same, but a request that another broker has sent on counts.
+    unsteady_s: how much longer it has to be seen before it counts as steady.
     """
 
     process: Process
     contact_s: float
-    silent_s: float = 0.0
+    unanswered_s: float = 0.0
+    unheard_s: float = 0.0
+    unseen_s: float = 0.0
     unsteady_s: float = 0.0
     was_reached: bool = False
 
@@ -59,31 +69,59 @@ class Silence:
         found = self._known.get(process.node_id)
         if found is not None and found.process == process:
             found.contact_s = max(found.contact_s, called_s)
-            found.silent_s, found.was_reached = 0.0, True
+            found.unanswered_s, found.was_reached = 0.0, True
+
+    def note_relayed_answer(self, node_id: int, called_s: float) -> None:
+        """Note the answer of a broker to a call that another one has sent on."""
+        if (found := self._known.get(node_id)) is not None:
+            found.contact_s = max(found.contact_s, called_s)
 
     def note_request(self, node_id: int) -> None:
         """Note a request of a broker, over a connection of its own."""
         if (found := self._known.get(node_id)) is not None:
-            found.silent_s, found.was_reached = 0.0, True
+            found.unheard_s, found.unseen_s, found.was_reached = 0.0, 0.0, True
+
+    def note_relayed(self, node_id: int) -> None:
+        """Note a request of a broker that another one has sent on."""
+        if (found := self._known.get(node_id)) is not None:
+            found.unseen_s = 0.0
 
     def tick(self, elapsed_s: float) -> None:
         """Count the time since the last tick."""
+        elapsed_s = min(elapsed_s, 2 * self._tick_s)
         for each in self._known.values():
-            each.silent_s += min(elapsed_s, 2 * self._tick_s)
-            if each.silent_s >= self._session_s:
+            each.unanswered_s += elapsed_s
+            each.unheard_s += elapsed_s
+            each.unseen_s += elapsed_s
+            if each.unseen_s >= self._session_s:
                 each.unsteady_s = self._session_s * _STEADY
-            elif each.silent_s < self._session_s * LEADS_FOR and each.unsteady_s > 0.0:
-                each.unsteady_s -= min(elapsed_s, 2 * self._tick_s)
+            elif each.unseen_s < self._session_s * LEADS_FOR and each.unsteady_s > 0.0:
+                each.unsteady_s -= elapsed_s
 
-    def silent(self, part: float = 1.0) -> frozenset[int]:
-        """Return the brokers that have been silent for this part of a session."""
-        limit_s = part * self._session_s
-        return frozenset(
-            node_id for node_id, each in self._known.items() if each.silent_s >= limit_s
+    def unseen(self) -> frozenset[int]:
+        """Return the brokers that sent no request for a session, through another one either."""
+        return self._brokers(lambda each: each.unseen_s >= self._session_s)
+
+    def unheard(self) -> frozenset[int]:
+        """Return the brokers that have not called this one for a session."""
+        return self._brokers(lambda each: each.unheard_s >= self._session_s)
+
+    def unanswering(self) -> frozenset[int]:
+        """Return the brokers whose last answer is two fifths of a session ago."""
+        return self._brokers(lambda each: each.unanswered_s >= self._session_s * LEADS_FOR)
+
+    def unreached(self) -> frozenset[int]:
+        """Return the brokers that do not count as reached by a controller.
+
+        A broker that answers is reached, even if it calls late, until it was unheard for a session:
+        then its requests do not arrive.
+        """
+        return self.unheard() | self._brokers(
+            lambda each: min(each.unanswered_s, each.unheard_s) >= self._session_s * LEADS_FOR
         )
 
     def is_steady(self, node_id: int) -> bool:
-        """Return whether a broker may be unfenced: it has answered for a while since a silence."""
+        """Return whether a broker may be unfenced: it was seen for a while since a silence."""
         found = self._known.get(node_id)
         return found is None or found.unsteady_s <= 0.0
 
@@ -99,10 +137,13 @@ class Silence:
             for node_id, each in self._known.items()
             if each.was_reached and live.get(node_id) == each.process.incarnation_id
         ]
-        silent = self.silent(LEADS_FOR).intersection(counted)
-        return 2 * (1 + len(counted) - len(silent)) >= 1 + len(counted)
+        lost = self.unreached().intersection(counted)
+        return 2 * (1 + len(counted) - len(lost)) >= 1 + len(counted)
 
     def contact_s(self, node_id: int) -> float:
         """Return when the last call began that a broker has answered; infinite without such one."""
         found = self._known.get(node_id)
         return float("inf") if found is None else found.contact_s
+
+    def _brokers(self, is_meant: Callable[[_Witnessed], bool]) -> frozenset[int]:
+        return frozenset(node_id for node_id, each in self._known.items() if is_meant(each))

@@ -30,7 +30,7 @@ from lakelog.server.peers.exchange import DEFAULT_LIMITS
 from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.pool import Peers
-from lakelog.server.peers.silence import LEADS_FOR, Silence
+from lakelog.server.peers.silence import Silence
 
 PERIOD_S = 3.0
 """Between calls of a broker that answers, at most."""
@@ -67,7 +67,7 @@ class PeerWatch:
         """
         own: this process.
         on_death: called with a process that has ended.
-        on_silence: called when a broker has become silent, or answers again (`Silence.silent`).
+        on_silence: called when a broker has become silent, or is heard again.
         session_s: `broker.session.timeout.ms`; brokers are called several times in it.
         """
         self._period_s = min(PERIOD_S, session_s / _CALLS_PER_SESSION)
@@ -160,7 +160,8 @@ class PeerWatch:
         self.silence.tick(now_s - self._ticked_s)
         self._ticked_s = now_s
         self._timer = self._seams.tasks.call_later(self._tick_s, self._tick)
-        silent = (self.silence.silent(LEADS_FOR), self.silence.silent())
+        found = self.silence
+        silent = (found.unreached(), found.unanswering(), found.unheard(), found.unseen())
         if silent != self._silent:
             self._silent = silent
             self._on_silence()

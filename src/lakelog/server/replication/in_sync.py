@@ -55,7 +55,7 @@ class InSyncReplicas:
         alter: sends the request to the controller once, and follows the change.
         lag_max_ms: `replica.lag.time.max.ms`.
         prefers_first: `auto.leader.rebalance.enable`: leaders hand over to preferred replicas.
-        silent: returns the brokers that have not answered this one for a session. They leave the
+        silent: returns the brokers that have not called this one for a session. They leave the
             ISRs when they are behind for `silent_lag_max_ms`.
     """
 

@@ -69,13 +69,13 @@ class ReplicaManager:
             options.node_id,
             lambda: control.image,
             lambda request: control.link.ask_once(
-                request, lambda: control.controller.alter_partition(request)
+                request, lambda: control.controller.alter_partition(request), is_own=True
             ),
             options.config.get_int("replica.lag.time.max.ms"),
             clock,
             tasks,
             prefers_first=options.config.get_bool("auto.leader.rebalance.enable"),
-            silent=control.peers.silence.silent,
+            silent=control.peers.silence.unheard,
             silent_lag_max_ms=min(
                 options.config.get_int("replica.lag.time.max.ms"),
                 options.config.get_int("broker.session.timeout.ms") // 2,

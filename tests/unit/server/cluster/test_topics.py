@@ -23,10 +23,16 @@ from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
 from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.relays import Relays
 from lakelog.server.peers.contacts import Contacts
+from lakelog.server.peers.silence import Silence
 from lakelog.testing.randomness import SeededRandom
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+
+
+def no_peer(node_id: int) -> None:
+    """Know no other broker."""
 
 
 class TopicsOfLog:
@@ -39,13 +45,14 @@ class TopicsOfLog:
         self.room = 1 << 30
         self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
         self.contacts = Contacts(1, tasks)
+        relays = Relays(1, log, no_peer, Silence(9.0, 0.25), tasks)
         self.topics = Topics(
             log,
             SeededRandom(1),
             self.check_room,
             self.waiting.__contains__,
             lambda: config,
-            ControllerLink(1, log, lambda node_id: None, SystemClock(), tasks),
+            ControllerLink(1, log, no_peer, SystemClock(), tasks, relays),
             self.contacts,
         )
         log.subscribe(self)

@@ -263,11 +263,35 @@ def test_a_late_heartbeat_is_no_contact_with_the_present_process(cluster: Cluste
     session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
     for _ in range(36):
         silence.tick(session_s / 36)
-    assert silence.silent() == {OTHER}
+    assert silence.unheard() == {OTHER}
     assert cluster.beat(former).error_code == ErrorCode.STALE_BROKER_EPOCH
-    assert silence.silent() == {OTHER}
+    assert silence.unheard() == {OTHER}
     cluster.beat(present)
-    assert not silence.silent()
+    assert not silence.unheard()
+
+
+def test_a_heartbeat_through_another_broker_shows_that_its_sender_lives(cluster: Cluster) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    silence = cluster.controller._silence
+    silence.follow([Process(OTHER, b"a" * 16)], 0.0)
+    session_s = cluster.controller._config.get_int("broker.session.timeout.ms") / 1000
+    cluster.world.pass_time(session_s)
+    request = BrokerHeartbeatRequest(broker_id=OTHER, broker_epoch=epoch, via_broker=3)
+    late = BrokerHeartbeatRequest(broker_id=OTHER, broker_epoch=epoch - 1, via_broker=3)
+
+    def pass_a_session(sent: BrokerHeartbeatRequest) -> bool:
+        for _ in range(40):
+            silence.tick(session_s / 36)
+            response = cluster.world.run(cluster.controller.heartbeat(sent))
+        assert response.answered_by == (1 if sent is request else -1)
+        cluster.controller.start()
+        cluster.world.pass_time(0.01)
+        return cluster.is_fenced
+
+    assert not pass_a_session(request)
+    assert silence.unheard() == {OTHER}, "leaders see that it does not call them"
+    assert pass_a_session(late), "a request of a former process shows nothing"
 
 
 def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> None:

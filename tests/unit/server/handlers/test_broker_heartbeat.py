@@ -19,6 +19,13 @@ def test_a_broker_of_another_epoch_is_refused(version: int) -> None:
         assert not world.broker.image.brokers[1].is_fenced
 
 
+def test_another_broker_may_send_a_heartbeat_on() -> None:
+    with MemoryBroker() as world:
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=99, via_broker=3)
+        response = world.ask(broker_heartbeat.handle, request, 0, sender=3)
+        assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
 @pytest.mark.parametrize("sender", [None, 3], ids=["a client", "another broker"])
 def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
     with MemoryBroker() as world:

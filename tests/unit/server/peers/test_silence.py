@@ -31,29 +31,49 @@ def live(*node_ids: int) -> dict[int, bytes]:
     return {each: LIVE[each] for each in (1, *node_ids)}
 
 
-def test_a_broker_is_silent_after_a_session_without_answer_or_request() -> None:
-    found = silence(2, 3, 4)
+def test_a_broker_that_does_not_call_is_unheard_after_a_session() -> None:
+    found = silence(2, 3)
     pass_s(found, SESSION_S - TICK_S, 3)
-    assert not found.silent()
+    assert not found.unheard()
     found.note_answer(PROCESSES[2], 5.0)
     pass_s(found, TICK_S, 3)
-    assert found.silent() == {4}
+    assert found.unheard() == found.unseen() == {2}, "an answer shows no way for its requests"
     assert found.contact_s(2) == 5.0
+    assert not found.unanswering() & {2}
+    assert found.unanswering() == {3}, "nor does a request show a way for an own one"
+
+
+def test_a_broker_whose_requests_others_send_on_is_seen() -> None:
+    found = silence(2)
+    for _ in range(8):
+        pass_s(found, SESSION_S / 4)
+        found.note_relayed(2)
+    assert found.unheard() == {2}
+    assert not found.unseen()
+    assert found.is_steady(2)
+
+
+def test_an_answer_through_another_broker_counts_as_contact_alone() -> None:
+    found = silence(2)
+    pass_s(found, SESSION_S)
+    found.note_relayed_answer(2, 7.0)
+    assert found.contact_s(2) == 7.0
+    assert found.unanswering() == {2}
 
 
 def test_a_pause_of_this_broker_makes_no_other_one_silent() -> None:
     found = silence(2)
     found.tick(100.0)
-    assert not found.silent(LEADS_FOR)
+    assert not found.unreached() | found.unanswering()
 
 
 def test_an_answer_of_a_former_process_does_not_count_for_the_present_process() -> None:
     found = silence(2)
     pass_s(found, SESSION_S)
     found.note_answer(Process(2, b"f" * 16), 5.0)
-    assert found.silent() == {2}
+    assert found.unanswering() == {2}
     found.follow([Process(2, b"n" * 16)], 9.0)
-    assert not found.silent()
+    assert not found.unanswering()
     assert found.contact_s(2) == 9.0
 
 
@@ -88,6 +108,16 @@ def test_a_controller_has_to_reach_half_of_the_live_brokers(
     found = silence(*others)
     pass_s(found, SESSION_S * LEADS_FOR + TICK_S, *answering)
     assert found.reaches_half(live(*others)) is is_half
+
+
+def test_a_controller_whose_requests_alone_arrive_is_mute() -> None:
+    found = silence(2, 3)
+    for _ in range(round(SESSION_S / TICK_S)):
+        assert found.reaches_half(live(2, 3))
+        found.tick(TICK_S)
+        for each in (2, 3):
+            found.note_answer(PROCESSES[each], 1.0)
+    assert not found.reaches_half(live(2, 3)), "no request of another broker has arrived"
 
 
 def test_dead_brokers_and_brokers_that_were_never_reached_do_not_count() -> None:

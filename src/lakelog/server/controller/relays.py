@@ -1,0 +1,181 @@
+"""Requests of brokers that reach the controller through another broker.
+
+A broker that cannot call the controller may reach other brokers that can. Then its own requests
+(AlterPartition, BrokerHeartbeat, AllocateProducerIds) travel through one of these, which sends a
+request on once. `via_broker` names that broker, so that no other one sends it on again.
+
+A request is sent to the next broker only if no earlier one may have sent it on: the caller keeps
+its proposal, and a repetition below it would hide that the first attempt may still arrive
+(`link.py`). A request on the way to a controller that has stopped answering is given up, with an
+unknown outcome, because its connection may need longer to fail than the session lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar, cast
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.log import MetadataLog
+from lakelog.runtime.api import Tasks, settle
+from lakelog.server.auth.principal import Principal, is_broker
+from lakelog.server.peers.errors import PeerError, PeerTimedOutError
+from lakelog.server.peers.peer import Peer
+from lakelog.server.peers.silence import Silence
+from lakelog.wire.schema import Message
+
+ATTEMPT_S = 10.0
+DIRECT = -1
+"""In `via_broker`: no other broker sends the request on."""
+
+
+class Relayed(Protocol):
+    """A request that may travel through another broker."""
+
+    broker_id: int
+    via_broker: int
+
+
+Response = TypeVar("Response", bound=Message)
+
+
+class Relays:
+    """Both ends of the way through another broker.
+
+    Args:
+        node_id: of this broker.
+        peer: returns the connection to a broker, or None if it has no known address.
+        silence: of other brokers, as this one sees it.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        peer: Callable[[int], Peer | None],
+        silence: Silence,
+        tasks: Tasks,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._peer = peer
+        self._silence = silence
+        self._tasks = tasks
+        self._waits: dict[asyncio.Future[Any], int] = {}
+        """Requests under way to each broker; a wait ends when that does not answer any more."""
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether another broker is the controller, and does not answer this one."""
+        return self._metadata.controller_id in self._silence.unanswering()
+
+    def note_silence(self) -> None:
+        """Give up requests to brokers that do not answer any more."""
+        unanswering = self._silence.unanswering()
+        for wait, node_id in self._waits.items():
+            if node_id in unanswering:
+                settle(wait)
+
+    # The sender
+
+    async def ask(self, controller_id: int, request: Message) -> Any:
+        """Return the response to one attempt.
+
+        Raises `KafkaError`: `PeerError` if the controller cannot be reached, or its answer is
+        unknown; NOT_CONTROLLER if it is not known to have an address.
+        """
+        failure = unregistered(controller_id)
+        for via in self._ways(controller_id):
+            try:
+                response = await self._ask_via(controller_id, via, request)
+            except PeerError as error:
+                if error.is_outcome_unknown:
+                    raise
+                failure = error
+                continue
+            if response is None:
+                continue
+            # A broker that is not the controller and does not reach it has sent nothing on.
+            if via == DIRECT or response.error_code != ErrorCode.NOT_CONTROLLER:
+                return response
+        raise failure
+
+    def _ways(self, controller_id: int) -> Iterator[int]:
+        """Return the brokers to send a request to in turn; the first one takes it, as a rule."""
+        unanswering = self._silence.unanswering()
+        if controller_id not in unanswering:
+            yield DIRECT
+        left_out = {controller_id, self._node_id, *unanswering}
+        for node_id, broker in sorted(self._metadata.image.brokers.items()):
+            if node_id not in left_out and not broker.is_fenced:
+                yield node_id
+        if controller_id in unanswering:
+            yield DIRECT
+
+    async def _ask_via(self, controller_id: int, via: int, request: Message) -> Any:
+        """Return the response, None if the broker to send it to has no address."""
+        peer = self._peer(controller_id if via == DIRECT else via)
+        if peer is None:
+            return None
+        cast("Relayed", request).via_broker = via
+        return await self._while_answering(peer, request)
+
+    async def _while_answering(self, peer: Peer, request: Message) -> Any:
+        """Return the response of a broker unless it stops answering the regular calls.
+
+        Raises `PeerError`.
+        """
+        work = peer.request(request, timeout_s=ATTEMPT_S)
+        asking = self._tasks.spawn(work, name=f"ask broker {peer.node_id}")
+        asking.add_done_callback(_retrieve)
+        over = self._tasks.future()
+        self._waits[over] = peer.node_id
+        try:
+            await asyncio.wait((asking, over), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise PeerTimedOutError(f"broker {peer.node_id} does not answer any more")
+        finally:
+            del self._waits[over]
+            asking.cancel()
+
+    # The broker between
+
+    def may_send(self, principal: Principal, request: Relayed) -> bool:
+        """Return whether a client may send the request: its broker, or the broker between."""
+        is_direct = request.via_broker in (DIRECT, self._node_id)
+        return is_broker(principal, request.broker_id if is_direct else request.via_broker)
+
+    def has_to_send_on(self, request: Relayed) -> bool:
+        """Return whether this broker is asked to send the request on, and is not the controller."""
+        controller_id = self._metadata.controller_id
+        return request.via_broker == self._node_id and controller_id not in (self._node_id, -1)
+
+    async def send_on(self, request: Message, response_type: type[Response]) -> Response:
+        """Return the response of the controller to one attempt.
+
+        NOT_CONTROLLER says that it was not sent on, REQUEST_TIMED_OUT that the outcome is unknown.
+        """
+        peer = self._peer(self._metadata.controller_id)
+        code = ErrorCode.NOT_CONTROLLER
+        if peer is not None:
+            try:
+                return cast("Response", await self._while_answering(peer, request))
+            except PeerError as error:
+                if error.is_outcome_unknown:
+                    code = ErrorCode.REQUEST_TIMED_OUT
+        return response_type(error_code=code)
+
+
+def _retrieve(asking: asyncio.Future[Any]) -> None:
+    """Take the error of a request that its caller no longer awaits: asyncio would log it."""
+    if not asking.cancelled():
+        asking.exception()
+
+
+def unregistered(controller_id: int) -> KafkaError:
+    """Return the error for a controller without a known address."""
+    return KafkaError(
+        ErrorCode.NOT_CONTROLLER, f"controller {controller_id} has not registered yet"
+    )

@@ -1,0 +1,238 @@
+"""Requests of a broker to a controller that it reaches directly, through others, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import BrokerFenced, BrokerRecord
+from lakelog.protocol.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from lakelog.server.auth.broker_proof import Process
+from lakelog.server.auth.principal import ANONYMOUS, Principal, broker_principal
+from lakelog.server.controller.relays import DIRECT, Relays
+from lakelog.server.peers.errors import (
+    PeerBusyError,
+    PeerDisconnectedError,
+    PeerTimedOutError,
+    PeerUnreachableError,
+)
+from lakelog.server.peers.silence import LEADS_FOR, Silence
+from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from memory_broker import InlineTasks
+
+OWN, CONTROLLER, THIRD, FOURTH, FENCED = 1, 2, 3, 4, 5
+SESSION_S = 9.0
+Outcome = Exception | ErrorCode | None
+"""An error of the connection, the error code of a response, or None for no response at all."""
+UNSENT, UNKNOWN = PeerUnreachableError("no connection"), PeerDisconnectedError("lost")
+
+
+class Metadata:
+    """The metadata that `Relays` reads."""
+
+    controller_id = CONTROLLER
+
+    def __init__(self) -> None:
+        brokers = [BrokerRecord(each, bytes([each]) * 16, 1, (), None) for each in range(1, 6)]
+        self.image = MetadataImage().apply_all([*brokers, BrokerFenced(FENCED, 1)], 1)
+
+
+class ScriptedPeer:
+    """The connection to a broker, with one outcome."""
+
+    def __init__(self, node_id: int, scene: Scene) -> None:
+        self.node_id = node_id
+        self._scene = scene
+
+    async def request(
+        self, message: AlterPartitionRequest, *, timeout_s: float
+    ) -> AlterPartitionResponse:
+        self._scene.asked.append((self.node_id, message.via_broker))
+        outcome = self._scene.outcomes.get(self.node_id, ErrorCode.NONE)
+        if outcome is None:
+            await asyncio.sleep(timeout_s)
+            raise PeerTimedOutError("no response in time")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return AlterPartitionResponse(error_code=outcome)
+
+
+class Scene:
+    """Broker 1 among others; `asked` has the callee and `via_broker` of each attempt."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop(None)
+        self.metadata = Metadata()
+        self.silence = Silence(SESSION_S, 0.25)
+        self.silence.follow(
+            [Process(each, bytes([each]) * 16) for each in (CONTROLLER, THIRD, FOURTH, FENCED)], 0.0
+        )
+        self.outcomes: dict[int, Outcome] = {}
+        self.asked: list[tuple[int, int]] = []
+        self.relays = Relays(
+            OWN,
+            cast("Any", self.metadata),
+            lambda node_id: cast("Any", ScriptedPeer(node_id, self)),
+            self.silence,
+            InlineTasks(self.loop),
+        )
+
+    def pass_s(self, seconds: float, *answering: int) -> None:
+        """Let brokers be silent, except for the answering ones."""
+        for _ in range(round(seconds / 0.25)):
+            self.silence.tick(0.25)
+            for each in answering:
+                self.silence.note_answer(Process(each, bytes([each]) * 16), 0.0)
+        self.relays.note_silence()
+
+    async def ask(self) -> AlterPartitionResponse:
+        response = await self.relays.ask(CONTROLLER, AlterPartitionRequest(broker_id=OWN))
+        assert isinstance(response, AlterPartitionResponse)
+        return response
+
+    def send_on(self) -> ErrorCode:
+        request = AlterPartitionRequest(broker_id=FOURTH, via_broker=OWN)
+        work = self.relays.send_on(request, AlterPartitionResponse)
+        return ErrorCode(self.loop.run_until_complete(work).error_code)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    found = Scene()
+    yield found
+    found.loop.close()
+
+
+def test_a_controller_that_answers_is_asked_directly(scene: Scene) -> None:
+    scene.loop.run_until_complete(scene.ask())
+    assert scene.asked == [(CONTROLLER, DIRECT)]
+
+
+@pytest.mark.parametrize("failure", [UNSENT, PeerBusyError("many")])
+def test_a_request_that_was_not_sent_travels_through_others(
+    scene: Scene, failure: Exception
+) -> None:
+    scene.outcomes = {CONTROLLER: failure, THIRD: ErrorCode.NOT_CONTROLLER}
+    response = scene.loop.run_until_complete(scene.ask())
+    assert response.error_code == ErrorCode.NONE
+    assert scene.asked == [(CONTROLLER, DIRECT), (THIRD, THIRD), (FOURTH, FOURTH)]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "asked"),
+    [
+        ({CONTROLLER: UNKNOWN}, [CONTROLLER]),
+        ({CONTROLLER: UNSENT, THIRD: UNKNOWN}, [CONTROLLER, THIRD]),
+    ],
+)
+def test_a_request_that_may_have_been_sent_is_not_sent_again(
+    scene: Scene, outcomes: dict[int, Outcome], asked: list[int]
+) -> None:
+    scene.outcomes = outcomes
+    with pytest.raises(PeerDisconnectedError):
+        scene.loop.run_until_complete(scene.ask())
+    assert [each for each, _ in scene.asked] == asked
+
+
+def test_an_unknown_outcome_behind_another_broker_is_returned(scene: Scene) -> None:
+    scene.outcomes = {CONTROLLER: UNSENT, THIRD: ErrorCode.REQUEST_TIMED_OUT}
+    response = scene.loop.run_until_complete(scene.ask())
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert len(scene.asked) == 2
+
+
+def test_without_any_way_the_failure_says_that_nothing_was_sent(scene: Scene) -> None:
+    scene.outcomes = dict.fromkeys((CONTROLLER, THIRD, FOURTH), UNSENT)
+    with pytest.raises(PeerUnreachableError):
+        scene.loop.run_until_complete(scene.ask())
+
+
+def test_a_controller_that_does_not_answer_is_the_last_way(scene: Scene) -> None:
+    scene.pass_s(SESSION_S * LEADS_FOR + 0.25, FOURTH)
+    assert scene.relays.are_needed
+    scene.outcomes = {FOURTH: UNSENT}
+    scene.loop.run_until_complete(scene.ask())
+    assert scene.asked == [(FOURTH, FOURTH), (CONTROLLER, DIRECT)]
+
+
+def test_a_request_is_given_up_when_the_controller_stops_answering(scene: Scene) -> None:
+    scene.outcomes = {CONTROLLER: None}
+
+    async def ask() -> float:
+        begun = scene.loop.time()
+        asking = asyncio.ensure_future(scene.ask())
+        await asyncio.sleep(1.0)
+        scene.pass_s(SESSION_S * LEADS_FOR, THIRD)
+        assert not asking.done()
+        scene.pass_s(0.25, THIRD)
+        with pytest.raises(PeerTimedOutError) as raised:
+            await asking
+        assert raised.value.is_outcome_unknown
+        return scene.loop.time() - begun
+
+    assert scene.loop.run_until_complete(ask()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ErrorCode.NONE, ErrorCode.NONE),
+        (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_BROKER_EPOCH),
+        (UNSENT, ErrorCode.NOT_CONTROLLER),
+        (UNKNOWN, ErrorCode.REQUEST_TIMED_OUT),
+        (None, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_the_broker_between_says_whether_a_request_may_have_arrived(
+    scene: Scene, outcome: Outcome, code: ErrorCode
+) -> None:
+    scene.outcomes = {CONTROLLER: outcome}
+    assert scene.send_on() is code
+    assert scene.asked == [(CONTROLLER, OWN)], "no other broker sends it on"
+
+
+def test_a_request_is_sent_on_once(scene: Scene) -> None:
+    def has_to_send_on(via: int, controller_id: int = CONTROLLER) -> bool:
+        scene.metadata.controller_id = controller_id
+        request = AlterPartitionRequest(broker_id=FOURTH, via_broker=via)
+        return scene.relays.has_to_send_on(request)
+
+    assert has_to_send_on(OWN)
+    assert not has_to_send_on(DIRECT)
+    assert not has_to_send_on(THIRD)
+    assert not has_to_send_on(OWN, OWN)
+
+
+@pytest.mark.parametrize(
+    ("sender", "via", "may_send"),
+    [
+        (broker_principal(FOURTH), DIRECT, True),
+        (broker_principal(FOURTH), OWN, True),
+        (broker_principal(THIRD), THIRD, True),
+        (broker_principal(THIRD), DIRECT, False),
+        (broker_principal(THIRD), OWN, False),
+        (broker_principal(FOURTH), THIRD, False),
+        (ANONYMOUS, DIRECT, False),
+        (ANONYMOUS, THIRD, False),
+    ],
+)
+def test_a_broker_sends_its_own_requests_and_relays_others(
+    scene: Scene, sender: Principal, via: int, may_send: bool
+) -> None:
+    request = AlterPartitionRequest(broker_id=FOURTH, via_broker=via)
+    assert scene.relays.may_send(sender, request) is may_send
+
+
+def test_a_controller_without_an_address_is_asked_through_others(scene: Scene) -> None:
+    peer = scene.relays._peer
+    scene.relays._peer = lambda node_id: None if node_id == CONTROLLER else peer(node_id)
+    scene.loop.run_until_complete(scene.ask())
+    assert scene.asked == [(THIRD, THIRD)]
+    scene.outcomes = dict.fromkeys((THIRD, FOURTH), UNSENT)
+    with pytest.raises(KafkaError):
+        scene.loop.run_until_complete(scene.ask())
