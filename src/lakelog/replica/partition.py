@@ -465,8 +465,9 @@ class Partition:
         self._proposed = frozenset()
         self.watermark.use_role(role)
         # Waiting operations are called in a new reign even if nothing was committed: they have to
-        # fail with the leader's address, not at their timeout.
-        if self.watermark.advance() or is_new:
+        # fail with the leader's address, not at their timeout. Loading coordinators wait for
+        # nothing that a short ISR cannot commit.
+        if self.watermark.advance() or is_new or self.watermark.is_short:
             self._settled(self)
         if config is not None:
             self._commit_by_config()

@@ -85,6 +85,11 @@ class HighWatermark:
         self._is_sole = self._is_leader and not self._in_sync and not self._is_short
 
     @property
+    def is_short(self) -> bool:
+        """Whether too few replicas are in sync to commit anything."""
+        return self._is_short
+
+    @property
     def by_append(self) -> bool:
         """Whether the append of a record commits it."""
         return self._is_sole and not self.by_flush

@@ -86,6 +86,14 @@ class Change(Protocol):
         ...
 
 
+class Awaited(Change, Protocol):
+    """A change whose failure is known once it is settled."""
+
+    def check(self) -> None:
+        """Raise `KafkaError` if the change has failed, or is not carried out in time."""
+        ...
+
+
 class Acknowledgement:
     """A `Wait` for several changes, such as appends.
 
@@ -133,11 +141,11 @@ class Acknowledgement:
 
 
 async def committed(
-    appended: Appended, purgatory: Purgatory, tasks: Tasks, deadline: float = math.inf
+    appended: Awaited, purgatory: Purgatory, tasks: Tasks, deadline: float = math.inf
 ) -> None:
-    """Wait until the append is committed, or until `deadline` (monotonic clock, seconds).
+    """Wait until the append is settled, or until `deadline` (monotonic clock, seconds).
 
-    Raises `KafkaError` as `Appended.check`.
+    Raises `KafkaError` as its `check`.
     """
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()

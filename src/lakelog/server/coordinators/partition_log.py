@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
@@ -18,6 +19,38 @@ from lakelog.storage.preparation import NotReady
 _READ_BYTES_MAX = 1 << 20
 
 T = TypeVar("T")
+
+
+class _Loadable(NamedTuple):
+    """The log of a new leader, until all of it is committed, or too few replicas are in sync.
+
+    The leader was elected with every committed record. With too few replicas in sync, its log may
+    end with others, and nothing more is committed. Offsets of groups in such records were not
+    acknowledged: a consumer that fetches one may find an older one after another election, as if
+    the commit had been lost on its way. Without them, it could fetch no offset as long as a
+    replica is away.
+    """
+
+    appended: Appended
+
+    @property
+    def partition(self) -> Partition:
+        return self.appended.partition
+
+    @property
+    def commit_offset(self) -> None:
+        """Not the high watermark alone settles it."""
+        return
+
+    @property
+    def is_settled(self) -> bool:
+        return self.appended.is_settled or self.partition.watermark.is_short
+
+    def check(self) -> None:
+        """Raise as `Appended.check`, unless too few replicas are in sync."""
+        is_ended = self.partition.leader_epoch != self.appended.leader_epoch
+        if is_ended or not (self.partition.serves and self.partition.watermark.is_short):
+            self.appended.check()
 
 
 class LocalPartitionLogs:
@@ -61,6 +94,7 @@ class LocalPartitionLogs:
             self._clock,
             self._tasks,
             self._checks,
+            loads_uncommitted=self._topic == GROUP_TOPIC,
         )
         log.check()
         return log
@@ -91,7 +125,16 @@ class LocalPartitionLog:
         clock: Clock,
         tasks: Tasks,
         checks: StoredChecks,
+        *,
+        loads_uncommitted: bool,
     ) -> None:
+        """
+        loads_uncommitted: whether `start_offset` waits for no commit while too few replicas are in
+            sync. A transaction coordinator must wait: it carries out the decisions in its log.
+        """
+        self._loads_uncommitted = loads_uncommitted
+        self._loaded_end = 0
+        """The end of the log that a load begins with, exclusive; read up to here at least."""
         self._replica = replica
         self._leader_epoch = leader_epoch
         self._timeout_s = timeout_s
@@ -155,12 +198,19 @@ class LocalPartitionLog:
         # shard that was loaded to the watermark only could miss decisions that the former
         # coordinator has answered.
         appended = Appended(self._replica, self._replica.log.log_end_offset, self._leader_epoch)
-        await committed(appended, self._purgatory, self._tasks)
+        wanted = _Loadable(appended) if self._loads_uncommitted else appended
+        await committed(wanted, self._purgatory, self._tasks)
+        self._loaded_end = appended.end_offset
         return self._replica.log.log_start_offset
 
     async def read(self, offset: int) -> bytes:
         found = await self._ready(
-            lambda replica: replica.read(offset, _READ_BYTES_MAX, min_one=True)
+            lambda replica: replica.read(
+                offset,
+                _READ_BYTES_MAX,
+                min_one=True,
+                end=max(replica.watermark.offset, self._loaded_end),
+            )
         )
         if found is None:
             return b""

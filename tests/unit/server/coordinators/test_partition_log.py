@@ -143,3 +143,35 @@ def test_nothing_is_appended_below_min_insync_replicas(world: MemoryBroker) -> N
             world.run(append)
         assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert world.partition("orders").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["at the election", "while it loads"])
+def test_groups_are_loaded_while_too_few_replicas_are_in_sync(
+    world: MemoryBroker, topic: str, is_late: bool
+) -> None:
+    world.create(topic, min_insync_replicas="2")
+    broker = world.broker
+    parts = broker.partitions, broker.purgatory, broker.clock, world.tasks, broker.checks
+    logs = LocalPartitionLogs(topic, TIMEOUT_S, *parts, is_current=lambda: True)
+    world.append(topic)
+    world.change_leader(topic, 1, (1, 2))
+    world.append(topic, count=3)
+    if not is_late:
+        world.change_leader(topic, 1, (1,))
+    partition = world.partition(topic)
+    log = logs.open(0, partition.leader_epoch)
+    loading = world.tasks.spawn(log.start_offset(), name="a load")
+    world.pass_time(TIMEOUT_S)
+    if is_late:
+        assert not loading.done(), "the other replica may fetch"
+        world.change_leader(topic, 1, (1,), raises=0)
+        world.pass_time(TIMEOUT_S)
+    assert partition.watermark.offset < partition.log.log_end_offset
+    is_loaded = topic == "__consumer_offsets"
+    assert loading.done() == is_loaded, "a transaction coordinator acts on decisions that it loads"
+    if is_loaded:
+        (_, records) = iter_batches(world.run(log.read(0)))
+        assert records[0].last_offset == 3, "all that may be committed"
+    loading.cancel()
+    world.pass_time(0)
