@@ -16,14 +16,18 @@ clock runs during a stop of the process, and so does the lease.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from lakelog.base.errors import KafkaError
+from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.errors import MetadataError
 from lakelog.runtime.api import Clock, Tasks, pause
 from lakelog.server.controller.promises import WORD_PER_SESSION
 from lakelog.server.coordinators.later_leaders import Agreement
+
+logger = logging.getLogger(__name__)
 
 _LEASES_PER_SESSION = 2
 _UNSEEN_MAX = 0.9
@@ -88,12 +92,18 @@ class Lease:
 
     async def _renew(self, limit: Callable[[float], Awaitable[float]]) -> None:
         """Extend the lease to `limit`, which gets the time of the question."""
+        task = FailingTask(logger, "the renewal of the lease")
         every_s, asked_s = self._lease_s / _RENEWALS_PER_LEASE, self._clock.monotonic()
         while True:
             due_s = asked_s + every_s - self._clock.monotonic()
             await pause(self._tasks, max(every_s * _PAUSE_MIN, due_s))
             asked_s = self._clock.monotonic()
-            until = await limit(asked_s)
+            try:
+                until = await limit(asked_s)
+            except Exception as bug:  # noqa: BLE001 - without a lease no coordinator answers again
+                task.failed(bug)
+                continue
+            task.succeeded()
             if asked_s > self._denied_s:
                 self._until = max(self._until, until)
 

@@ -11,12 +11,14 @@ reported once for each connection that it had, so that such a mistake cannot rep
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any
 
+from lakelog.base.failing_task import FailingTask
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
@@ -31,6 +33,8 @@ from lakelog.server.peers.losses import Losses
 from lakelog.server.peers.peer import Peer, PeerSeams
 from lakelog.server.peers.pool import Peers
 from lakelog.server.peers.silence import Silence
+
+logger = logging.getLogger(__name__)
 
 PERIOD_S = 3.0
 """Between calls of a broker that answers, at most."""
@@ -97,6 +101,8 @@ class PeerWatch:
         self.losses = Losses(seams.tasks)
         self.contacts = Contacts(own.node_id, seams.tasks)
         self._reach: dict[Peer, Reach] = {}
+        self._answered: set[Peer] = set()
+        """Peers whose death has not been reported since their last answer."""
         self._calls: dict[Peer, Any] = {}
         """The task that calls each peer."""
         self._check: Any = None
@@ -127,6 +133,7 @@ class PeerWatch:
         for peer in [each for each in self._calls if each not in current]:
             self._calls.pop(peer).cancel()
             self._reach.pop(peer, None)
+            self._answered.discard(peer)
         if self._timer is None and current:  # a broker alone does nothing while it is idle
             self._ticked_s = self._seams.clock.monotonic()
             self._tick()
@@ -168,26 +175,38 @@ class PeerWatch:
 
     async def _call(self, peer: Peer) -> None:
         """Runs until cancelled."""
-        was_connected = False
+        task = FailingTask(logger, f"the call of broker {peer.node_id}")
         while True:
-            error: PeerError | None = None
-            called_s = self._seams.clock.monotonic()
+            has_answered = False
             try:
-                await peer.request(DescribeClusterRequest(), timeout_s=self._patience_s)
-            except PeerError as failure:
-                error = failure
-            self._note(peer, error)
-            self._note_contact(peer, is_alive=error is None)
-            if was_connected and peer.is_absent:
-                was_connected = False
-                self._on_death(_callee(peer))
-            if error is None:
-                was_connected = True
-                self.silence.note_answer(_callee(peer), called_s)
-                self.losses.settled(peer.node_id)
+                has_answered = await self._call_once(peer)
+            except Exception as bug:  # noqa: BLE001 - an uncalled broker would pass for a silent one
+                task.failed(bug)
+            else:
+                task.succeeded()
+            if has_answered:
                 await self._rest(peer)
             else:
                 await pause(self._seams.tasks, self._retry_s)
+
+    async def _call_once(self, peer: Peer) -> bool:
+        """Return whether the peer has answered."""
+        error: PeerError | None = None
+        called_s = self._seams.clock.monotonic()
+        try:
+            await peer.request(DescribeClusterRequest(), timeout_s=self._patience_s)
+        except PeerError as failure:
+            error = failure
+        self._note(peer, error)
+        self._note_contact(peer, is_alive=error is None)
+        if peer in self._answered and peer.is_absent:
+            self._answered.discard(peer)
+            self._on_death(_callee(peer))
+        if error is None:
+            self._answered.add(peer)
+            self.silence.note_answer(_callee(peer), called_s)
+            self.losses.settled(peer.node_id)
+        return error is None
 
     async def _rest(self, peer: Peer) -> None:
         """Wait until the next call, or the end of the connection, is due."""

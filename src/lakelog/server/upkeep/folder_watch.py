@@ -8,10 +8,14 @@ could fail, so the watch writes a small file every few seconds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from lakelog.base.failing_task import FailingTask
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.upkeep.shortages import Shortages
+
+logger = logging.getLogger(__name__)
 
 _TURN_S = 1.0
 _TRIAL_S = 5.0
@@ -48,10 +52,16 @@ class FolderWatch:
         self._writable_from = 0.0
         self._next_trial = 0.0
         self._timer: Timer | None = None
+        self._task = FailingTask(logger, "the watch of the data folder")
 
     def start(self) -> None:
         """Look every second from now on."""
-        self._look()
+        try:
+            self._look()
+        except Exception as bug:  # noqa: BLE001 - an unwatched folder would keep its leaderships
+            self._task.failed(bug)
+        else:
+            self._task.succeeded()
         self._timer = self._tasks.call_later(_TURN_S, self.start)
 
     def stop(self) -> None:
@@ -70,5 +80,5 @@ class FolderWatch:
             self._writable_from = now + _CALM_S
         is_read_only = now < self._writable_from
         if is_read_only != self._is_read_only:
-            self._is_read_only = is_read_only
             self._report(is_read_only)
+            self._is_read_only = is_read_only

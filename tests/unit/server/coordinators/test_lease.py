@@ -217,3 +217,17 @@ def test_an_answer_to_an_older_question_revives_no_ended_lease() -> None:
         assert world.lease.holds
 
     in_world(scenario)
+
+
+def test_the_lease_is_renewed_after_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        world.failure = RuntimeError("planted")
+        await asyncio.sleep(SESSION_S)
+        assert not world.lease.holds
+        world.failure = None
+        await asyncio.sleep(SESSION_S / 2)
+        assert world.lease.holds
+
+    in_world(scenario)
+    assert [each.__dict__["event"] for each in caplog.records] == ["task_failed"]

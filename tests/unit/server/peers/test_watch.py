@@ -224,3 +224,22 @@ def test_followers_fetch_over_connections_of_their_own(run: Run) -> None:
         assert watched.process.sockets == []
 
     run(scenario)
+
+
+def test_calls_continue_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(watched: Watched) -> None:
+        def fail(node_id: int) -> None:
+            raise RuntimeError("planted")
+
+        with monkeypatch.context() as planted:
+            planted.setattr(watched.watch.losses, "settled", fail)
+            watched.watch.start(KNOWN)
+            await asyncio.sleep(20.0)
+        await asyncio.sleep(20.0)
+        assert not watched.watch.silence.unanswering()
+        assert watched.events == ["peer_connected", "task_failed"]
+        asked = len(watched.broker.asked)
+        await asyncio.sleep(20.0)
+        assert len(watched.broker.asked) > asked
+
+    run(scenario)

@@ -113,3 +113,23 @@ def test_nothing_is_left_of_a_trial() -> None:
         watched.watch.stop()
 
     run_in_virtual_time(lambda loop: scenario(Watched(loop)))
+
+
+def test_the_watch_continues_after_a_bug(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(watched: Watched) -> None:
+        def fail(is_read_only: bool) -> None:
+            raise RuntimeError("planted")
+
+        monkeypatch.setattr(watched.watch, "_report", fail)
+        watched.has_failed = True
+        await asyncio.sleep(5)
+        assert watched.reports == []
+        monkeypatch.setattr(watched.watch, "_report", watched._on_report)
+        await asyncio.sleep(2)
+        assert [each for each, _ in watched.reports] == [True]
+        watched.watch.stop()
+
+    run_in_virtual_time(lambda loop: scenario(Watched(loop)))
+    assert [each.__dict__["event"] for each in caplog.records].count("task_failed") == 1
