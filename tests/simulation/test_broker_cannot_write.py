@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
+from lakelog.base.errors import KafkaError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
+from lakelog.storage.preparation import NotReady
 from lakelog.testing.simulation.brokers.host import BrokerHost
 from lakelog.testing.simulation.cluster.execution import run_cluster
 from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
@@ -143,3 +146,30 @@ def test_brokers_that_are_all_full_keep_their_records_and_come_back(
         assert await until(are_back, BACK_S)
 
     in_a_world(monkeypatch, 1, fill)
+
+
+def test_a_leader_that_cannot_read_its_log_hands_the_partition_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(nemesis: ClusterNemesis) -> None:
+        host = leader(nemesis)
+        assert host.server is not None
+        partition = host.server.broker.partitions.get("orders", 0)
+        assert partition is not None
+        host.disk.fail("read", errno.EIO, suffix=".log", times=100_000)
+
+        def has_handed_over() -> bool:
+            # A consumer, or a follower that lags, reads; here it is the test.
+            if partition.serves:
+                with suppress(KafkaError, NotReady):
+                    partition.read(0, 1 << 20, min_one=True)
+            state = partitions(nemesis._cluster.image)[0]
+            return host.node_id not in (state.leader, *state.isr)
+
+        assert await until(has_handed_over, HANDOVER_S)
+        host.disk.forget_faults()
+        host.kill()
+        await host.bring_back()
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
+
+    in_a_world(monkeypatch, 1, fail)
