@@ -162,7 +162,7 @@ def make_folders(path: Path) -> dict[str, Path]:
 def seal_of(folder: Path) -> FolderSeal:
     """The seal as a start on the folder finds it."""
     seal = FolderSeal(folder / FOLDER_SEAL, folder / KNOWN_LOGS, PosixDisk())
-    seal.open()
+    seal.open(is_expected=True)
     return seal
 
 
