@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 from lakelog.protocol import fetch, metadata, produce
-from lakelog.wire import interpret
 from lakelog.wire.codec import decode, encode, encode_parts
 
 ROUNDS = 7
@@ -81,7 +80,7 @@ def first_ms(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    columns = ("build", "encode", "to parts", "decode", "interpreted", "first encode", "first dec.")
+    columns = ("build", "encode", "to parts", "decode", "first encode", "first dec.")
     print(f"{'microseconds (first: milliseconds)':36}" + "".join(f"{c:>13}" for c in columns))
     for label, build, version in CASES:
         message = build()
@@ -94,7 +93,6 @@ def main() -> None:
             best_us(lambda: encode(message, version)),  # noqa: B023
             best_us(lambda: encode_parts(message, version)),  # noqa: B023
             best_us(lambda: decode(kind, data, version)),  # noqa: B023
-            best_us(lambda: interpret.decode(kind, data, version)),  # noqa: B023
         ]
         print(f"{label:36}" + "".join(f"{figure:13.2f}" for figure in (*figures, *firsts)))
 

@@ -89,4 +89,4 @@ def test_the_production_settings_are_accepted(
     assert listen_address(served, config) == ""
     assert advertised(served, config) == {}
     assert (config.node_id, config.data_directory) == (1, "/var/lib/lakelog")
-    assert config.get_str("lakelog.metadata.store").startswith("zookeeper://10.0.0.1:2181,")
+    assert str(config.get("lakelog.metadata.store")).startswith("zookeeper://10.0.0.1:2181,")

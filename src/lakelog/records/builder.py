@@ -226,12 +226,6 @@ def encode_record(
     return _join(parts)
 
 
-def record_size_max(key: Buffer | None, value: Buffer | None, headers: HeaderItems = ()) -> int:
-    """Return an upper bound of the bytes that a record adds to a batch before compression."""
-    size = 5 + 1 + 10 + 5 + 5 + 5 + 5 + len(key or b"") + len(value or b"")
-    return size + sum(10 + 3 * len(name) + len(item or b"") for name, item in headers)
-
-
 def _encode_headers(headers: HeaderItems) -> bytes:
     items = list(headers)
     parts: list[Buffer] = [encode_varint(len(items))]

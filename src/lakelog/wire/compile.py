@@ -2,7 +2,7 @@
 
 A codec is one flat function for each message class and version. Nested structs become nested loops.
 A run of fixed-size fields becomes one call of a prepared `struct.Struct`, which also includes a
-following length of one byte, the most frequent case. `lakelog.wire.interpret` is the readable
+following length of one byte, the most frequent case. `tests/reference_codec.py` is the readable
 reference.
 
 The source contains only attribute names, numbers and numbered variables, never data.

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+import reference_codec
 from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
-from lakelog.wire import codec, interpret
+from lakelog.wire import codec
 from lakelog.wire.codec import encode
 from lakelog.wire.elements import count_elements
 from lakelog.wire.primitives import encode_uvarint
@@ -51,7 +52,7 @@ def test_tags_within_unknown_tags_are_skipped() -> None:
     frame = encode(MetadataRequest(topics=[]), 12)[:-1] + b"\x01\x40"
     message = frame + encode_uvarint(len(nested)) + nested
     assert codec.decode(MetadataRequest, message, 12).topics == []
-    assert interpret.decode(MetadataRequest, message, 12).topics == []
+    assert reference_codec.decode(MetadataRequest, message, 12).topics == []
 
 
 def test_elements_of_elements_count() -> None:

@@ -142,12 +142,6 @@ class BrokerConfig:
         assert isinstance(value, bool)
         return value
 
-    def get_str(self, name: str) -> str:
-        """Return a text. Raises `KeyError` for an unknown key."""
-        value = self.get(name)
-        assert isinstance(value, str)
-        return value
-
     def is_set(self, name: str) -> bool:
         """Return whether the key has a value of its own, even if it equals the default."""
         return name in self._values

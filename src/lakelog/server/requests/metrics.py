@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.api import Api
@@ -170,8 +169,3 @@ def _note(
 ) -> RequestNote:
     client_id = header.client_id[:CLIENT_ID_CHARS_MAX]
     return RequestNote(api.name, header.version, client_id, peer, duration_s, size_bytes)
-
-
-def code_name(code: int) -> str:
-    """Return Kafka's name of an error code. Raises `ValueError` for a code that Kafka lacks."""
-    return ErrorCode(code).name

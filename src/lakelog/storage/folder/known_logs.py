@@ -76,11 +76,6 @@ def _row(key: TopicPartition, known: KnownLog) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def encode_known_logs(logs: KnownLogs) -> bytes:
-    """Return the content of the file, with its checksum; see docs/formats/data-folder.md."""
-    return KnownLogsFile().encode(logs)
-
-
 def decode_known_logs(data: bytes) -> KnownLogs:
     """Return the logs of a file. Raises `MalformedCheckpoint`."""
     body = data[_HEAD_SIZE:]

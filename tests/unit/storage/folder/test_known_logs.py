@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.runtime.api import Disk
 from lakelog.storage.checkpoint import MalformedCheckpoint
-from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs, encode_known_logs
+from lakelog.storage.folder.known_logs import KNOWN_LOGS, KnownLogsFile, decode_known_logs
 from lakelog.storage.folder.topic_ids import topic_id_in
 from lakelog.storage.recovery.known_log import KnownLog
 from storage_kit import DATA, TOPIC_ID, Store, append, make_batch, memory_store
@@ -21,12 +21,12 @@ KNOWN = {
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    assert decode_known_logs(encode_known_logs(KNOWN)) == KNOWN
-    assert decode_known_logs(encode_known_logs({})) == {}
+    assert decode_known_logs(KnownLogsFile().encode(KNOWN)) == KNOWN
+    assert decode_known_logs(KnownLogsFile().encode({})) == {}
 
 
 def test_every_flipped_bit_and_every_cut_is_found() -> None:
-    data = encode_known_logs(KNOWN)
+    data = KnownLogsFile().encode(KNOWN)
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
