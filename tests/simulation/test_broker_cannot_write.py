@@ -1,4 +1,6 @@
-"""A broker whose disk is full or fails: other brokers write its partitions within seconds."""
+"""A broker whose disk is full or fails, or that is cut off: others write its partitions within
+seconds, and it is not ready.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.storage.preparation import NotReady
 from lakelog.testing.simulation.brokers.host import BrokerHost
+from lakelog.testing.simulation.cluster.ensemble import STORE
 from lakelog.testing.simulation.cluster.execution import run_cluster
 from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
 from lakelog.testing.simulation.cluster.plan import ClusterPlan
@@ -46,6 +49,12 @@ def has_left(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
         for topic in nemesis._cluster.image.topics
         for each in topic.partitions.values()
     )
+
+
+def is_ready(host: BrokerHost) -> bool:
+    """Return what `/readyz` answers."""
+    assert host.server is not None
+    return all(check.passes for check in host.server.readiness())
 
 
 def is_back(nemesis: ClusterNemesis, host: BrokerHost) -> bool:
@@ -90,10 +99,33 @@ def test_a_leader_with_a_full_disk_hands_over_and_comes_back(
         host = leader(nemesis)
         host.disk.capacity = host.disk.used
         assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        assert not is_ready(host)
         host.disk.capacity = None
         assert await until(lambda: is_back(nemesis, host), BACK_S)
+        assert await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, seed, fill)
+
+
+@pytest.mark.parametrize("has_peers", [True, False])
+def test_a_leader_that_cannot_learn_that_it_is_fenced_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, has_peers: bool
+) -> None:
+    async def cut_off(nemesis: ClusterNemesis) -> None:
+        host, network = leader(nemesis), nemesis._network
+        others = [] if has_peers else [each.name for each in nemesis._hosts if each is not host]
+        ways = [(host.name, name) for name in (STORE, *others)]
+        ways += [(name, here) for here, name in ways]
+        for way in ways:
+            network.cut(*way)
+        assert await until(lambda: not is_ready(host), HANDOVER_S)
+        assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        assert not is_ready(host)
+        network.mend(ways)
+        assert await until(lambda: is_back(nemesis, host), BACK_S)
+        assert await until(lambda: is_ready(host), IDLE_S)
+
+    in_a_world(monkeypatch, 1, cut_off)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -104,12 +136,15 @@ def test_a_leader_whose_device_fails_hands_over_until_it_starts_again(
         host = leader(nemesis)
         host.disk.fail("write", errno.EIO, suffix=".log", times=1000)
         assert await until(lambda: has_left(nemesis, host), HANDOVER_S)
+        assert not is_ready(host)
         host.disk.forget_faults()
         await asyncio.sleep(BACK_S)
         assert has_left(nemesis, host), "the device may have dropped pages"
+        assert not is_ready(host)
         host.kill()
         await host.bring_back()
         assert await until(lambda: is_back(nemesis, host), BACK_S)
+        assert await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, seed, fail)
 
@@ -122,10 +157,12 @@ def test_an_idle_follower_that_cannot_write_leaves_the_isr(
         host = next(each for each in nemesis._hosts if each is not leader(nemesis))
         host.disk.fail("write", code, suffix=".probe", times=100_000)
         assert await until(lambda: has_left(nemesis, host), IDLE_S)
+        assert not is_ready(host)
         host.disk.forget_faults()
         host.kill()
         await host.bring_back()
         assert await until(lambda: is_back(nemesis, host), BACK_S)
+        assert await until(lambda: is_ready(host), IDLE_S)
 
     in_a_world(monkeypatch, 1, fail)
 

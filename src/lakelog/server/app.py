@@ -142,6 +142,7 @@ class Server:
             environment.processes,
             control.peers,
             replicas.role_changes,
+            lambda: self._coordinators.is_current,
         )
         self._maintenance = self._make_maintenance(shared.connections)
         self._folder_watch = self._make_folder_watch()
@@ -268,6 +269,10 @@ class Server:
     def readiness(self) -> list[Check]:
         """Return the current checks of readiness, as `/readyz` does."""
         return self._monitoring.checks()
+
+    def cluster_numbers(self) -> dict[str, int]:
+        """Return the counts of partitions, ISRs and brokers, as `/metrics` does."""
+        return self._monitoring.cluster_numbers()
 
     def _make_folder_watch(self) -> FolderWatch:
         folder, membership = self._folder, self._control.membership

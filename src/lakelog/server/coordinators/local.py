@@ -111,7 +111,7 @@ class Coordinators:
             clock,
             tasks,
         )
-        logs = partial(LocalPartitionLogs, is_current=lambda: self._lease.holds)
+        logs = partial(LocalPartitionLogs, is_current=lambda: self.is_current)
         self._is_open = False
         """Whether partitions are loaded as soon as this broker leads them."""
         self.groups = GroupCoordinator(
@@ -152,6 +152,11 @@ class Coordinators:
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
         }
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other broker can have taken the place of this one."""
+        return self._lease.holds
 
     async def load(self, image: MetadataImage) -> None:
         """Load all led partitions, and end hanging transactions before clients can write.

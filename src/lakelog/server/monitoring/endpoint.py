@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
@@ -25,7 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 class Monitoring:
-    """From `start` to `stop`; `Server` sets `stage`."""
+    """From `start` to `stop`; `Server` sets `stage`.
+
+    Args:
+        is_current: returns whether no other broker can have taken the place of this one.
+    """
 
     def __init__(
         self,
@@ -37,11 +42,13 @@ class Monitoring:
         processes: Processes,
         peers: PeerWatch,
         role_changes: RoleChanges,
+        is_current: Callable[[], bool],
     ) -> None:
         self.stage = Stage.STARTING
         self._was_in_sync = False
         """Whether all replicas of this broker have been in their ISRs at once since the start."""
         self._broker = broker
+        self._is_current = is_current
         self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
         self._sources = Sources(
             broker, dispatcher, self._loop, fsyncs, processes, peers, role_changes
@@ -87,6 +94,12 @@ class Monitoring:
         standing = self._standing()
         return checks(self.stage, broker.partitions.offline(), broker.shortages.reasons, standing)
 
+    def cluster_numbers(self) -> dict[str, int]:
+        """Return the counts of replicas, ISRs, leaders and brokers, by the names of metrics."""
+        from lakelog.server.monitoring.collect import cluster_numbers  # on demand, as in `start`
+
+        return cluster_numbers(self._sources)
+
     def _standing(self) -> ClusterStanding:
         """Return the place of this broker in its cluster.
 
@@ -99,7 +112,7 @@ class Monitoring:
         if not self._was_in_sync:
             behind = sum(broker.node_id not in each.role.isr for each in broker.partitions)
             self._was_in_sync = self.stage is Stage.SERVING and not is_fenced and not behind
-        return ClusterStanding(is_fenced, behind)
+        return ClusterStanding(is_fenced, not self._is_current(), behind)
 
     async def stop(self) -> None:
         """Stop the watch of the loop, and close the endpoint with its connections."""

@@ -34,10 +34,12 @@ class Check(NamedTuple):
 
 
 class ClusterStanding(NamedTuple):
-    """The place of a broker in its cluster; a broker alone is never fenced or behind."""
+    """The place of a broker in its cluster; a broker alone is never fenced, cut off or behind."""
 
     is_fenced: bool = False
     """Whether the controller has fenced it."""
+    is_cut_off: bool = False
+    """Whether the others may have fenced it, and it cannot learn that."""
     behind: int = 0
     """Replicas that have not been in sync since the start of the broker."""
 
@@ -82,7 +84,14 @@ def _accepting(stage: Stage) -> str:
 
 
 def _fenced(standing: ClusterStanding) -> str:
-    return "the controller has not unfenced this broker yet" if standing.is_fenced else ""
+    if standing.is_fenced:
+        return "the controller has not unfenced this broker yet"
+    if standing.is_cut_off:
+        return (
+            "the others may have fenced this broker: neither the metadata store nor all other "
+            "brokers confirm that it leads its partitions"
+        )
+    return ""
 
 
 def _behind(standing: ClusterStanding) -> str:

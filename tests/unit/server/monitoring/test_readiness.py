@@ -39,7 +39,7 @@ def test_offline_partitions_are_named_some_of_them() -> None:
     assert failing.reason.endswith("t-9 (a bad disk) and 2 more")
 
 
-def test_a_broker_that_is_fenced_or_catches_up_is_not_ready() -> None:
+def test_a_broker_that_is_fenced_or_cut_off_or_catches_up_is_not_ready() -> None:
     def failing(standing: ClusterStanding) -> dict[str, str]:
         found = checks(Stage.SERVING, [], {}, standing)
         return {check.name: check.reason for check in found if not check.passes}
@@ -47,6 +47,10 @@ def test_a_broker_that_is_fenced_or_catches_up_is_not_ready() -> None:
     assert failing(ClusterStanding()) == {}
     assert failing(ClusterStanding(is_fenced=True)) == {
         "unfenced": "the controller has not unfenced this broker yet"
+    }
+    assert failing(ClusterStanding(is_cut_off=True)) == {
+        "unfenced": "the others may have fenced this broker: neither the metadata store nor all "
+        "other brokers confirm that it leads its partitions"
     }
     assert failing(ClusterStanding(behind=1)) == {
         "in_sync": "1 replica of this broker catching up with the leader"
