@@ -43,7 +43,8 @@ def main() -> int:
     rest = [mutant for mutant in drawn if mutant not in known]
     _say(f"{len(drawn)} mutants, {len(judged)} of them judged before")
     if rest:
-        judged += judge_all(rest, options.processes, math.inf if options.survivors else NEAREST_S)
+        total_s = math.inf if options.survivors else NEAREST_S
+        judged += judge_all(rest, options.processes, total_s, options.tests)
     return report(judged, options)
 
 
@@ -56,6 +57,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--matching", default="", help="only of lines with this text")
     parser.add_argument("--processes", type=int, default=1, help="test runs at a time")
+    parser.add_argument(
+        "--tests", nargs="*", default=SUITE, help="judge by these, and survivors by all later on"
+    )
     parser.add_argument("--fresh", action="store_true", help="judge all of them again")
     parser.add_argument(
         "--survivors",
@@ -92,7 +96,9 @@ def _lot(seed: int, mutant: Mutant) -> tuple[bytes, str]:
     return hashlib.sha256(f"{seed}\n{mutant.change}".encode()).digest(), mutant.path
 
 
-def judge_all(mutants: list[Mutant], processes: int, total_s: float) -> list[Verdict]:
+def judge_all(
+    mutants: list[Mutant], processes: int, total_s: float, suite: Sequence[str]
+) -> list[Verdict]:
     """Prints each verdict, and keeps it. Raises `RuntimeError` if a test fails without a mutant."""
     BUILD.mkdir(parents=True, exist_ok=True)
     verdicts: list[Verdict] = []
@@ -104,7 +110,7 @@ def judge_all(mutants: list[Mutant], processes: int, total_s: float) -> list[Ver
 
     trials = Trials(ROOT, mutants, processes, total_s, Calls(BUILD / "calls.json"), judged)
     os.chdir(ROOT)
-    if pytest.main([*_PYTEST, *SUITE], plugins=[trials]) or len(verdicts) != len(mutants):
+    if pytest.main([*_PYTEST, *suite], plugins=[trials]) or len(verdicts) != len(mutants):
         raise RuntimeError("the tests do not run without a mutant")
     return verdicts
 

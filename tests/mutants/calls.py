@@ -23,6 +23,7 @@ import pytest
 import lakelog
 from mutants.nearest import Note, key_of
 
+_WRITTEN_EVERY_S = 60.0
 _FOLDER = str(Path(lakelog.__file__).parent)
 
 
@@ -32,6 +33,7 @@ class Calls:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._known: dict[str, tuple[str, Note]] = {}
+        self._written_s = time.monotonic()
         if file.exists():
             self.reload()
 
@@ -67,8 +69,17 @@ class Calls:
             known = Note(time.monotonic() - begin, sorted(_keys(called)))
             self._known[item.nodeid] = _digest(item.path), known
 
+    def write_at_times(self) -> None:
+        """Write the notes once a minute: an interrupted run keeps them."""
+        if time.monotonic() - self._written_s > _WRITTEN_EVERY_S:
+            self.write()
+
     def write(self) -> None:
-        self._file.write_text(json.dumps(self._known))
+        """Replace the file by the notes of this process."""
+        part = self._file.with_suffix(".part")
+        part.write_text(json.dumps(self._known))
+        part.replace(self._file)
+        self._written_s = time.monotonic()
 
     def read(self) -> dict[str, Note]:
         """The notes of the tests, by their names."""

@@ -96,6 +96,7 @@ class Trials:
                     for item in rest:
                         with self.calls.noting(item):
                             _run(item)
+                        self.calls.write_at_times()
                     self.calls.write()
             failed = _result(pid, read, write)
             if failed:
