@@ -14,6 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation")
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds to run for each bug")
     parser.add_argument("--bug", action="append", choices=BUGS, help="only this one")
+    parser.add_argument("--first", action="store_true", help="stop at the first seed that does")
     options = parser.parse_args()
     missed = False
     for name in options.bug or BUGS:
@@ -22,8 +23,10 @@ def main() -> int:
             found = violations(BUGS[name], seed)
             if found:
                 caught[seed] = found[0]
+                if options.first:
+                    break
         missed |= not caught
-        _say(f"{name}: {len(caught)} of {options.seeds} seeds: {sorted(caught)}")
+        _say(f"{name}: {len(caught)} of {seed} seeds: {sorted(caught)}")
         for text in sorted({text.partition(":")[0] for text in caught.values()}):
             _say(f"    {text}")
     return int(missed)

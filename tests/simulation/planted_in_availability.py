@@ -15,6 +15,10 @@ from lakelog.replica.watermark import HighWatermark
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.membership import Membership
 from lakelog.server.handlers import metadata as metadata_handler
+from lakelog.server.monitoring import collect, endpoint
+from lakelog.server.monitoring.readiness import ClusterStanding
+from lakelog.server.monitoring.sources import Sources
+from lakelog.server.peers.silence import Silence
 from simulation.planted_in_clusters import bug
 
 
@@ -51,6 +55,28 @@ def partitions_shown_as_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_handler, "_partition", healthy)
 
 
+@bug("metrics without an alarm", ("plain",), ("two down",), first=8, seconds=8.0)
+def metrics_without_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have replicas and brokers, and no partition that cannot be written."""
+    cluster_numbers = collect.cluster_numbers
+
+    def silent(sources: Sources) -> dict[str, int]:
+        alarms = dict.fromkeys(("leaderless_partitions", "under_min_isr_partitions"), 0)
+        return cluster_numbers(sources) | alarms
+
+    monkeypatch.setattr(collect, "cluster_numbers", silent)
+
+
+@bug("a fenced broker that is ready", ("plain",), ("cut store",), seconds=8.0)
+def fenced_broker_that_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut off, and does not learn that it is fenced."""
+
+    def standing(is_fenced: bool, is_cut_off: bool, behind: int) -> ClusterStanding:
+        return ClusterStanding(is_fenced=is_fenced, behind=behind)
+
+    monkeypatch.setattr(endpoint, "ClusterStanding", standing)
+
+
 @bug("writes that need every replica", ("idempotent",), ("pause",), seconds=8.0)
 def writes_that_need_every_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(self: Partition, batch: Any = b"") -> None:
@@ -72,3 +98,14 @@ def watermark_over_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
         self._compare_isr()
 
     monkeypatch.setattr(HighWatermark, "use_role", use_all)
+
+
+@bug("a silent broker that is not fenced", ("idempotent",), ("cut brokers",))
+def silent_broker_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that the metadata store hears is alive, although no other broker reaches it."""
+    monkeypatch.setattr(Silence, "silent", lambda self, part=1.0: frozenset())
+
+
+@bug("a mute controller that keeps its term", ("idempotent",), ("mute controller",))
+def mute_controller_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Silence, "reaches_half", lambda self, live: True)

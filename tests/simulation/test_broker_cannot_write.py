@@ -128,6 +128,20 @@ def test_a_leader_that_cannot_learn_that_it_is_fenced_is_not_ready(
     in_a_world(monkeypatch, 1, cut_off)
 
 
+def test_brokers_that_are_all_without_the_store_stay_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They confirm each other, and nothing can be elected."""
+
+    async def cut_off(nemesis: ClusterNemesis) -> None:
+        names = [host.name for host in nemesis._hosts]
+        ways = [way for name in names for way in ((name, STORE), (STORE, name))]
+        for way in ways:
+            nemesis._network.cut(*way)
+        assert not await until(lambda: not all(map(is_ready, nemesis._hosts)), IDLE_S)
+        nemesis._network.mend(ways)
+
+    in_a_world(monkeypatch, 1, cut_off)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_leader_whose_device_fails_hands_over_until_it_starts_again(
     monkeypatch: pytest.MonkeyPatch, seed: int

@@ -185,6 +185,7 @@ class BrokerHost:
         process = self.process = Process(self.name)
         self._died = self._simulator.loop.create_future()
         server = Server(self._options(), self._environment(process))
+        server.watch_failure(lambda: self._simulator.loop.call_soon(self._exit, process))
         starting = self._simulator.loop.create_task(server.start(), context=process.context())
         await asyncio.wait({starting, self._died}, return_when=asyncio.FIRST_COMPLETED)
         # A fault has killed this process, and may have started another one since.
@@ -274,6 +275,15 @@ class BrokerHost:
         self.process = self.server = self.stopping = None
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
+
+    def _exit(self, process: Process) -> None:
+        """End a process that has to stop by itself, as `lakelog serve` does, with status 6.
+
+        A supervisor does not start it again.
+        """
+        if self.process is process:
+            self._simulator.faults["exit"] += 1
+            self.kill()
 
     async def write_snapshot(self) -> None:
         """Have the process write a snapshot of the metadata; only the controller's succeeds."""

@@ -89,7 +89,9 @@ class Law(Enum):
     SAME_IMAGE = "metadata images are equal at equal index"
     ONE_TERM = "an entry of the metadata log is of the newest term of a controller"
     AVAILABLE = "a sound and complete majority acknowledges within a session and two seconds"
-    SHOWN = "a broker that is ready shows each partition that cannot be written"
+    SHOWN = (
+        "health and metrics show a partition that cannot be written, and no fenced broker is ready"
+    )
     HEALS = "after all faults every ISR is complete within 30 seconds"
 
     # The system

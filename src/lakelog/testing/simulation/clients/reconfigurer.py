@@ -1,4 +1,4 @@
-"""An administrator that changes preferred leaders and settings while others write to a topic."""
+"""An administrator that changes preferred leaders, settings and brokers while others write."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lakelog.protocol.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from lakelog.protocol.unregister_broker import UnregisterBrokerRequest
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.context import ClientContext
@@ -35,10 +36,17 @@ _EXPECTED = RETRIABLE | {
     ErrorCode.REASSIGNMENT_IN_PROGRESS,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
 }
+_REFUSED = RETRIABLE | {
+    ErrorCode.INVALID_REQUEST,  # it runs
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+}
 
 
 class Reconfigurer(Client):
-    """Changes min.insync.replicas, segments, preferred leaders, and settings of all brokers."""
+    """Changes min.insync.replicas, segments, preferred leaders, and settings of all brokers.
+
+    It also unregisters brokers that are down or fenced; they register again when they start.
+    """
 
     def __init__(self, context: ClientContext, name: str, places: Sequence[Place]) -> None:
         super().__init__(context, name)
@@ -52,7 +60,9 @@ class Reconfigurer(Client):
         while not self.conditions.is_settling:
             await self.pause(0.3, 3.0)
             choice = self.rng.random()
-            if choice < 0.4:
+            if choice < 0.2:
+                await self._unregister_lost()
+            elif choice < 0.5:
                 await self._move(self.some_place(self._places))
             elif choice < 0.8:
                 await self._configure(_TOPIC, self._places[0][0], _OF_TOPIC)
@@ -77,6 +87,18 @@ class Reconfigurer(Client):
         response = await self.connection.call(request, 1)
         code: int = response.error_code or response.responses[0].partitions[0].error_code
         return code
+
+    async def _unregister_lost(self) -> None:
+        for broker_id in self._brokers:
+            request = UnregisterBrokerRequest(broker_id=broker_id)
+            try:
+                code = (await self.connection.call(request, 0)).error_code
+            except NoResponse:
+                return
+            if code == 0:
+                self.findings.counts["brokers unregistered"] += 1
+            elif code not in _REFUSED:
+                self.unexpected("UnregisterBroker", code)
 
     async def _configure(self, kind: int, name: str, settings: Any) -> None:
         setting, values = self.rng.choice(settings)

@@ -188,10 +188,6 @@ class ControlSchedules(Scene):
             if (first := _first_open(leader, owner.transaction.producer_id, place)) >= 0
         }
 
-    def _has_heard(self, host: BrokerHost) -> bool:
-        """Return whether a broker knows the newest metadata, or is down."""
-        return host.server is None or host.server.broker.metadata.image.end >= self._image().end
-
     async def _unheard_topic(self) -> None:
         """Have a broker lead a partition with an open transaction before it hears of the topic.
 

@@ -43,7 +43,8 @@ OUTLIVED = "outlived requests"
 OF_MACHINES = ("disk full", "disk error", "slow recovery", "flipped bit")
 """The faults of `machine_faults.py`."""
 SILENT = "silent successor"
-OF_REIGNS = ("earlier reign", "two elections")
+LATE_ANSWER = "late answer"
+OF_REIGNS = ("earlier reign", "two elections", LATE_ANSWER)
 """The schedules of `reign_schedules.py`."""
 SURVIVABLE = (
     "lagging follower",
@@ -123,6 +124,7 @@ _LATER_WORKLOADS = (
     ("retention", 0.1),
     ("many partitions", 0.04),
 )
+_LAST_FAULTS = (("disk error", 0.1), (LATE_ANSWER, 0.1))
 """Names with their chances."""
 
 
@@ -172,3 +174,4 @@ def _add_later_parts(plan: ClusterPlan, rng: random.Random) -> None:
         plan.faults |= {LATE_ISR}
     plan.faults |= {name for name, chance in _LATER_FAULTS if rng.random() < chance}
     plan.workloads |= {name for name, chance in _LATER_WORKLOADS if rng.random() < chance}
+    plan.faults |= {name for name, chance in _LAST_FAULTS if rng.random() < chance}

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
-from lakelog.cli.partition_health import problem_of
-from lakelog.client.view import Partition
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.testing.simulation.brokers.host import BrokerHost
-from lakelog.testing.simulation.checkers.laws import Law
 from lakelog.testing.simulation.checkers.observations import Place
 from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.context import ClientContext
 from lakelog.testing.simulation.clients.producers.batches import batch_of
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.cluster.availability import SILENCE_S_MAX, Availability
-from lakelog.testing.simulation.cluster.soundness import soundness_of
+from lakelog.testing.simulation.cluster.shown import Shown
+from lakelog.testing.simulation.cluster.soundness import are_joined, soundness_of
 from lakelog.testing.simulation.network.connection import ClientConnection, NoResponse
 
 TOPIC = "pulse"
@@ -31,16 +28,23 @@ MIN_ISR = 2
 _PERIOD_S = 0.4
 _OBSERVED_EVERY_S = 0.1
 _TIMEOUT_S = 1.5
-_SHOWN_S = 1.0
-"""In which a broker shows that a partition cannot be written."""
 _VERSION = 12
 _METADATA_VERSION = 9
 
 
 class Pulse(Client):
-    """Writes to the partitions of its own topic, and asks brokers for their state."""
+    """Writes to the partitions of its own topic, and asks brokers for their state.
 
-    def __init__(self, context: ClientContext, hosts: Sequence[BrokerHost]) -> None:
+    Args:
+        fenced: returns the fenced brokers by the newest metadata.
+    """
+
+    def __init__(
+        self,
+        context: ClientContext,
+        hosts: Sequence[BrokerHost],
+        fenced: Callable[[], Collection[int]],
+    ) -> None:
         super().__init__(context, TOPIC)
         self._hosts = hosts
         self._places: list[Place] = [(TOPIC, index) for index in range(len(hosts) - 1)]
@@ -49,8 +53,9 @@ class Pulse(Client):
             for host in hosts
         }
         self.availability: Availability | None = None
-        self._wrong_since: dict[tuple[int, Place], float] = {}
-        """When a broker was first seen to show no problem of a partition, by its node id."""
+        self._blind_at = float("-inf")
+        """When a schedule last kept this client from a broker: some other client may write."""
+        self._shown = Shown(self.findings, hosts, MIN_ISR, fenced)
 
     async def create(self) -> None:
         """Create the topic, before the faults."""
@@ -58,7 +63,7 @@ class Pulse(Client):
         await create_topic(self, TOPIC, len(self._places), settings)
 
     async def run(self) -> None:
-        state = soundness_of(self._hosts, self.context.network)
+        state = soundness_of(self._hosts, self.context.network, self.name)
         self.availability = Availability(self.findings, self._places, state, self.now)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
@@ -70,12 +75,16 @@ class Pulse(Client):
     async def _watch(self) -> None:
         while not self.conditions.is_ending:
             self._observe()
+            self._shown.see_brokers(self.now)
             await asyncio.sleep(_OBSERVED_EVERY_S)
 
     def _observe(self) -> Availability:
         assert self.availability is not None
-        state = soundness_of(self._hosts, self.context.network)
+        state = soundness_of(self._hosts, self.context.network, self.name)
         self.availability.observe(state, self.now)
+        network = self.context.network
+        if not all(are_joined(network, self.name, host.name) for host in self._hosts):
+            self._blind_at = self.now
         return self.availability
 
     async def _beat(self, host: BrokerHost) -> None:
@@ -118,33 +127,12 @@ class Pulse(Client):
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
         connection = self._connections[host.node_id]
         response = await connection.call(request, _METADATA_VERSION, _TIMEOUT_S)
-        availability, server = self._observe(), host.server
-        if server is None or availability.able_s(host.node_id) <= SILENCE_S_MAX:
-            return
-        is_ready = all(check.passes for check in server.readiness())
+        availability = self._observe()
+        untouched_s = min(availability.able_s(host.node_id), self.now - self._blind_at)
         for row in response.topics[0].partitions:
             place = TOPIC, row.partition_index
-            is_wrong = self._is_silent(place) and is_ready and _problem_of(row) is None
-            if not is_wrong:
-                self._wrong_since.pop((host.node_id, place), None)
-                continue
-            self.findings.counts["partitions that cannot be written"] += 1
-            since = self._wrong_since.setdefault((host.node_id, place), self.now)
-            self.findings.expect(
-                Law.SHOWN,
-                self.now - since <= _SHOWN_S,
-                f"{host.name} shows no problem of {place}, which has acknowledged nothing for "
-                f"{availability.silent_s(place):.1f} s at {self.now:.1f}",
-            )
-
-
-def _problem_of(row: Any) -> str | None:
-    partition = Partition(
-        row.partition_index,
-        row.leader_id,
-        row.leader_epoch,
-        tuple(row.replica_nodes),
-        tuple(row.isr_nodes),
-        tuple(row.offline_replicas),
-    )
-    return problem_of(partition, MIN_ISR)
+            if untouched_s > SILENCE_S_MAX and self._is_silent(place):
+                silent_s = availability.silent_s(place)
+                self._shown.see_partition(host, place, row, silent_s, self.now)
+            else:
+                self._shown.excuse(host, place)

@@ -89,6 +89,10 @@ class Scene:
             if state.leader == leader.node_id
         )
 
+    def _has_heard(self, host: BrokerHost) -> bool:
+        """Return whether a broker knows the newest metadata, or is down."""
+        return host.server is None or host.server.broker.metadata.image.end >= self._image().end
+
     def _is_in_sync(self, host: BrokerHost) -> bool:
         return any(
             host.node_id in state.isr

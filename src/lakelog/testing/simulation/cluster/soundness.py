@@ -6,7 +6,7 @@ It is read from the simulated machines and their network. No broker is asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from lakelog.testing.simulation.brokers.host import BrokerHost
@@ -23,11 +23,14 @@ class Soundness(NamedTuple):
     runs: tuple[int, ...]
     """The number of starts of each broker."""
     able: frozenset[int]
-    """Brokers that run, reach the metadata store, and have a disk that works."""
+    """Brokers that run, reach the metadata store and the client, and have a disk that works."""
     pairs: frozenset[Pair]
-    """Pairs of able brokers; none while a way between two machines of brokers is cut or slow."""
+    """Pairs of able brokers that reach each other; none while the network is slow."""
     untouched: frozenset[int]
-    """Able brokers; none while a way between two machines of brokers is cut or slow."""
+    """Able brokers that reach every able broker which may commit; none while it is slow.
+
+    An able broker commits if another one reaches it.
+    """
 
     def is_worse_than(self, before: Soundness) -> bool:
         """Return whether a broker, or a way between two, was lost since then."""
@@ -36,21 +39,37 @@ class Soundness(NamedTuple):
         )
 
 
-def soundness_of(hosts: Sequence[BrokerHost], network: Network) -> Soundness:
-    """Return the present state of the brokers."""
+def soundness_of(hosts: Sequence[BrokerHost], network: Network, client: str) -> Soundness:
+    """Return the present state of the brokers.
+
+    client: the host of the client whose acknowledgements are awaited.
+    """
     able = {
-        host.node_id
+        host.node_id: host
         for host in hosts
-        if _runs(host, network) and host.has_sound_disk and _is_joined(network, host.name, STORE)
+        if _runs(host, network)
+        and host.has_sound_disk
+        and all(are_joined(network, host.name, other) for other in (STORE, client))
     }
-    are_joined = not network.is_slow and all(
-        _is_joined(network, one.name, other.name) for one, other in combinations(hosts, 2)
+    pairs = frozenset(
+        (one, other)
+        for one, other in combinations(sorted(able), 2)
+        if not network.is_slow and are_joined(network, able[one].name, able[other].name)
     )
     return Soundness(
         tuple(host.starts for host in hosts),
         frozenset(able),
-        frozenset(combinations(sorted(able), 2)) if are_joined else frozenset(),
-        frozenset(able) if are_joined else frozenset(),
+        pairs,
+        frozenset() if network.is_slow else _untouched(frozenset(able), pairs),
+    )
+
+
+def _untouched(able: frozenset[int], pairs: frozenset[Pair]) -> frozenset[int]:
+    committing = frozenset(chain.from_iterable(pairs))
+    return frozenset(
+        one
+        for one in able
+        if all((min(one, other), max(one, other)) in pairs for other in committing - {one})
     )
 
 
@@ -59,5 +78,6 @@ def _runs(host: BrokerHost, network: Network) -> bool:
     return process is not None and not process.is_paused and host.name not in network.down
 
 
-def _is_joined(network: Network, one: str, other: str) -> bool:
+def are_joined(network: Network, one: str, other: str) -> bool:
+    """Return whether two hosts reach each other."""
     return not (network.is_cut(one, other) or network.is_cut(other, one))

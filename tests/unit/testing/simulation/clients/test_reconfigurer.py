@@ -16,3 +16,12 @@ def test_a_cluster_survives_them() -> None:
     orders = {state.replicas for state in moving.partitions.values()}
     assert all(sorted(order) == [1, 2, 3] for order in orders)
     assert max(state.leader_epoch for state in moving.partitions.values()) > 0
+
+
+def test_brokers_are_unregistered_and_come_back() -> None:
+    faults = frozenset({"kill", "two down", "pause", "cut store"})
+    world = ClusterWorld(6, ClusterPlan(20.0, frozenset({"reconfiguration"}), faults))
+    outcome = run_cluster(world)
+    assert outcome.violations == ()
+    assert outcome.counts["brokers unregistered"] > 0
+    assert sorted(world.image.brokers) == [1, 2, 3]

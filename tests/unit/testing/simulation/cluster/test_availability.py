@@ -105,3 +105,11 @@ def test_a_restart_between_two_looks_is_noticed() -> None:
     cluster.spend(1.0, state(1, 2, 3, starts=2), acknowledges=True)
     assert cluster.law.able_s(1) < 1.5
     assert cluster.law.able_s(2) > 10.0
+
+
+def test_a_pair_beside_a_cut_is_obliged() -> None:
+    cluster = Cluster()
+    able, joined = frozenset({1, 2, 3}), frozenset({2, 3})
+    beside_a_cut = Soundness((1, 1, 1), able, frozenset({(2, 3)}), joined)
+    cluster.spend(SILENCE_S_MAX + 1.0, beside_a_cut, acknowledges=False)
+    assert cluster.breaks()

@@ -9,7 +9,7 @@ from lakelog.testing.simulation.cluster.plan import ClusterPlan
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 
-@pytest.mark.parametrize("fault", ["slow recovery", "flipped bit"])
+@pytest.mark.parametrize("fault", ["slow recovery", "flipped bit", "disk full", "disk error"])
 def test_a_cluster_survives(fault: str) -> None:
     plan = ClusterPlan(3.0, frozenset({"plain"}), frozenset({"kill", fault}))
     outcome = run_cluster(ClusterWorld(1, plan))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from lakelog.testing.simulation.cluster.plan import (
     DEATHS,
+    FAULTS,
     PRODUCING,
     STORES,
+    WORKLOADS,
     ClusterPlan,
     cluster_plan_of,
 )
@@ -26,6 +28,13 @@ def test_all_brokers_lose_power_only_if_they_sync_every_record() -> None:
     assert dark
     assert all(plan.is_durable for plan in dark)
     assert not all(plan.is_durable for plan in plans)
+
+
+def test_each_fault_and_workload_is_drawn() -> None:
+    plans = [cluster_plan_of(seed) for seed in range(1, 301)]
+    assert set().union(*(plan.faults for plan in plans)) == set(FAULTS)
+    later = {"reconfiguration", "administration", "compaction", "retention", "many partitions"}
+    assert set().union(*(plan.workloads for plan in plans)) == {*WORKLOADS, *later}
 
 
 def test_topics_have_a_replica_on_each_broker() -> None:

@@ -1,4 +1,4 @@
-"""A cluster survives a leader that leads again, and two elections in a row."""
+"""A cluster survives a leader that leads again, two elections in a row, and a late answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakelog.testing.simulation.cluster.plan import ClusterPlan
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
 
-@pytest.mark.parametrize("schedule", ["earlier reign", "two elections"])
+@pytest.mark.parametrize("schedule", ["earlier reign", "two elections", "late answer"])
 def test_a_cluster_survives(schedule: str) -> None:
     plan = ClusterPlan(4.0, frozenset({"idempotent"}), frozenset({schedule}))
     world = ClusterWorld(1, plan)

@@ -10,6 +10,7 @@ from lakelog.testing.simulation.cluster.plan import ClusterPlan
 from lakelog.testing.simulation.cluster.soundness import soundness_of
 from lakelog.testing.simulation.cluster.world import ClusterWorld
 
+CLIENT = "pulse"
 ALL = frozenset({1, 2, 3})
 
 
@@ -36,38 +37,58 @@ def test_each_fault_takes_a_broker_out() -> None:
     world = started()
     first, network = world.hosts[0], world.network
     try:
-        whole = soundness_of(world.hosts, network)
+        whole = soundness_of(world.hosts, network, CLIENT)
         assert (whole.able, whole.untouched, len(whole.pairs)) == (ALL, ALL, 3)
         first.pause()
-        assert soundness_of(world.hosts, network).able == {2, 3}
+        assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         first.resume()
         network.cut(STORE, first.name)
-        found = soundness_of(world.hosts, network)
+        found = soundness_of(world.hosts, network, CLIENT)
         assert found.pairs == {(2, 3)}
         assert found.is_worse_than(whole)
         network.heal()
-        assert soundness_of(world.hosts, network) == whole
+        assert soundness_of(world.hosts, network, CLIENT) == whole
+        network.cut(CLIENT, first.name)
+        assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
+        network.heal()
         first.disk.fail("write", errno.EIO, times=1)
-        assert soundness_of(world.hosts, network).able == {2, 3}
+        assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         first.disk.forget_faults()
-        assert soundness_of(world.hosts, network).able == {2, 3}, "not at once"
+        assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}, "not at once"
         world.hosts[1].disk.capacity = 0
-        assert soundness_of(world.hosts, network).able == {3}
+        assert soundness_of(world.hosts, network, CLIENT).able == {3}
         world.hosts[2].kill()
-        assert soundness_of(world.hosts, network).able == frozenset()
+        assert soundness_of(world.hosts, network, CLIENT).able == frozenset()
     finally:
         end(world)
 
 
-def test_a_cut_or_slow_way_between_brokers_leaves_no_pair() -> None:
+def test_brokers_beside_a_cut_are_pairs() -> None:
     world = started()
     network = world.network
     try:
         network.cut("broker-1", "broker-2")
-        assert soundness_of(world.hosts, network).pairs == frozenset()
-        network.heal()
-        network.slow_down()
-        found = soundness_of(world.hosts, network)
-        assert (found.able, found.pairs) == (ALL, frozenset())
+        found = soundness_of(world.hosts, network, CLIENT)
+        assert found.able == ALL
+        assert found.pairs == {(1, 3), (2, 3)}
+        assert found.untouched == {3}, "either pair may commit without the others"
+        network.cut("broker-3", "broker-1")
+        found = soundness_of(world.hosts, network, CLIENT)
+        assert found.pairs == {(2, 3)}
+        assert found.untouched == {2, 3}
+        world.hosts[1].kill()
+        found = soundness_of(world.hosts, network, CLIENT)
+        assert not found.pairs
+        assert found.untouched == {1, 3}, "no other one commits"
+    finally:
+        end(world)
+
+
+def test_a_slow_network_leaves_no_pair() -> None:
+    world = started()
+    try:
+        world.network.slow_down()
+        found = soundness_of(world.hosts, world.network, CLIENT)
+        assert (found.able, found.pairs, found.untouched) == (ALL, frozenset(), frozenset())
     finally:
         end(world)
