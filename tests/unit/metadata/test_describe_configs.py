@@ -40,6 +40,10 @@ def test_a_default(image: MetadataImage) -> None:
     assert _synonyms(size) == [("log.segment.bytes", "1073741824", "DEFAULT")]
 
 
+def test_no_limit_in_hours_is_none_in_milliseconds(image: MetadataImage) -> None:
+    assert _retention(image, BrokerConfig({"log.retention.hours": "-1"})).value == "-1"
+
+
 def test_each_layer_stands_over_the_next(image: MetadataImage) -> None:
     static = BrokerConfig({"log.retention.hours": "2", "log.retention.minutes": "3"})
     image = _with(

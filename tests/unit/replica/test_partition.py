@@ -85,6 +85,22 @@ def test_a_leader_that_wrote_nothing_follows_a_leader_of_an_older_history(record
     assert follower.log.leader_epochs.entries == [(5, 0), (7, 3)]
 
 
+@pytest.mark.parametrize("epoch", [5, 7])
+def test_an_answer_that_belongs_to_another_leader_epoch_is_ignored(epoch: int) -> None:
+    leader, follower = open_partition(), open_partition()
+    for _ in range(2):
+        leader.append(make_batch(1), NOW)
+    follower.append(make_batch(1), NOW)
+    follower.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    follower.append_fetched(memoryview(read_batches(leader.log)[1]), epoch, 2, 0, NOW)
+    follower.truncate(5, 0, epoch)
+    follower.restart_at(7, epoch)
+    assert follower.log.log_end_offset == 1
+    assert read_batches(follower.log) == read_batches(leader.log)[:1]
+    follower.append_fetched(memoryview(read_batches(leader.log)[1]), 6, 2, 0, NOW)
+    assert follower.log.log_end_offset == follower.watermark.offset == 2
+
+
 def test_a_follower_begins_within_a_batch_as_its_leader_does() -> None:
     leader, follower = open_partition(), open_partition()
     leader.append(make_batch(3), NOW)

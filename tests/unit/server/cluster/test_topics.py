@@ -210,6 +210,7 @@ def test_added_partitions_without_space_are_reported(tmp_path: Path) -> None:
         (result,) = await cluster.topics.add_partitions([MorePartitions("orders", 3)])
         assert result.error == ErrorCode.REQUEST_TIMED_OUT
         assert cluster.topics.partition_count("orders") == 3
+        assert cluster.topics.partition_count("unknown") == 0
 
     run(tmp_path, scenario)
 

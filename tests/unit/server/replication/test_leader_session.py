@@ -29,7 +29,7 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.replica.role import Role
 from lakelog.server.handlers import fetch, list_offsets
-from lakelog.server.replication.leader_session import Fetched, LeaderSession
+from lakelog.server.replication.leader_session import Fetched, LeaderSession, position_of
 from lakelog.storage.preparation import wait_for
 from memory_broker import MemoryBroker
 from replica_pair import EPOCH, FETCH, FOLLOWER, LEADER, ReplicaPair
@@ -91,6 +91,17 @@ def test_a_follower_waits_for_records_and_gets_uncommitted_ones(cluster: Cluster
     cluster.broker.pass_time(0.01)
     assert [*waits, waiting.is_answered] == [False, True]
     assert cluster.leader.watermark.offset == 0
+
+
+def test_a_position_has_the_epoch_of_the_last_record(cluster: Cluster) -> None:
+    """Not the epoch of a reign in which this replica wrote nothing."""
+    partition = cluster.leader
+    partition.append(make_batch(1), NOW)
+    written_in = partition.leader_epoch
+    partition.assume(partition.role._replace(leader_epoch=written_in + 1), 0)
+    assert partition.log.leader_epochs.latest == written_in + 1
+    position = position_of(partition)
+    assert (position.leader_epoch, position.last_epoch) == (written_in + 1, written_in)
 
 
 def test_an_idle_session_asks_for_nothing(cluster: Cluster) -> None:
