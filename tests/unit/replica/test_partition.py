@@ -141,6 +141,23 @@ def test_followers_that_wait_learn_of_deleted_records() -> None:
     assert settled == [partition], "the log start did not move"
 
 
+def test_followers_that_wait_learn_of_records_that_a_refused_proposal_has_held_back() -> None:
+    settled: list[Partition] = []
+    role = Role(5, 1, is_leader=True, isr=(1, 2), followers=(2, 3))
+    partition = Partition(open_partition().log, role, lambda each: None, settled.append)
+    partition.assume(role, 0)
+    partition.append(make_batch(1), NOW)
+    partition.propose_isr((1, 2, 3))
+    partition.note_fetch(2, -1, 1, 0)
+    assert partition.watermark.offset == 0
+    settled.clear()
+    partition.propose_isr(())
+    assert partition.watermark.offset == 1
+    assert settled == [partition]
+    partition.propose_isr(())
+    assert settled == [partition], "the high watermark did not move"
+
+
 def test_records_are_deleted_up_to_an_offset_of_the_committed_log() -> None:
     partition = open_partition()
     partition.append(make_batch(4), NOW)

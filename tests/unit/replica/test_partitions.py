@@ -85,11 +85,12 @@ def test_a_partition_that_is_added_again_counts_once() -> None:
     assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("is_served", [False, True])
-def test_a_partition_that_cannot_be_used_is_known(is_served: bool) -> None:
+def test_a_partition_that_cannot_be_used_is_known(is_served: bool, times: int) -> None:
     topics = Topics()
     served = topics.create("orders", OLD, 1) if is_served else None
-    for _ in range(2):
+    for _ in range(times):
         topics.partitions.add_offline("orders", OLD, 0, "its log is damaged")
     assert topics.code(OLD, 0) is topics.code("orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert topics.code(OLD, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,6 +5,7 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import ZERO_UUID
+from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
 from lakelog.metadata.controller.topics import (
     MorePartitions,
     NewTopic,
@@ -265,3 +266,15 @@ def test_adding_is_validated_without_being_done(image: MetadataImage, random: Se
     plan = plan_create_partitions(image, wanted, random=random, validate_only=True)
     assert plan.result[0].error is ErrorCode.NONE
     assert plan.records == ()
+
+
+@pytest.mark.parametrize(("beyond", "code"), [(0, ErrorCode.NONE), (1, ErrorCode.POLICY_VIOLATION)])
+def test_one_request_adds_as_many_partitions_as_fit_into_an_entry(
+    image: MetadataImage, random: SeededRandom, beyond: int, code: ErrorCode
+) -> None:
+    topic = image.topic("orders")
+    assert topic is not None
+    count = len(topic) + PARTITIONS_PER_REQUEST_MAX + beyond
+    wanted = [MorePartitions("orders", count)]
+    plan = plan_create_partitions(image, wanted, random=random, validate_only=True)
+    assert plan.result[0].error is code
