@@ -108,7 +108,7 @@ readers: setup maven $(READERS)/.installed ## Iceberg's Spark and DuckDB read ar
 	$(BIN)/pytest -q tests/spark/test_readers.py tests/spark/test_latest_readers.py --readers=$(READERS)/bin/python
 
 sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to see one again)
-	$(BIN)/python -m lakelog.testing.simulation $(if $(BROKERS),--brokers $(BROKERS)) \
+	PYTHONPATH=tests $(BIN)/python -m simulator $(if $(BROKERS),--brokers $(BROKERS)) \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
 planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BUG="a stale ...")

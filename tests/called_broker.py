@@ -12,12 +12,12 @@ from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from lakelog.server.auth.broker_proof import NONCE_BYTES, Process, ProofCheck
-from lakelog.testing.simulation.engine.process import Process as SimulatedProcess
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import SimulatedNet, SimulatedSocket
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header, encode_response
 from lakelog.wire.schema import Message
+from simulator.engine.process import Process as SimulatedProcess
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet, SimulatedSocket
 
 ADDRESS = ("b", 9092)
 API_VERSIONS, METADATA, DESCRIBE_CLUSTER, HANDSHAKE, AUTHENTICATE = 18, 3, 60, 17, 36

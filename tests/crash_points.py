@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compaction_kit import Cleaner
+from doubles.disk import MemoryDisk
+from doubles.disk_faults import Operation
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
@@ -25,9 +28,6 @@ from lakelog.replica.partition import Partition
 from lakelog.storage.log import Log
 from lakelog.storage.names import CLEANED, SWAP
 from lakelog.storage.preparation import wait_for
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.disk_faults import Operation
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     NOW,
     ManualClock,

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from doubles.randomness import SeededRandom
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.config import GroupConfig
@@ -16,9 +17,8 @@ from lakelog.coordinator.shard import TransactionMarker
 from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 
 T = TypeVar("T")

@@ -27,9 +27,9 @@ from lakelog.server.controller.relays import Relays
 from lakelog.server.peers.errors import PeerDisconnectedError, PeerTimedOutError
 from lakelog.server.peers.silence import Silence
 from lakelog.server.replication.in_sync import InSyncReplicas
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from storage_kit import NOW, TOPIC_ID, make_batch, memory_store
 
 T = TypeVar("T")

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint, SecurityProtocol
 from lakelog.metadata.controller.topics import NewTopic, TopicReference, plan_delete_topics
@@ -33,14 +35,12 @@ from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.framing import decode_request_header, decode_response, encode_request
 from lakelog.wire.schema import Message
 from memory_metadata import MemoryMetadata
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from storage_kit import make_batch
 
 Q = TypeVar("Q", bound=Message)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lakelog.testing.disk import MemoryDisk, MemoryFile
+from doubles.disk import MemoryDisk, MemoryFile
 from storage_kit import ManualClock
 
 Call = tuple[Any, ...]

@@ -23,14 +23,14 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from lakelog.testing.simulation import World
-from lakelog.testing.simulation.checkers.observations import Place
-from lakelog.testing.simulation.clients.client import Client
-from lakelog.testing.simulation.clients.consumers.reading import EARLIEST
-from lakelog.testing.simulation.network.connection import ClientConnection, NoResponse
-from lakelog.testing.simulation.plan import Plan
 from lakelog.wire.framing import encode_request
 from lakelog.wire.schema import Message
+from simulator import World
+from simulator.checkers.observations import Place
+from simulator.clients.client import Client
+from simulator.clients.consumers.reading import EARLIEST
+from simulator.network.connection import ClientConnection, NoResponse
+from simulator.plan import Plan
 
 T = TypeVar("T")
 Answer = Message | Callable[[Any], Message | None] | None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import SecurityProtocol
 from lakelog.metadata.store.api import MetadataStore
@@ -28,7 +29,6 @@ from lakelog.server.auth.principal import Principal
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
-from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.framing import encode_request
 from storage_kit import ManualClock
 

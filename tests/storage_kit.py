@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.builder import BatchBuilder
@@ -22,8 +24,6 @@ from lakelog.storage.log import Log
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

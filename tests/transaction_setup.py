@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from doubles.randomness import SeededRandom
 from group_setup import FakeLog, FakeTopics
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
@@ -29,9 +30,8 @@ from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.loop import SimulatedLoop
 
 T = TypeVar("T")
 

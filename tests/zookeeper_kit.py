@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from doubles.randomness import SeededRandom
+from doubles.zookeeper import Faults, SimulatedEnsemble, SimulatedSession
 from lakelog.metadata.store.api import AppendOutcome, MetadataBatch
 from lakelog.metadata.store.chain import Marks, MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import Layout, Term
 from lakelog.metadata.store.zookeeper.log import EntryLog
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.metadata.store.zookeeper.terms import Terms
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.zookeeper import Faults, SimulatedEnsemble, SimulatedSession
+from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
-from lakelog.testing.disk import MemoryDisk
 from recorded_disk import Call, Recorder, after_power_failure
 from storage_kit import ManualClock
 

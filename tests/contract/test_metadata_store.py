@@ -13,6 +13,11 @@ from typing import Any
 import pytest
 
 import zookeeper_ensemble
+from doubles.disk import MemoryDisk
+from doubles.faulty_store import FaultyStore
+from doubles.randomness import SeededRandom
+from doubles.sqlite_metadata import SimulatedMetadata
+from doubles.zookeeper import Faults, SimulatedEnsemble
 from lakelog.cli.local_cluster.ensemble import SESSION_TIMEOUT_S
 from lakelog.metadata.errors import BrokerIdInUse, MetadataMissing, MetadataUnavailable
 from lakelog.metadata.store.api import (
@@ -29,14 +34,9 @@ from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.faulty_store import FaultyStore
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks
-from lakelog.testing.sqlite_metadata import SimulatedMetadata
-from lakelog.testing.zookeeper import Faults, SimulatedEnsemble
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.tasks import SimulatedTasks
 
 WRITER = b"writer-aaaaaaaaa"
 OTHER = b"writer-bbbbbbbbb"

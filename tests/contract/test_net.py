@@ -15,10 +15,10 @@ import pytest
 
 from lakelog.runtime.aio import AsyncioNet
 from lakelog.runtime.api import Listener, Net, Socket
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import SimulatedNet
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.process import Process
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet
 
 LONG_S = 60.0
 """Ends a broken run only."""

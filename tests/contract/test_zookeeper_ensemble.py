@@ -9,6 +9,8 @@ import secrets
 import pytest
 
 import zookeeper_ensemble
+from doubles.randomness import SeededRandom
+from doubles.zookeeper import SimulatedEnsemble
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.session import (
     Check,
@@ -19,8 +21,6 @@ from lakelog.metadata.store.zookeeper.session import (
     Refusal,
     Session,
 )
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.zookeeper import SimulatedEnsemble
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
 VERSIONS = (zookeeper_ensemble.NEWEST, zookeeper_ensemble.OLDEST)

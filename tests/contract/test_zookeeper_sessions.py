@@ -14,14 +14,14 @@ import pytest
 from kazoo.client import KazooClient
 
 import zookeeper_ensemble
+from doubles.randomness import SeededRandom
+from doubles.zookeeper import SimulatedEnsemble, SimulatedSession
 from lakelog.metadata.store.api import MetadataBatch, Outcome
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.kazoo_session import KazooSession
 from lakelog.metadata.store.zookeeper.session import Create, Put, Session
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.zookeeper import SimulatedEnsemble, SimulatedSession
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.java]
 VERSIONS = (zookeeper_ensemble.NEWEST, zookeeper_ensemble.OLDEST)

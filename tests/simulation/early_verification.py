@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from lakelog.protocol.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
 from lakelog.protocol.write_txn_markers import API as WRITE_TXN_MARKERS
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.network.network import Network
+from simulator.network.sockets import Portion, SimulatedSocket
 
 _BEGUN_S = 2.0
 """In which the producer begins its next transaction."""

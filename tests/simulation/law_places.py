@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from lakelog.testing import simulation
-from lakelog.testing.simulation.checkers.findings import Findings
-from lakelog.testing.simulation.checkers.laws import Law
+from simulator.checkers.findings import Findings
+from simulator.checkers.laws import Law
 
 FOLDER = Path(simulation.__file__).parent
 

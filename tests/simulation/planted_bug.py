@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lakelog.testing.simulation import Plan
-from lakelog.testing.simulation.checkers.laws import Law
+from simulator import Plan
+from simulator.checkers.laws import Law
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: list[Bug] = []

@@ -36,8 +36,8 @@ from lakelog.server.coordinators import cluster_markers
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.server.replication.in_sync import InSyncReplicas
-from lakelog.testing.simulation.cluster.ensemble import NetworkedSession
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
+from simulator.cluster.ensemble import NetworkedSession
+from simulator.cluster.plan import ClusterPlan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, ClusterBug] = {}

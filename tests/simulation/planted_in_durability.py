@@ -20,9 +20,9 @@ from lakelog.storage import log, run
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.log import Log
 from lakelog.storage.segments.segment import Segment
-from lakelog.testing.simulation.checkers.laws import Law
-from lakelog.testing.simulation.plan import SLOW_DISK
 from simulation.planted_bug import bug
+from simulator.checkers.laws import Law
+from simulator.plan import SLOW_DISK
 
 BY_FLUSH = {"log.durability": "fsync"}
 POWER = ("power", SLOW_DISK)

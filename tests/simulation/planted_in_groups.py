@@ -17,8 +17,8 @@ from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records.offset import OffsetCommitKey
 from lakelog.coordinator.group.removal import cleanup
 from lakelog.coordinator.shard import Result
-from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug
+from simulator.checkers.laws import Law
 
 _STATIC = "static classic members"
 _STATIC_848 = "static consumer members"

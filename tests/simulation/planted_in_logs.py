@@ -23,8 +23,8 @@ from lakelog.storage.recovery import loader
 from lakelog.storage.recovery import segments as recovery
 from lakelog.storage.segments import checking
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import FLIP, bug
+from simulator.checkers.laws import Law
 
 _EPOCH_POSITION = 12
 _FLUSHED = {"log.flush.interval.messages": "1"}

@@ -19,8 +19,8 @@ from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.controller import controller as controllers
 from lakelog.server.fetches import reading
-from lakelog.testing.simulation.cluster.ensemble import NetworkedSession
 from simulation.planted_in_clusters import bug
+from simulator.cluster.ensemble import NetworkedSession
 
 # Replication
 

@@ -16,8 +16,8 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.server.connections.send_queue import SendQueue
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug
+from simulator.checkers.laws import Law
 
 
 @bug("a fetch session leaves out new records", Law.SESSION_COMPLETE, "plain")

@@ -11,8 +11,8 @@ from lakelog.coordinator.transaction import sinks
 from lakelog.coordinator.transaction.commit_sets import batch_committed
 from lakelog.coordinator.transaction.sinks import Sinks
 from lakelog.coordinator.transaction.state import Sink, Transaction, TransactionState
-from lakelog.testing.simulation.checkers.laws import Law
 from simulation.planted_bug import bug
+from simulator.checkers.laws import Law
 
 
 @bug("a commit leaves the next batch as it was", Law.BATCH_ONCE, "sinks", faults=("client crash",))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
@@ -33,10 +34,9 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.producers import replay
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.checkers.laws import Law
-from lakelog.testing.simulation.plan import EXPIRATION
 from simulation.planted_bug import bug
+from simulator.checkers.laws import Law
+from simulator.plan import EXPIRATION
 
 
 @bug("no deduplication", Law.ONCE, "idempotent", faults=("slow network", "reset"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.testing.simulation import World, run
 from simulation import planted_in_durability
 from simulation.planted_bugs import BUGS, Bug
+from simulator import World, run
 
 SEEDS = 20
 ENOUGH = 7

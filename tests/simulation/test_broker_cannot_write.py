@@ -15,12 +15,12 @@ from lakelog.base.errors import KafkaError
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.storage.preparation import NotReady
-from lakelog.testing.simulation.brokers.host import BrokerHost
-from lakelog.testing.simulation.cluster.ensemble import STORE
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.brokers.host import BrokerHost
+from simulator.cluster.ensemble import STORE
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 HANDOVER_S = 5.0
 IDLE_S = 10.0

@@ -10,11 +10,11 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.server.controller.promises import Promises
-from lakelog.testing.simulation.cluster.ensemble import STORE
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import SESSION_S, ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.cluster.ensemble import STORE
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import SESSION_S, ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 
 class Seen(NamedTuple):

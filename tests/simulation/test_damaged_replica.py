@@ -9,12 +9,12 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.failover import NO_LEADER, PartitionImage
 from lakelog.storage.preparation import NotReady
-from lakelog.testing.simulation.brokers.host import DATA, BrokerHost
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
 from simulation.test_broker_cannot_write import until
+from simulator.brokers.host import DATA, BrokerHost
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 LOG = DATA / "orders-0" / "00000000000000000000.log"
 HANDOVER_S = 5.0

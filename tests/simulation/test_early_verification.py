@@ -8,11 +8,11 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
 from simulation.early_verification import run_early_verifications
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 
 def test_the_next_transaction_begins_although_its_verification_is_older_than_the_marker(

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from lakelog.storage.folder.reserve import SpaceReserve
-from lakelog.testing.simulation import Plan, World, run
+from simulator import Plan, World, run
 
 SEEDS = 6
 FULL = Plan(15.0, frozenset({"administration", "idempotent"}), frozenset({"disk full", "kill"}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 
 @pytest.mark.parametrize("seed", [1, 2])

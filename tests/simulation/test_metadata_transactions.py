@@ -9,10 +9,10 @@ import pytest
 from lakelog.metadata import losses
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerLost, PartitionRecord
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.image_history import ImageHistory
-from lakelog.testing.simulation.cluster.plan import STORES, ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.image_history import ImageHistory
+from simulator.cluster.plan import STORES, ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -17,9 +17,9 @@ from lakelog.server.broker import Broker
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
 from lakelog.server.handlers import metadata, write_txn_markers
 from lakelog.server.requests.context import Context
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.plan import CLASSIC, ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.plan import CLASSIC, ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 
 def unnumbered(marker: Any) -> Any:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.sqlite_vfs import seed_sqlite
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.peers.errors import (
     PeerDisconnectedError,
@@ -20,19 +22,17 @@ from lakelog.server.peers.errors import (
     PeerUnreachableError,
 )
 from lakelog.server.peers.watch import PATIENCE_S, PERIOD_S, PeerWatch, Reach
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.brokers.host import DATA, BrokerHost, MetadataPlace
-from lakelog.testing.simulation.brokers.places import OwnPlace
-from lakelog.testing.simulation.checkers.logged_errors import LoggedErrors
-from lakelog.testing.simulation.cluster.plan import SESSION_S
-from lakelog.testing.simulation.cluster.shared_file import SharedFile
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.machine.machine import Machine
-from lakelog.testing.simulation.network.sockets import Address, SimulatedSocket
-from lakelog.testing.simulation.plan import Plan
-from lakelog.testing.simulation.world import World
-from lakelog.testing.sqlite_vfs import seed_sqlite
+from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
+from simulator.brokers.places import OwnPlace
+from simulator.checkers.logged_errors import LoggedErrors
+from simulator.cluster.plan import SESSION_S
+from simulator.cluster.shared_file import SharedFile
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.process import Process
+from simulator.machine.machine import Machine
+from simulator.network.sockets import Address, SimulatedSocket
+from simulator.plan import Plan
+from simulator.world import World
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from functools import cache
 
 import pytest
 
-from lakelog.testing.simulation import World, run
-from lakelog.testing.simulation.checkers.laws import Law
 from simulation.law_places import Place, all_places, note_places
 from simulation.planted_bugs import BUGS, Bug
+from simulator import World, run
+from simulator.checkers.laws import Law
 
 OF_CLUSTERS = {
     Law.ONE_LEADER,

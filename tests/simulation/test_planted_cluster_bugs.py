@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.world import ClusterWorld
 from simulation.planted_cluster_bugs import BUGS, ClusterBug
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.world import ClusterWorld
 
 
 def violations(bug: ClusterBug, seed: int) -> tuple[str, ...]:

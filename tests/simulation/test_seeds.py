@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakelog.coordinator.transaction import state, transitions
-from lakelog.testing.simulation import Plan, World, run
-from lakelog.testing.simulation.brokers.host import BrokerHost
-from lakelog.testing.simulation.clients.producers.transactional import TransactionalProducer
-from lakelog.testing.simulation.plan import DEATHS, PRODUCING, plan_of
-from lakelog.testing.simulation.runner import main
+from simulator import Plan, World, run
+from simulator.brokers.host import BrokerHost
+from simulator.clients.producers.transactional import TransactionalProducer
+from simulator.plan import DEATHS, PRODUCING, plan_of
+from simulator.runner import main
 
 
 @pytest.mark.parametrize(("brokers", "seeds"), [("1", 40), ("3", 24)])
@@ -33,7 +33,7 @@ def test_a_world_that_shows_next_to_nothing_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     thin = Plan(2.0, frozenset({"plain"}), frozenset({"reset"}))
-    monkeypatch.setattr("lakelog.testing.simulation.world.plan_of", lambda seed: thin)
+    monkeypatch.setattr("simulator.world.plan_of", lambda seed: thin)
     assert main(["--seed", "3", "--brokers", "1"]) == 1
     assert "no broker died" in capsys.readouterr().out
 

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.testing.simulation.brokers.host import BrokerHost
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import SESSION_S, ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
 from simulation.test_broker_cannot_write import until
+from simulator.brokers.host import BrokerHost
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import SESSION_S, ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 SEEDS = (1, 2)
 LOAD_S = SESSION_S + 2.0

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
+from simulator.engine.tasks import SimulatedTasks
 
 T = TypeVar("T")
 

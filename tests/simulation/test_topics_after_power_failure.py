@@ -9,11 +9,11 @@ import pytest
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import NewTopic
 from lakelog.metadata.image import MetadataImage
-from lakelog.testing.simulation.brokers.host import BrokerHost
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
+from simulator.brokers.host import BrokerHost
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
 
 LATE = "late"
 LEADERS_S = 30.0

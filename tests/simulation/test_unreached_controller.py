@@ -12,13 +12,13 @@ import pytest
 from lakelog.replica.partition import Partition
 from lakelog.server.app import Server
 from lakelog.server.controller.relays import DIRECT, Relays
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import SESSION_S, ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import Address, SimulatedSocket
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import SESSION_S, ClusterPlan
+from simulator.cluster.world import ClusterWorld
+from simulator.engine.process import Process
+from simulator.network.network import Network
+from simulator.network.sockets import Address, SimulatedSocket
 
 CUT_S = 4 * SESSION_S
 SEEDS = (1, 2, 3)

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from lakelog.protocol.add_partitions_to_txn import API, AddPartitionsToTxnRequest
-from lakelog.testing.simulation.cluster.execution import run_cluster
-from lakelog.testing.simulation.cluster.nemesis import ClusterNemesis
-from lakelog.testing.simulation.cluster.plan import ClusterPlan
-from lakelog.testing.simulation.cluster.world import ClusterWorld
-from lakelog.testing.simulation.network.sockets import Portion, SimulatedSocket
 from lakelog.wire.codec import decode
 from lakelog.wire.framing import decode_request_header
+from simulator.cluster.execution import run_cluster
+from simulator.cluster.nemesis import ClusterNemesis
+from simulator.cluster.plan import ClusterPlan
+from simulator.cluster.world import ClusterWorld
+from simulator.network.sockets import Portion, SimulatedSocket
 
 _HELD_S = 1.0
 _FRAME_SIZE = 4

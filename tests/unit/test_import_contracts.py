@@ -39,7 +39,7 @@ _LAYERS = "A lower layer never imports a higher one"
 _LOADED = "Nothing imports the packages that Spark and pytest load"
 _COORDINATOR = "A coordinator reaches logs and metadata through its own interfaces only"
 _HANDLERS = "Handlers do not import each other"
-_SQLITE = "SQLite is used by the embedded metadata store and its simulation only"
+_SQLITE = "SQLite is used by the embedded metadata store only"
 _KAZOO = "kazoo is used by metadata stores only"
 _FRAMES = "Columns are Arrow's: pandas and polars are imported by name, on demand"
 _CODECS = "Codecs and checksums are used by records only"
@@ -66,7 +66,6 @@ _PLANTED = [
     Planted(_COORDINATOR, "lakelog.coordinator.planted_image", "lakelog.metadata.image"),
     Planted(_HANDLERS, "lakelog.server.handlers.produce", "lakelog.server.handlers.fetch"),
     Planted(_SQLITE, "lakelog.storage.planted_sqlite", "sqlite3"),
-    Planted(_SQLITE, "lakelog.metadata.planted_sqlite", "_sqlite3"),
     Planted(_KAZOO, "lakelog.metadata.planted_kazoo", "kazoo.client"),
     Planted(_FRAMES, "lakelog.client.planted_frames", "pandas"),
     Planted(_FRAMES, "lakelog.spark.planted_frames", "polars"),

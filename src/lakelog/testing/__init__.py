@@ -1,7 +1,6 @@
 """Real brokers for the tests of programs that use Kafka: `with lakelog.testing.broker()`.
 
-`__all__` is the public part, described in docs/testing.md. The other modules of this package make
-the simulated worlds of lakelog's own tests, and may change at any time.
+`__all__` is the public part, described in docs/testing.md; the rest may change at any time.
 
 Each name is imported when it is first used: the broker's process has no use for any of them.
 """

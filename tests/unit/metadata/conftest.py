@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord, PartitionRecord, TopicRecord
-from lakelog.testing.randomness import SeededRandom
 
 TOPIC_ID = b"t" * 16
 

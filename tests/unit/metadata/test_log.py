@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
+from doubles.faulty_store import FaultyStore
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import (
@@ -46,8 +48,6 @@ from lakelog.metadata.store.api import (
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.testing.faulty_store import FaultyStore
-from lakelog.testing.randomness import SeededRandom
 
 
 class MetadataLogs:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from doubles.randomness import SeededRandom
+from doubles.zookeeper import SimulatedEnsemble
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
@@ -27,8 +29,6 @@ from lakelog.metadata.store.chain import Marks, MemoryMarks
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.zookeeper import SimulatedEnsemble
 
 WRITER = b"writer-aaaaaaaaa"
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids
 from lakelog.metadata.errors import MetadataFull
@@ -14,7 +15,6 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.space import UnreservedSpace
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.testing.randomness import SeededRandom
 from memory_metadata import MemoryMetadata
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from doubles.faulty_store import FaultyStore
+from doubles.randomness import SeededRandom
+from doubles.zookeeper import SimulatedEnsemble
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.controller.brokers import plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
@@ -36,9 +39,6 @@ from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.metadata.transactions import entries_of, fits, taking_effect
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
-from lakelog.testing.faulty_store import FaultyStore
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.zookeeper import SimulatedEnsemble
 
 _SESSION_S = 1.0
 _BROKERS = (1_000_000_001, 1_000_000_002, 1_000_000_003)

@@ -4,6 +4,8 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -18,8 +20,6 @@ from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady, wait_for
 from lakelog.storage.producers.beginnings import AWAITED_MS
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
     NOW,

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, ManualClock, sole_leader
 
 OLD, NEW, OTHER = (bytes([number]) * 16 for number in (1, 2, 3))

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from lakelog.runtime.api import pause, settle
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.loop import SimulatedLoop
 
 
 def test_a_pause_takes_its_time() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 
+from doubles.disk import MemoryDisk
+from doubles.sqlite_metadata import SimulatedMetadata
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.storage.folder.page_cache import BOOT_ID
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.sqlite_metadata import SimulatedMetadata
 from socketless_broker import SocketlessBroker
 from storage_kit import DATA, ManualClock
 from unit.server.test_full_disk import InPlace

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.sqlite_metadata import SimulatedMetadata
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
@@ -36,8 +38,6 @@ from lakelog.server.app import StartError
 from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
 from lakelog.server.requests.context import Context
 from lakelog.storage.folder.reserve import RESERVE
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.sqlite_metadata import SimulatedMetadata
 from lakelog.wire.framing import decode_response
 from lakelog.wire.schema import Message
 from socketless_broker import SocketlessBroker, request_frame

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.metadata.store.zookeeper.address import EnsembleAddress
@@ -13,7 +14,6 @@ from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
 from lakelog.runtime.posix import SystemClock
 from lakelog.server import metadata_store
 from lakelog.server.options import ServeOptions, StartError
-from lakelog.testing.randomness import SeededRandom
 
 ENSEMBLE = EnsembleAddress(("127.0.0.1:2181",), "/lakelog")
 

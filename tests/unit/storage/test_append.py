@@ -8,6 +8,8 @@ import struct
 import pytest
 
 from counted_work import lines_run
+from doubles.disk import MemoryDisk
+from doubles.disk_faults import Operation
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import HEADER_SIZE, read_header
@@ -18,8 +20,6 @@ from lakelog.storage.log import Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.producers.beginnings import AWAITED_MS
 from lakelog.storage.reading.seeking import check_append
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.disk_faults import Operation
 from storage_kit import (
     NOW,
     ManualClock,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     Checkpoints,
@@ -16,7 +17,6 @@ from lakelog.storage.checkpoint import (
     encode_offsets,
 )
 from lakelog.storage.seal import FolderSeal
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import ManualClock
 
 FOLDER = Path("/data")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.files import is_blank, read_if_exists, remove_if_exists, replace, write_aside
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock, append, make_batch, memory_store
 
 PATH = DATA / "file"

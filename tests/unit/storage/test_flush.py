@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.segments.segment import Segment
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     ManualClock,

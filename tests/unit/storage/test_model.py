@@ -7,11 +7,11 @@ import random
 
 import pytest
 
+from doubles.disk import DiskStopped, MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.storage.log import Log
-from lakelog.testing.disk import DiskStopped, MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     NOW,
     Store,

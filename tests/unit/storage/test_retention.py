@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import read_header
 from lakelog.storage.log import Log
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, append, make_batch, memory_store, read_batches
 
 HOUR = 3_600_000

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
 from lakelog.records.batch import read_header
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import NOW, Store, append, index_entries, make_batch, memory_store, read_batches
 
 PLAIN = LogConfig()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import DiskStopped, MemoryDisk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.seal import FOLDER_SEAL, FolderSeal
-from lakelog.testing.disk import DiskStopped, MemoryDisk
 from storage_kit import DATA, ManualClock
 
 SEALED = DATA / "known-logs"

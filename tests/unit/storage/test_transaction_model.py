@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
+from doubles.disk import DiskStopped, MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
 from lakelog.records.batch import iter_batches
 from lakelog.storage.log import Log
-from lakelog.testing.disk import DiskStopped, MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, Store, aborted_by_segment, append_marker, make_batch, memory_store
 
 CONFIG = LogConfig(

@@ -1,7 +1,7 @@
 """The files of a metadata log: the SQLite database and the note of its committed end beside it.
 
 `DatabaseFile` keeps them in the file system; the simulation has an implementation of its own over
-its simulated disk (`testing/sqlite_metadata.py`).
+its simulated disk (`tests/doubles/sqlite_metadata.py`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import ZERO_UUID
@@ -17,7 +18,6 @@ from lakelog.metadata.controller.topics import (
 )
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ResourceType
-from lakelog.testing.randomness import SeededRandom
 
 BROKER = BrokerConfig({"num.partitions": "3", "default.replication.factor": "2"})
 ORDERS = b"t" * 16

@@ -14,7 +14,7 @@ from lakelog.records.batch import read_header
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices
 from lakelog.storage.reading.timestamps import TimestampOffset
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.loop import SimulatedLoop
 from storage_kit import NOW, ManualClock, make_batch
 
 SLICE_MS = 3

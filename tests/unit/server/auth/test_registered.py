@@ -9,8 +9,8 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord
 from lakelog.server.auth.broker_proof import NONCE_BYTES, Ends, Process, ProofCheck
 from lakelog.server.auth.registered import RegisteredBrokers
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.loop import SimulatedLoop
 
 OWN, CALLER, FORMER = Process(1, b"o" * 16), Process(2, b"c" * 16), Process(2, b"f" * 16)
 ONE, TWO = b"1" * NONCE_BYTES, b"2" * NONCE_BYTES

@@ -14,6 +14,8 @@ from unittest import mock
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
@@ -31,8 +33,6 @@ from lakelog.server.cluster.durable_topics import DurableTopics
 from lakelog.server.cluster.replicas import DeletedTopics, Replicas
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.preparation import wait_for
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, ManualClock, make_batch
 
 T = TypeVar("T")

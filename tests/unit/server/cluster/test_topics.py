@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_fence, plan_register_broker
@@ -26,7 +27,6 @@ from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.relays import Relays
 from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.silence import Silence
-from lakelog.testing.randomness import SeededRandom
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 

@@ -11,9 +11,9 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.server.controller.presence import Presence
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 
 CONTROLLER, SESSION_S = 2, 9.0
 

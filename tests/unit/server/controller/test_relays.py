@@ -22,8 +22,8 @@ from lakelog.server.peers.errors import (
     PeerUnreachableError,
 )
 from lakelog.server.peers.silence import LEADS_FOR, Silence
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.loop import SimulatedLoop
 
 OWN, CONTROLLER, THIRD, FOURTH, FENCED = 1, 2, 3, 4, 5
 SESSION_S = 9.0

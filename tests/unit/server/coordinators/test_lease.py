@@ -13,8 +13,8 @@ from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.coordinators.later_leaders import Agreement
 from lakelog.server.coordinators.lease import Lease
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 
 SESSION_S = 9.0

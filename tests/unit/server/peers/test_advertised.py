@@ -15,12 +15,12 @@ from lakelog.base.errors import ErrorCode
 from lakelog.dialogue.dialogue import Identity
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.peer import PeerSeams
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import SimulatedNet
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.process import Process
+from simulator.engine.tasks import SimulatedTasks, StreamRandom
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet
 
 HERE, NOWHERE = Endpoint("X", *ADDRESS), Endpoint("Y", "b", 1)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from doubles.randomness import SeededRandom
 from lakelog.server.peers.back_off import FIRST_S, JITTER, LONGEST_S, BackOff
-from lakelog.testing.randomness import SeededRandom
 
 
 def test_pauses_double_up_to_a_limit_and_begin_again_after_a_success() -> None:

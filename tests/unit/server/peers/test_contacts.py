@@ -14,8 +14,8 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerFenced, BrokerRecord
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.peers.contacts import PATIENCE_S, Contacts
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.tasks import SimulatedTasks
 
 SECOND, THIRD = Process(2, b"2" * 16), Process(3, b"3" * 16)
 IMAGE = MetadataImage().apply_all(

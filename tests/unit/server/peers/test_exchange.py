@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.dialogue.dialogue import Dialogue, Identity
 from lakelog.dialogue.errors import DialogueError, InvalidResponseError
 from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
@@ -21,7 +22,6 @@ from lakelog.server.peers.errors import (
     PeerUnsupportedError,
 )
 from lakelog.server.peers.exchange import Call, Exchange, PeerLimits, State
-from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.framing import encode_response
 from lakelog.wire.schema import Message
 

@@ -20,8 +20,8 @@ from lakelog.metadata.records import (
     TopicRecord,
 )
 from lakelog.server.peers.losses import LISTED_S, PATIENCE_S, Losses
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.tasks import SimulatedTasks
 
 SERVING = MetadataImage().apply_all(
     [ClusterRecord("cluster"), BrokerRecord(1, b"1" * 16, 1, (), None)], 1

@@ -22,12 +22,12 @@ from lakelog.server.peers.errors import (
 )
 from lakelog.server.peers.exchange import PeerLimits
 from lakelog.server.peers.peer import Peer, PeerSeams
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import SimulatedNet
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.process import Process
+from simulator.engine.tasks import SimulatedTasks, StreamRandom
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet
 
 LIMITS = PeerLimits(connect_timeout_s=2.0)
 

@@ -17,10 +17,10 @@ from lakelog.server.auth.broker_proof import Process
 from lakelog.server.peers.errors import PeerUnreachableError
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.pool import Peers
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
 from memory_broker import MemoryNet
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.tasks import SimulatedTasks, StreamRandom
 
 OWN = 1
 INSIDE, OUTSIDE = Endpoint("INSIDE", "b", 1), Endpoint("OUTSIDE", "b.example.org", 2)

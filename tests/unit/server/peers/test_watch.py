@@ -21,12 +21,12 @@ from lakelog.protocol.describe_cluster import DescribeClusterRequest
 from lakelog.server.peers.contacts import PATIENCE_S
 from lakelog.server.peers.peer import PeerSeams
 from lakelog.server.peers.watch import PeerWatch, Reach
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
-from lakelog.testing.simulation.engine.process import Process
-from lakelog.testing.simulation.engine.tasks import SimulatedTasks, StreamRandom
-from lakelog.testing.simulation.network.network import Network
-from lakelog.testing.simulation.network.sockets import SimulatedNet
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
+from simulator.engine.process import Process
+from simulator.engine.tasks import SimulatedTasks, StreamRandom
+from simulator.network.network import Network
+from simulator.network.sockets import SimulatedNet
 
 OWN, OTHER = 1, 2
 ALONE = MetadataImage().apply_all([ClusterRecord("cluster")], 1)

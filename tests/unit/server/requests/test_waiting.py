@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from doubles.randomness import SeededRandom
 from lakelog.base.memory_budget import Share
 from lakelog.protocol.api import Api
 from lakelog.protocol.fetch import FetchRequest
@@ -35,7 +36,6 @@ from lakelog.server.event_log.closing_log import ClosingLog
 from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import ELEMENT_BYTES, WaitingRequests
-from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.codec import decode, encode
 from made_up_broker import HEARTBEAT, METADATA, PRODUCE, Broker, Client, run
 from storage_kit import ManualClock

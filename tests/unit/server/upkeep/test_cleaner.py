@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.disk_faults import Operation
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.partition import Partition
@@ -33,8 +35,6 @@ from lakelog.storage.compaction.job import (
 )
 from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import CLEANED, INDEX, LOG, SWAP
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.disk_faults import Operation
 from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records, sole_leader
 
 CONFIG = LogConfig(

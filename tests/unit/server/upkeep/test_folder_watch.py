@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import File
 from lakelog.server.upkeep.folder_watch import FolderWatch
 from lakelog.server.upkeep.shortages import SPACE, Shortages
 from lakelog.storage.folder.reserve import SpaceGate, SpaceReserve
 from lakelog.storage.names import PROBE
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import InlineTasks
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from virtual_time import run_in_virtual_time
 
 FOLDER = Path("/data")

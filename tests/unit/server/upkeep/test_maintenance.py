@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.shortage import no_space
@@ -25,11 +27,9 @@ from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_
 from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
 from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.storage.producers.limit import ProducerLimit
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
 from memory_broker import MemoryBroker
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from storage_kit import DATA, TOPIC_ID, make_batch, sole_leader
 
 SMALL = LogConfig(segment_bytes=400)

@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
 from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.storage.names import PROBE
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.simulation.engine.clock import SimulatedClock
-from lakelog.testing.simulation.engine.loop import SimulatedLoop
+from simulator.engine.clock import SimulatedClock
+from simulator.engine.loop import SimulatedLoop
 from storage_kit import DATA
 from virtual_time import run_in_virtual_time
 

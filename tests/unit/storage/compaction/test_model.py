@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from compaction_kit import Cleaner, headers
+from doubles.disk import DiskStopped, MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.log import Log
-from lakelog.testing.disk import DiskStopped, MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     NOW,
     Store,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.compaction.output import CleanedSegment
 from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import CLEANED, INDEX, LOG, TIME_INDEX
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, ManualClock, make_batch
 
 BASE = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compaction_kit import LIMITS, answers
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.builder import BatchBuilder
 from lakelog.storage.compaction.job import CleanedGroup
@@ -17,7 +18,6 @@ from lakelog.storage.compaction.swap import (
     finish_swap,
 )
 from lakelog.storage.names import LOG, SNAPSHOT, SWAP, file_name
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, ManualClock, Store, make_batch, memory_store
 
 CONFIG = LogConfig(

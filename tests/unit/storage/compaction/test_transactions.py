@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.records.batch import BatchHeader, iter_batches, patch_offset_and_epoch
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import ABORT, COMMIT
@@ -25,7 +26,6 @@ from lakelog.storage.compaction.job import (
     Source,
 )
 from lakelog.storage.names import CLEANED, LOG, TXN_INDEX, file_name
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import NOW, ManualClock
 
 FOLDER = Path("/data/topic-0")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.disk_faults import Operation
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import RECOVERY_POINTS, decode_offsets
 from lakelog.storage.segments.handles import HandleCache
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.disk_faults import Operation
 from storage_kit import DATA, ManualClock, Store, append, make_batch, read_batches
 
 CLEAN = DATA / ".kafka_cleanshutdown"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.folder.deletions import Deletions
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import ManualClock
 
 

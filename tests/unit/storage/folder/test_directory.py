@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.disk_faults import Operation
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import (
@@ -18,9 +21,6 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.errors import LoadInterrupted
 from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.disk_faults import Operation
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
     NOW,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.folder.durable_mark import DURABLE_TOPICS, DurableMark, DurableTopicsFound
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
 LOCK = DATA / ".lock"

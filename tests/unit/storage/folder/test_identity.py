@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import WrongDirectory
 from lakelog.storage.folder.directory import LogDirectory
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
     ManualClock,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import DirectoryInUse, WrongDirectory
 from lakelog.storage.files import read_if_exists
@@ -13,8 +15,6 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
 from lakelog.storage.seal import FOLDER_SEAL
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
     ManualClock,

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import LOG
 from lakelog.storage.seal import FOLDER_SEAL
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, Store, append, make_batch, memory_store
 
 PATH = DATA / BOOT_ID

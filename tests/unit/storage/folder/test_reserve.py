@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
 SIZE = 1000

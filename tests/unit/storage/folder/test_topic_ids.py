@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.disk import MemoryDisk
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.directory import LogDirectory
@@ -12,8 +14,6 @@ from lakelog.storage.folder.properties import encode_partition_metadata
 from lakelog.storage.folder.topic_ids import is_lost, topic_id_in
 from lakelog.storage.names import PARTITION_METADATA
 from lakelog.storage.recovery.known_log import KnownLog
-from lakelog.testing.disk import MemoryDisk
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
     NOW,

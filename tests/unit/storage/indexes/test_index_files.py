@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.names import INDEX, TIME_INDEX, file_name
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
 OFFSETS, TIMES = DATA / file_name(70, INDEX), DATA / file_name(70, TIME_INDEX)

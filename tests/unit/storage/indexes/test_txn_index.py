@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counted_work import lines_run
+from doubles.disk import MemoryDisk
 from lakelog.records.crc import crc32c
 from lakelog.storage.indexes.txn_index import (
     ENTRY_SIZE,
@@ -13,7 +14,6 @@ from lakelog.storage.indexes.txn_index import (
     decode_aborted,
     encode_aborted,
 )
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
 FIRST = AbortedTransaction(7, 0, 4, 0)

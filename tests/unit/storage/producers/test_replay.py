@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
@@ -11,7 +12,6 @@ from lakelog.storage.names import LOG
 from lakelog.storage.producers.replay import replay
 from lakelog.storage.producers.state import BATCHES_KEPT, ProducerStateTable
 from lakelog.storage.segments.scan import scan_headers
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,

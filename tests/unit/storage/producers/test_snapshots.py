@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.names import SNAPSHOT, file_name
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerEntry, ProducerStateTable
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG
 from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.producers.truncation import TruncationJob
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     NOW,
     Store,

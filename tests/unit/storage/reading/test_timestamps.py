@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from counted_work import lines_run
+from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
@@ -16,7 +17,6 @@ from lakelog.records.crc import crc32c
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.reading import timestamps
 from lakelog.storage.segments.checking import CheckJob
-from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, append, make_batch, memory_store, newest_record, record_at
 
 BOMB_HEADERS = 100_000

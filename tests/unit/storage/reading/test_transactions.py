@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import iter_batches, read_header
@@ -24,7 +25,6 @@ from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
 from lakelog.storage.producers.verification import Verification
 from lakelog.storage.reading.transactions import are_in, holder
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,

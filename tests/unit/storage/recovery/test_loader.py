@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
@@ -15,7 +16,6 @@ from lakelog.storage.checkpoint import LEADER_EPOCHS
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG, SYNC_FAILED
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,

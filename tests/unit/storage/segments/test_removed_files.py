@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.storage.log import Log
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import NOW, Store, append, make_batch, memory_store
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import HEADER_SIZE, iter_batches, read_header
 from lakelog.runtime.posix import PosixDisk
@@ -17,7 +18,6 @@ from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from lakelog.storage.segments.handles import HandleCache
 from lakelog.storage.segments.segment import Segment
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     NOW,
     Store,

@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
+from doubles.disk import MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.log import Log
 from lakelog.storage.names import DELETED, LOG
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
-from lakelog.testing.disk import MemoryDisk
 from storage_kit import NOW, ManualClock, Store, append, make_batch, memory_store, read_batches
 
 CONFIG = LogConfig()

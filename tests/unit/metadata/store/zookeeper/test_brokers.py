@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from doubles.zookeeper import SimulatedSession
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.zookeeper.brokers import Brokers
-from lakelog.testing.zookeeper import SimulatedSession
 from zookeeper_kit import LAYOUT, World, in_world
 
 TIMEOUT_S = 10.0

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
 from lakelog.metadata.store.api import Outcome, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
 from lakelog.metadata.store.zookeeper.session import Node, Notify, Put
-from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import LAYOUT, OTHER, WRITER, Handle, World, in_world
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.store.zookeeper.requests import (
     get_all,
@@ -12,7 +13,6 @@ from lakelog.metadata.store.zookeeper.requests import (
     write_repeatable,
 )
 from lakelog.metadata.store.zookeeper.session import Create, Disconnected, Put
-from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import World, in_world
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
 from lakelog.metadata.store.api import Snapshot
 from lakelog.metadata.store.zookeeper.session import Create, Disconnected, Put
 from lakelog.metadata.store.zookeeper.snapshots import Snapshots
-from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import LAYOUT, World, in_world
 
 CHAIN = b"c" * 16

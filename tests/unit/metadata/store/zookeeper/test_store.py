@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from doubles.zookeeper import Faults
 from lakelog.metadata.errors import BrokerIdInUse, MetadataCorrupt, MetadataUnavailable
 from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
 from lakelog.metadata.store.zookeeper.session import Create, Delete
 from lakelog.metadata.store.zookeeper.store import ZooKeeperStore
-from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import LAYOUT, OTHER, SESSION_TIMEOUT_S, WRITER, World, in_world
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.store.zookeeper.session import Disconnected
-from lakelog.testing.zookeeper import Faults
 from zookeeper_kit import World, in_world
 
 

@@ -1,0 +1,44 @@
+"""Groups settle after the last fault: each partition has one owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from simulator.checkers.findings import Findings
+from simulator.checkers.laws import Law
+from simulator.clients.groups.member import GroupClient
+from simulator.engine.loop import SimulatedLoop
+
+_PATIENCE_S = 60.0
+"""More than the sessions, rebalance timeouts and pauses of all members in sequence, in seconds."""
+_POLL_S = 0.2
+
+
+async def settle(
+    members: Sequence[GroupClient],
+    dead_members: Sequence[GroupClient],
+    loop: SimulatedLoop,
+    findings: Findings,
+) -> None:
+    """Wait until each partition of a group has one owner; record groups where that never happens.
+
+    `dead_members` crashed and were not replaced: the others have to take over their partitions.
+    """
+    until = loop.time() + _PATIENCE_S
+    for group in sorted({member.group for member in members}):
+        inside = [member for member in members if member.group == group]
+        while loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - members have no event for it
+            await asyncio.sleep(_POLL_S)
+        owned = {member.name: sorted(member.owned) for member in inside}
+        dead = [member.name for member in dead_members if member.group == group]
+        findings.expect(
+            Law.EXPIRES if dead else Law.OWNED,
+            _is_settled(inside),
+            f"{group} does not settle: {owned}; dead are {dead}",
+        )
+
+
+def _is_settled(members: list[GroupClient]) -> bool:
+    owned = sorted(place for member in members for place in member.owned)
+    return owned == sorted(members[0].places)

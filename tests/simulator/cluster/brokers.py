@@ -1,0 +1,98 @@
+"""All brokers of a simulated cluster, as clients see them: one home with one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from lakelog.replica.partition import Partition
+from simulator.brokers.host import BrokerHost
+from simulator.checkers.observations import Place
+from simulator.cluster.routing import RoutedConnection
+from simulator.engine.process import Process
+from simulator.engine.simulator import Simulator
+from simulator.network.network import Network
+
+HOME = "cluster"
+
+
+class Clocks:
+    """The wall clocks of all brokers."""
+
+    def __init__(self, hosts: Sequence[BrokerHost]) -> None:
+        self._hosts = hosts
+
+    def spread_ms(self, since: float) -> float:
+        """Return the largest spread of any broker's clock; see `SimulatedClock.spread_ms`."""
+        return max(host.clock.spread_ms(since) for host in self._hosts)
+
+
+class ClusterBrokers:
+    """The home of all clients, groups and topics."""
+
+    name = HOME
+    suffix = ""
+
+    def __init__(self, simulator: Simulator, hosts: Sequence[BrokerHost]) -> None:
+        self._simulator = simulator
+        self.hosts = hosts
+        self.clock = Clocks(hosts)
+
+    def connect(
+        self, network: Network, process: Process, on_late: Callable[[str, float], None]
+    ) -> RoutedConnection:
+        """Return a client's connections to all brokers."""
+        addresses = {host.node_id: host.address for host in self.hosts}
+        rng = self._simulator.random_stream(f"{process.host} routes")
+        return RoutedConnection(network, process, addresses, rng, on_late)
+
+    @property
+    def thread_s_max(self) -> float:
+        return max(host.thread_s_max for host in self.hosts)
+
+    @property
+    def starts(self) -> int:
+        """How many times brokers were started so far."""
+        return sum(host.starts for host in self.hosts)
+
+    def home_of(self, name: str) -> ClusterBrokers:
+        """Return the cluster: it has no part that a name belongs to."""
+        return self
+
+    def forgets_producers(self, place: Place, since: float) -> bool:
+        """Return whether a producer of a partition may have expired since this time."""
+        return self.clock.spread_ms(since) >= self.hosts[0].producer_expiration_ms
+
+    @property
+    def are_unfenced(self) -> bool:
+        """Whether all brokers run, and the newest image that one of them has fences none."""
+        images = [
+            host.server.broker.metadata.image for host in self.hosts if host.server is not None
+        ]
+        newest = max(images, key=lambda image: image.end, default=None)
+        return newest is not None and all(
+            host.is_running
+            and host.node_id in newest.brokers
+            and not newest.brokers[host.node_id].is_fenced
+            for host in self.hosts
+        )
+
+    def log_ends(self) -> dict[Place, int]:
+        """Return the log end offsets of the leaders in the newest leader epochs."""
+        return {place: leader.log.log_end_offset for place, leader in self.leaders().items()}
+
+    def leaders(self) -> dict[Place, Partition]:
+        """Return the leader of each partition, as far as a running broker leads it."""
+        found: dict[Place, Partition] = {}
+        for partition in self._partitions():
+            place = partition.topic, partition.index
+            known = found.get(place)
+            if partition.role.is_leader and (
+                known is None or known.leader_epoch < partition.leader_epoch
+            ):
+                found[place] = partition
+        return found
+
+    def _partitions(self) -> Iterator[Partition]:
+        for host in self.hosts:
+            if host.server is not None:
+                yield from host.server.broker.partitions

@@ -1,0 +1,88 @@
+"""The run of a world with a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+from simulator.checkers.laws import Law
+from simulator.clients.inspector import Inspector
+from simulator.cluster.pulse import Pulse
+from simulator.cluster.world import ClusterWorld
+from simulator.execution import Execution, Outcome
+from simulator.workloads import Workloads
+
+_POLL_S = 0.1
+_HEALING_S = 30.0
+
+
+def run_cluster(world: ClusterWorld) -> Outcome:
+    """Run a world once, and return what its checkers found. Raises nothing but bugs of its own."""
+    return _ClusterExecution(world).run()
+
+
+class _ClusterExecution(Execution):
+    def __init__(self, world: ClusterWorld) -> None:
+        super().__init__(world)
+        self._cluster = world
+        self._brokers, self._observer = world.brokers, world.observer
+        self._workloads = Workloads(world.context, world.brokers)
+        self._pulse = Pulse(world.context, world.hosts, lambda: world.image.fenced)
+
+    async def _start(self) -> None:
+        await asyncio.gather(*(host.start() for host in self._hosts))
+        while not self._brokers.are_unfenced:  # noqa: ASYNC110 - a broker has no event for it
+            await asyncio.sleep(_POLL_S)
+        await self._workloads.create()
+        await self._loop.create_task(self._pulse.create(), context=self._pulse.process.context())
+        for host in self._hosts:
+            host.disk.write_back()
+        self._pool.start(self._workloads.clients)
+        self._beating = self._pulse.start()
+
+    async def _repair(self) -> None:
+        """End all faults, and bring back the brokers that are down."""
+        self._world.conditions.is_troubled = False
+        self._simulator.trace("peace")
+        self._world.network.restore_speed()
+        self._world.network.heal()
+        for host in self._hosts:
+            host.resume()
+            host.disk.stop_at = host.disk.capacity = None
+            host.disk.forget_faults()
+            host.slow_threads()
+        await asyncio.gather(*(host.bring_back() for host in self._hosts))
+        await self._heal()
+
+    async def _heal(self) -> None:
+        """Wait until every ISR is complete."""
+        until = self._loop.time() + _HEALING_S
+        while self._loop.time() < until and not self._is_healed:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(_POLL_S)
+        self._findings.expect(
+            Law.HEALS,
+            self._is_healed,
+            f"{_HEALING_S} s after the last fault: {self._observer.images.lacking}",
+        )
+
+    @property
+    def _is_healed(self) -> bool:
+        return self._cluster.is_healed
+
+    async def _check(self) -> None:
+        """Read every partition to its end, before and after a clean restart of each broker."""
+        await self._beating
+        await self._inspect()
+        for host in self._hosts:
+            await host.stop()
+            await host.bring_back()
+        await self._inspect()
+
+    def _kill_all(self) -> None:
+        super()._kill_all()
+        self._pulse.process.kill()
+        self._pulse.process.close_coroutines()
+
+    async def _inspect(self) -> None:
+        workloads = self._workloads
+        inspector = Inspector(self._world.context, "inspector", workloads.places)
+        await inspector.start()

@@ -1,0 +1,95 @@
+"""Faults of one machine of a cluster: a full, failing or damaged disk, or slow threads.
+
+They overlap with deaths and with faults of the network, which come in sequences of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+from doubles.disk_faults import Operation, kind_of
+from simulator.brokers.host import DATA, BrokerHost
+from simulator.cluster.plan import SESSION_S
+from simulator.cluster.scene import Scene
+from simulator.faults.broker_faults import Injector
+
+_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+"""Files that a broker rebuilds from its logs."""
+_OPERATIONS: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
+_FREE_BYTES_MAX = 2_000
+_THREAD_S = 2.0
+"""How long a step of a slow recovery takes, before and after its work."""
+
+
+class MachineFaults(Scene):
+    """The faults of a plan, as injectors of its nemesis."""
+
+    @property
+    def injectors(self) -> dict[str, Injector]:
+        """By the names of the faults in a plan."""
+        return {
+            "disk full": self._disk_full,
+            "disk error": self._disk_error,
+            "slow recovery": self._slow_recovery,
+            "flipped bit": self._flipped_bit,
+        }
+
+    async def _disk_full(self) -> None:
+        """Leave a broker little room on its disk, for a session and more."""
+        disk = self._faults.some_broker().disk
+        disk.capacity = disk.used + self._rng.randrange(_FREE_BYTES_MAX)
+        await asyncio.sleep(SESSION_S * (0.5 + 2 * self._rng.random()))
+        disk.capacity = None
+
+    async def _disk_error(self) -> None:
+        """Fail operations on a kind of file of one broker, and restart it later."""
+        host = self._faults.some_broker()
+        present = {kind_of(path) for path in host.disk.files()}
+        host.disk.fail(
+            self._rng.choice(_OPERATIONS),
+            errno.EIO,
+            suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present)))),
+            skip=self._rng.randrange(4),
+            partial=self._rng.randrange(100),
+            times=self._rng.choice((1, 3, 1000)),
+        )
+        await asyncio.sleep(SESSION_S * (0.5 + 2 * self._rng.random()))
+        host.disk.forget_faults()
+        self._simulator.faults.update(host.disk.faults.taken)
+        host.disk.faults.taken.clear()
+        host.kill()
+        await self._come_back([host])
+
+    async def _slow_recovery(self) -> None:
+        """Kill a broker that then needs long to open its logs; often another one restarts, too."""
+        host = self._faults.some_broker()
+        host.kill()
+        host.slow_threads(_THREAD_S)
+        others = [other for other in self._hosts if other is not host]
+        starts = [host]
+        if self._rng.random() < 0.5:
+            starts.append(self._rng.choice(others))
+            starts[-1].kill()
+        await asyncio.gather(*(each.bring_back() for each in starts))
+        host.slow_threads()
+
+    async def _flipped_bit(self) -> None:
+        """Kill a broker, and flip one bit of a file that it can rebuild."""
+        host = self._faults.some_broker()
+        host.kill()
+        self._flip(host)
+        await self._come_back([host])
+
+    def _flip(self, host: BrokerHost) -> None:
+        found: list[Path] = []
+        for name in sorted(host.disk.list(DATA)):
+            folder = DATA / name
+            if host.disk.is_dir(folder):
+                files = [folder / entry for entry in sorted(host.disk.list(folder))]
+                found += [path for path in files if path.name.endswith(_DERIVED)]
+        found = [path for path in found if host.disk.size(path)]
+        if found:
+            path = self._rng.choice(found)
+            host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))

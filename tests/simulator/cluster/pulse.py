@@ -1,0 +1,138 @@
+"""The pulse of a cluster: one client that no fault touches writes to some partitions all the time.
+
+It sends each record to every broker, and so needs no metadata: one of them leads. Its
+acknowledgements show which partitions are available, and how a broker describes the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from simulator.brokers.host import BrokerHost
+from simulator.checkers.observations import Place
+from simulator.clients.client import Client
+from simulator.clients.context import ClientContext
+from simulator.clients.producers.batches import batch_of
+from simulator.clients.topics import create_topic
+from simulator.cluster.availability import SILENCE_S_MAX, Availability
+from simulator.cluster.shown import Shown
+from simulator.cluster.soundness import are_joined, soundness_of
+from simulator.network.connection import ClientConnection, NoResponse
+
+TOPIC = "pulse"
+MIN_ISR = 2
+_PERIOD_S = 0.4
+_OBSERVED_EVERY_S = 0.1
+_TIMEOUT_S = 1.5
+_VERSION = 12
+_METADATA_VERSION = 9
+
+
+class Pulse(Client):
+    """Writes to the partitions of its own topic, and asks brokers for their state.
+
+    Args:
+        fenced: returns the fenced brokers by the newest metadata.
+    """
+
+    def __init__(
+        self,
+        context: ClientContext,
+        hosts: Sequence[BrokerHost],
+        fenced: Callable[[], Collection[int]],
+    ) -> None:
+        super().__init__(context, TOPIC)
+        self._hosts = hosts
+        self._places: list[Place] = [(TOPIC, index) for index in range(len(hosts) - 1)]
+        self._connections = {
+            host.node_id: ClientConnection(context.network, self.process, host.address)
+            for host in hosts
+        }
+        self.availability: Availability | None = None
+        self._blind_at = float("-inf")
+        """When a schedule last kept this client from a broker: some other client may write."""
+        self._shown = Shown(self.findings, hosts, MIN_ISR, fenced)
+
+    async def create(self) -> None:
+        """Create the topic, before the faults."""
+        settings = {"min.insync.replicas": str(MIN_ISR)}
+        await create_topic(self, TOPIC, len(self._places), settings)
+
+    async def run(self) -> None:
+        state = soundness_of(self._hosts, self.context.network, self.name)
+        self.availability = Availability(self.findings, self._places, state, self.now)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            for host in self._hosts:
+                tasks.create_task(self._beat(host))
+        for connection in self._connections.values():
+            connection.close()
+
+    async def _watch(self) -> None:
+        while not self.conditions.is_ending:
+            self._observe()
+            self._shown.see_brokers(self.now)
+            await asyncio.sleep(_OBSERVED_EVERY_S)
+
+    def _observe(self) -> Availability:
+        assert self.availability is not None
+        state = soundness_of(self._hosts, self.context.network, self.name)
+        self.availability.observe(state, self.now)
+        network = self.context.network
+        if not all(are_joined(network, self.name, host.name) for host in self._hosts):
+            self._blind_at = self.now
+        return self.availability
+
+    async def _beat(self, host: BrokerHost) -> None:
+        """Write through one broker, as far as it leads, and judge its word on the partitions."""
+        while not self.conditions.is_ending:
+            with contextlib.suppress(NoResponse):
+                await self._write(host)
+                if any(map(self._is_silent, self._places)):
+                    await self._judge(host)
+            await self.pause(0.5 * _PERIOD_S, 1.5 * _PERIOD_S)
+
+    async def _write(self, host: BrokerHost) -> None:
+        batches = [
+            PartitionProduceData(index=index, records=batch_of(self, self.new_values(1)))
+            for _, index in self._places
+        ]
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=int(_TIMEOUT_S * 500),
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=batches)],
+        )
+        connection = self._connections[host.node_id]
+        response = await connection.call(request, _VERSION, _TIMEOUT_S)
+        for answer in response.responses[0].partition_responses:
+            if answer.error_code == 0:
+                place = TOPIC, answer.index
+                known = self.history.partition(place)
+                known.end = max(known.end, answer.base_offset + 1)
+                self._observe().acknowledged(place)
+                self.findings.counts["pulses"] += 1
+
+    def _is_silent(self, place: Place) -> bool:
+        assert self.availability is not None
+        return self.availability.silent_s(place) > SILENCE_S_MAX
+
+    async def _judge(self, host: BrokerHost) -> None:
+        """Check that a broker which no fault touches shows that partitions cannot be written."""
+        topic = MetadataRequestTopic(name=TOPIC)
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+        connection = self._connections[host.node_id]
+        response = await connection.call(request, _METADATA_VERSION, _TIMEOUT_S)
+        availability = self._observe()
+        untouched_s = min(availability.able_s(host.node_id), self.now - self._blind_at)
+        for row in response.topics[0].partitions:
+            place = TOPIC, row.partition_index
+            if untouched_s > SILENCE_S_MAX and self._is_silent(place):
+                silent_s = availability.silent_s(place)
+                self._shown.see_partition(host, place, row, silent_s, self.now)
+            else:
+                self._shown.excuse(host, place)

@@ -1,0 +1,125 @@
+"""The world of one seed, built and not yet running: brokers, network, faults, clients, checkers.
+
+The brokers are the production code; the rest is simulated. Several `brokers` share a network; each
+has a disk, a clock, metadata and clients of its own. No part imports this module: each is handed
+the parts that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.brokers.fleet import Fleet
+from simulator.brokers.host import DATA, BrokerHost, MetadataPlace
+from simulator.brokers.observer import BrokerObserver
+from simulator.brokers.places import OwnPlace
+from simulator.checkers.findings import Findings
+from simulator.checkers.membership_history import MembershipHistory
+from simulator.checkers.offset_history import OffsetHistory
+from simulator.checkers.partition_watcher import PartitionWatcher
+from simulator.checkers.producer_ids import ProducerIds
+from simulator.checkers.record_history import RecordHistory
+from simulator.clients.context import ClientContext
+from simulator.clients.pool import ClientPool
+from simulator.conditions import Conditions
+from simulator.engine.simulator import Simulator
+from simulator.faults.bit_flips import BitFlips
+from simulator.faults.nemesis import Nemesis
+from simulator.machine.machine import Machine
+from simulator.network.network import Network
+from simulator.plan import COLD_READS, SLOW_DISK, Plan, plan_of
+
+_COLD = 0.3
+_SLOW_THREAD_S_MAX = 0.2
+
+
+class World:
+    """The parts of one seed's world; `plan` is the seed's own unless another one is given."""
+
+    def __init__(self, seed: int, plan: Plan | None = None, *, brokers: int = 1) -> None:
+        self.plan = plan if plan is not None else plan_of(seed)
+        self.simulator = Simulator(seed)
+        loop, stream = self.simulator.loop, self.simulator.random_stream
+        self.network = Network(loop, stream("network"), self.simulator.trace, self.simulator.faults)
+        self.conditions = Conditions(loop)
+        self.findings = Findings()
+        self.records = RecordHistory(self.findings)
+        self.records.on_acknowledged = self.conditions.on_acknowledged
+        self.offsets = OffsetHistory(self.findings)
+        self.offsets.on_acknowledged = self.conditions.on_acknowledged
+        self.members = MembershipHistory(self.findings)
+        self.producer_ids = ProducerIds(self.conditions, self.plan.faults)
+        self.pool = ClientPool(self.network, stream("fates"))
+        self.bit_flips: dict[str, BitFlips] = {}
+        self.brokers = Fleet(self._broker(number) for number in range(1, brokers + 1))
+        self.records.forgets = self.brokers.forgets_producers
+        self.context = ClientContext(
+            self.simulator,
+            self.network,
+            self.plan,
+            self.conditions,
+            self.findings,
+            self.records,
+            self.offsets,
+            self.members,
+            self.producer_ids,
+            self.brokers,
+        )
+        self.nemesis = Nemesis(
+            self.simulator,
+            self.network,
+            self.plan,
+            self.conditions,
+            self.brokers.hosts,
+            self.bit_flips,
+            self.pool,
+        )
+
+    @property
+    def seed(self) -> int:
+        return self.simulator.seed
+
+    @property
+    def hosts(self) -> Sequence[BrokerHost]:
+        return self.brokers.hosts
+
+    def _broker(self, node_id: int) -> BrokerHost:
+        machine = Machine(self.simulator, f"broker-{node_id}")
+        flips = BitFlips(machine.disk, DATA, self.records, self.plan.index_interval)
+        self.bit_flips[machine.name] = flips
+        host = BrokerHost(
+            self.simulator,
+            self.network,
+            machine,
+            self._place(machine),
+            node_id,
+            self.plan.settings,
+            self.findings,
+            self._observer(flips),
+        )
+        if "metadata" in self.plan.faults:
+            host.metadata_unknown_percent = 20
+        if COLD_READS in self.plan.faults:
+            host.disk.cold = _COLD
+        if SLOW_DISK in self.plan.faults:
+            host.thread_s_max = _SLOW_THREAD_S_MAX
+        if "helper death" in self.plan.faults:
+            host.helper_death = 0.2
+        return host
+
+    def _place(self, machine: Machine) -> MetadataPlace:
+        """Return the place of a broker's metadata."""
+        return OwnPlace(machine.disk)
+
+    def _observer(self, flips: BitFlips) -> BrokerObserver:
+        return BrokerObserver(
+            self.simulator,
+            self.plan,
+            self.findings,
+            self.conditions,
+            self,
+            PartitionWatcher(self.records, flips),
+            flips,
+            on_cut=self.pool.reset_dead_connections,
+            owns=lambda host, group: self.brokers.home_of(group) is host,
+        )
