@@ -15,8 +15,9 @@ from lakelog.cli.broker_start import (
     advertised,
     listen_address,
     load_config,
-    parse_plainly,
+    parse_arguments,
 )
+from lakelog.cli.commands import serve
 from system.test_dev_cluster import dev_cluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
@@ -53,10 +54,10 @@ def test_the_commands_of_the_laptop_example_run(tmp_path: Path) -> None:
 
 def test_the_command_of_workers_is_accepted() -> None:
     (command,) = re.findall(r"^\$ (.*)$", blocks("console")[1], re.MULTILINE)
-    lakelog, serve, *options = command.split()
-    assert (lakelog, serve) == ("lakelog", "serve")
-    arguments = parse_plainly(options)
-    assert arguments is None or arguments.data == "data"
+    lakelog, noun, *options = command.split()
+    assert (lakelog, noun) == ("lakelog", "serve")
+    found = serve.app.commands[""].parse(options)
+    assert found["arguments"].data == "data"
 
 
 def test_the_settings_of_a_secured_ensemble_are_accepted(
@@ -79,8 +80,7 @@ def test_the_production_settings_are_accepted(
     (unit,) = blocks("ini")
     command = re.search(r"^ExecStart=\S+ serve (.*?)\n(?! )", unit, re.MULTILINE | re.DOTALL)
     assert command is not None
-    arguments = parse_plainly(command[1].replace("\\\n", " ").split())
-    assert arguments is not None
+    arguments = parse_arguments(command[1].replace("\\\n", " ").split())
     file = tmp_path / "server.properties"
     file.write_text(text)
     served = BrokerArguments(properties=str(file), insecure=arguments.insecure)

@@ -48,7 +48,7 @@ _ARROW = "PyArrow is used by columns, the client, the table engine and Spark job
 _FASTAVRO = "fastavro is used by schemas of a registry only"
 _PYSPARK = "PySpark is used by Spark jobs and by the module that Spark loads only"
 _ICEBERG = "PyIceberg and SQLAlchemy are used by the table engine and by the demo only"
-_TERMINAL = "Libraries for the terminal are used by commands and by the demo only"
+_RICH = "Rich is used by commands and by the demo only"
 _OTHERS = "Other programs' clients are used by the demos only"
 
 _PLANTED = [
@@ -79,8 +79,7 @@ _PLANTED = [
     Planted(_PYSPARK, "lakelog.tables.planted_spark", "pyspark.sql"),
     Planted(_ICEBERG, "lakelog.spark.planted_iceberg", "pyiceberg.table"),
     Planted(_ICEBERG, "lakelog.spark.planted_catalog", "sqlalchemy.exc"),
-    Planted(_TERMINAL, "lakelog.server.planted_command", "cyclopts"),
-    Planted(_TERMINAL, "lakelog.server.planted_color", "rich.console"),
+    Planted(_RICH, "lakelog.server.planted_color", "rich.console"),
     Planted(_OTHERS, "lakelog.testing.planted_client", "confluent_kafka"),
     Planted(_OTHERS, "lakelog.spark.archive.planted_query", "duckdb"),
 ]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
-from lakelog.cli.help_writer import arguments_of, commands_of
-from lakelog.cli.main import COMMANDS
-from lakelog.cli.options import COMMON
+from unit.cli.command_model import commands
 
 _PROJECT = Path(__file__).parents[2]
 _INSTALL = re.compile(r"pip install ([^`\n#]*)")
@@ -40,15 +37,12 @@ def test_each_installation_works_in_a_checkout() -> None:
 
 def _options() -> Iterator[tuple[str, str, str]]:
     """Noun, command and long name of each option but the common ones."""
-    for noun in COMMANDS:
-        app = import_module(f"lakelog.cli.commands.{noun}").app
-        commands = dict(commands_of(app)) or {"": app}
-        for name, command in commands.items():
-            for argument in arguments_of(command):
-                if COMMON not in argument.parameter.group:  # type: ignore[operator]
-                    yield from (
-                        (noun, name, each) for each in argument.names if each.startswith("--")
-                    )
+    for words, command in commands().items():
+        noun, _, name = words.partition(" ")
+        for argument in command.sections["Options"]:
+            for option in argument.option_strings:
+                if option.startswith("--") and option != "--help":
+                    yield noun, name, option
 
 
 def test_the_page_of_commands_lists_every_option() -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from lakelog.cli.broker_start import BrokerArguments, parse_plainly, run_broker
+from lakelog.cli.broker_start import BrokerArguments, parse_arguments, run_broker
 from lakelog.cli.failures import CliError
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def _nothing_to_remove() -> None:
 
 def main() -> None:
     """Run a broker with the arguments of this process, which are well-formed."""
-    arguments = parse_plainly(sys.argv[1:])
-    assert arguments is not None, "the starting process makes the arguments"
-    run_attached(arguments, _nothing_to_remove)
+    run_attached(parse_arguments(sys.argv[1:]), _nothing_to_remove)
 
 
 if __name__ == "__main__":

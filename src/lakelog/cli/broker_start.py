@@ -1,9 +1,4 @@
-"""Starts a broker from command-line arguments; shared by `serve` and `dev`.
-
-This module does not import the argument parser, which would take a third of the time until the
-broker is ready. It parses a well-formed `serve` itself and leaves other command lines to the
-parser, which reports errors.
-"""
+"""Starts a broker from command-line arguments; shared by `serve` and `dev`."""
 
 from __future__ import annotations
 
@@ -18,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from lakelog.base.config.quantities import plain_value
 from lakelog.base.events import event
+from lakelog.cli.declaration import Command
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import start_logging
+from lakelog.cli.options import Verbosity
 from lakelog.cli.settings import parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.metadata.store.zookeeper.address import EnsembleAddress
@@ -35,21 +32,10 @@ DEV_OPEN_HINT = "use a loopback address, or lakelog serve --insecure for others"
 """The advice if other hosts could reach an address of `lakelog dev`."""
 _DEFAULT_NODE_ID = 1
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){1,3}|localhost|::1")
-_VALUES = {
-    "--data": "data",
-    "--listen": "listen",
-    "--properties": "properties",
-    "--node-id": "node_id",
-    "--metadata": "metadata",
-    "--http": "http",
-    "--log-format": "log_format",
-}
-_VERBOSE = {"-v": 1, "--verbose": 1, "-vv": 2}
-_LISTS = {"--advertise": "advertise", "--set": "settings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerArguments:
+class BrokerArguments(Verbosity):
     """The arguments of `serve` and `dev`. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT.
 
     address_option: the option of the command that sets the address of the broker. open_hint: the
@@ -63,47 +49,79 @@ class BrokerArguments:
     metadata: str | None = None
     http: str | None = None
     log_format: str | None = None
-    advertise: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    advertise: Sequence[str] = ()
+    settings: Sequence[str] = ()
     insecure: bool = False
-    verbose: int = 0
-    quiet: bool = False
     address_option: str = "--listen"
     open_hint: str = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
 
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options of `serve` to a command."""
+        Verbosity.declare(command)
+        add = command.add_argument
+        add(
+            "--data",
+            help="Folder for all data of the broker (default: log.dirs of the properties).",
+        )
+        add(
+            "--listen",
+            metavar="HOST:PORT",
+            help="HOST:PORT to listen on (default: `listeners` of the properties, or "
+            "127.0.0.1:9092). Port 0 selects a free port.",
+        )
+        add(
+            "--advertise",
+            action="append",
+            metavar="NAME=HOST:PORT",
+            help="NAME=HOST:PORT that clients connect to, for a listener name such as PLAINTEXT; "
+            "may be repeated. By default the address that a client has used, which is right "
+            "without NAT.",
+        )
+        add("--properties", help="A server.properties file with Kafka's keys.")
+        add(
+            "--set",
+            dest="settings",
+            action="append",
+            metavar="KEY=VALUE",
+            help="KEY=VALUE with Kafka's keys; may be repeated. Overrides the file and values "
+            "stored by `lakelog config set`.",
+        )
+        add("--node-id", help="Id of this broker (default: node.id of the properties, or 1).")
+        add(
+            "--metadata",
+            help="The metadata store that several brokers share: they form one cluster. "
+            "sqlite:PATH is a file, for brokers of this host; "
+            "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT is an ensemble (default: a file in the "
+            "data folder, for this broker alone).",
+        )
+        add(
+            "--http",
+            metavar="HOST:PORT",
+            help="HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, "
+            "/readyz, /version (default: no HTTP).",
+        )
+        add(
+            "--log-format",
+            metavar="auto|text|json",
+            help="Format of log lines: text or json (default auto: text on a terminal, otherwise "
+            "json).",
+        )
+        add(
+            "--insecure",
+            action="store_true",
+            help="Allow --listen and --http on addresses that other hosts can reach. There is no "
+            "authentication.",
+        )
 
-def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
-    """Return the arguments, or `None` if the parser has to read the command line."""
-    values: dict[str, str] = {}
-    lists: dict[str, list[str]] = {"advertise": [], "settings": []}
-    insecure, verbose, quiet = False, 0, False
-    words = iter(tokens)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if word == "--insecure":
-            insecure = True
-        elif word in _VERBOSE:
-            verbose += _VERBOSE[word]
-        elif word in ("-q", "--quiet"):
-            quiet = True
-        elif name in _VALUES or name in _LISTS:
-            value = value if equals else next(words, "")
-            if not value or value.startswith("-") or _VALUES.get(name) in values:
-                return None
-            if name in _VALUES:
-                values[_VALUES[name]] = value
-            else:
-                lists[_LISTS[name]].append(value)
-        else:
-            return None
-    return BrokerArguments(
-        **values,
-        advertise=tuple(lists["advertise"]),
-        settings=tuple(lists["settings"]),
-        insecure=insecure,
-        verbose=verbose,
-        quiet=quiet,
-    )
+
+def parse_arguments(tokens: Sequence[str]) -> BrokerArguments:
+    """Return the arguments of `lakelog serve` for one broker. Raises `CliError` LL0902."""
+    command = Command("serve", run_broker)
+    command.add_group("arguments", BrokerArguments)
+    arguments = command.parse(tokens)["arguments"]
+    assert isinstance(arguments, BrokerArguments)
+    return arguments
 
 
 def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | None = None) -> int:

@@ -1,8 +1,4 @@
-"""The entry point: imports the module of a noun, runs the command, and reports its exceptions.
-
-This module answers `--version` and `--help` with the standard library alone, because importing the
-argument parser takes longer than their limit of 80 ms.
-"""
+"""The entry point: imports the module of a noun, runs the command, and reports its exceptions."""
 
 from __future__ import annotations
 
@@ -13,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakelog import __version__
 from lakelog.base.errors import KafkaError
+from lakelog.cli.declaration import HELP_FLAGS, Command, Noun, end_of_options, overview
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.streams import prepare_streams
 
 if TYPE_CHECKING:
@@ -38,9 +36,6 @@ COMMANDS = {
 }
 _BROKERS = ("dev", "serve")
 """Commands that configure logging themselves."""
-# Options before the noun move behind it, together with their values.
-_LEADING_VALUES = {"-b", "--brokers", "--bootstrap-server", "-f", "--format", "--timeout"}
-_LEADING_FLAGS = {"-q", "--quiet", "-v", "-vv", "--verbose", "--debug", "-y", "--yes"}
 
 _HELP_TAIL = """\
 Options of all commands:
@@ -100,40 +95,41 @@ def _dispatch(argv: list[str]) -> int:
         sys.stdout.write(f"lakelog {__version__}\n")
         return 0
     if rest[0] not in COMMANDS:
-        kind = "option" if rest[0].startswith("-") else "command"
         hint = suggestion(rest[0], COMMANDS) or "run lakelog --help to list the commands"
-        raise CliError("LL0902", f"unknown {kind} '{rest[0]}'", hint)
+        raise _unknown(rest[0], rest[0], hint)
     return _run_noun(rest[0], _append(rest[1:], leading))
 
 
 def _run_noun(name: str, tokens: list[str]) -> int:
-    from lakelog.cli.stored_help import wanted_page
-
-    page = wanted_page(name, tokens)
-    if page is not None:
-        sys.stdout.write(page)
+    noun = import_module(f"lakelog.cli.commands.{name}").app
+    command, tokens = _command(noun, tokens)
+    if command is None or set(HELP_FLAGS).intersection(tokens[: end_of_options(tokens)]):
+        sys.stdout.write(command.page() if command else noun.page(COMMANDS[name]))
         return 0
-    if name == "serve":
-        from lakelog.cli.broker_start import parse_plainly, run_broker
-
-        plain = parse_plainly(tokens)
-        if plain is not None:
-            return run_broker(plain)
-    from cyclopts.exceptions import CycloptsError
-
-    app = import_module(f"lakelog.cli.commands.{name}").app
-    try:
-        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        message = " ".join(str(error).split())
-        command = " ".join([name, *(error.command_chain or ())])
-        raise CliError("LL0902", message, f"lakelog {command} --help") from error
+    arguments = command.parse(tokens)
     if name not in _BROKERS:
-        _log_client(
-            max((getattr(value, "verbose", 0) for value in bound.arguments.values()), default=0)
-        )
-    result = command(*bound.args, **bound.kwargs)
+        _log_client(max(getattr(value, "verbose", 0) for value in arguments.values()))
+    result = command.function(**arguments)
     return result if isinstance(result, int) else 0
+
+
+def _command(noun: Noun, tokens: list[str]) -> tuple[Command | None, list[str]]:
+    """Return the command and its arguments; `None` for the help page of the noun."""
+    if "" in noun.commands:
+        return noun.commands[""], tokens
+    leading, rest = split_leading(tokens)
+    if not rest or rest[0] in HELP_FLAGS:
+        return None, []
+    if rest[0] not in noun.commands:
+        hint = suggestion(rest[0], noun.commands) or f"lakelog {noun.name} --help"
+        raise _unknown(rest[0], f"{noun.name} {rest[0]}", hint)
+    return noun.commands[rest[0]], _append(rest[1:], leading)
+
+
+def _unknown(word: str, command: str, hint: str) -> CliError:
+    is_option = word.startswith("-")
+    text = f"unknown option '{word}'" if is_option else f"unknown command '{command}'"
+    return CliError("LL0902", text, hint)
 
 
 def _log_client(verbose: int) -> None:
@@ -147,29 +143,33 @@ def _log_client(verbose: int) -> None:
 
 
 def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Return the common options before the noun, and the rest."""
+    """Return the common options before a noun or a command, and the rest."""
+    if not argv or not argv[0].startswith("-"):
+        return [], argv
+    common = Command("", run)
+    for options in (Session, Output, Consent):
+        common.add_group(options.__name__, options)
+    takes_value = {
+        name: each.nargs != 0 for each in common.arguments() for name in each.option_strings
+    }
+    takes_value["-vv"] = False
     at = 0
     while at < len(argv):
-        name, _, value = argv[at].partition("=")
-        if name in _LEADING_VALUES and not value:
-            at += 2
-        elif name in _LEADING_VALUES or argv[at] in _LEADING_FLAGS:
-            at += 1
-        else:
+        name, equals, _ = argv[at].partition("=")
+        if name not in takes_value:
             break
+        at += 2 if takes_value[name] and not equals else 1
     return argv[:at], argv[at:]
 
 
 def _append(tokens: list[str], options: list[str]) -> list[str]:
-    end = tokens.index("--") if "--" in tokens else len(tokens)
+    end = end_of_options(tokens)
     return tokens[:end] + options + tokens[end:]
 
 
 def _help() -> str:
-    lines = [f"lakelog {__version__}: a Kafka-protocol commit log", ""]
-    lines += ["Usage: lakelog COMMAND [OPTIONS]", "", "Commands:"]
-    lines += [f"  {name:<10}{summary}" for name, summary in COMMANDS.items()]
-    return "\n".join([*lines, "", _HELP_TAIL])
+    summary = f"lakelog {__version__}: a Kafka-protocol commit log"
+    return f"{overview('lakelog COMMAND [OPTIONS]', summary, COMMANDS)}\n{_HELP_TAIL}"
 
 
 def _fail(error: BaseException) -> int:

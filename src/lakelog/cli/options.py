@@ -2,61 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from cyclopts import App, Group, Parameter
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 
-COMMON = Group("Common options", sort_key=100)
+if TYPE_CHECKING:
+    from lakelog.cli.declaration import Command
+
 Format = Literal["table", "json", "jsonl"]
-Flag = Annotated[bool, Parameter(negative="")]
-"""An option without a value."""
-Settings = Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)]
-"""`--set KEY=VALUE`, which may be repeated."""
-Partitions = Annotated[
-    list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
-]
-"""`--partition N`, which may be repeated."""
+_BROKERS = "127.0.0.1:9092"
 
 
-@Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verbosity:
     """How much to print on stderr; every command has these options."""
 
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print only errors and warnings.")
-    ] = False
-    verbose: Annotated[
-        int,
-        Parameter(
-            name=["--verbose", "-v"],
-            count=True,
+    quiet: bool = False
+    verbose: int = 0
+    debug: bool = False
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options to a command."""
+        add = partial(command.add_argument, is_common=True)
+        add("-q", "--quiet", action="store_true", help="Print only errors and warnings.")
+        add(
+            *("-v", "--verbose"),
+            action="count",
             help="Log more on stderr; -vv logs every request.",
-        ),
-    ] = 0
-    debug: Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")] = False
+        )
+        add("--debug", action="store_true", help="Show the traceback of an error.")
 
 
-@Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(Verbosity):
     """How to reach the brokers, and how much to print."""
 
-    brokers: Annotated[
-        str,
-        Parameter(
-            name=["--brokers", "-b", "--bootstrap-server"],
-            env_var="LAKELOG_BROKERS",
-            help="HOST:PORT of brokers, separated by commas (default 127.0.0.1:9092).",
-        ),
-    ] = "127.0.0.1:9092"
-    timeout: Annotated[
-        str, Parameter(help="How long to wait for a response: 500ms, 10s, 2m (default 10s).")
-    ] = "10s"
+    brokers: str = field(default_factory=lambda: os.environ.get("LAKELOG_BROKERS") or _BROKERS)
+    timeout: str = "10s"
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options to a command."""
+        Verbosity.declare(command)
+        add = partial(command.add_argument, is_common=True)
+        add(
+            *("-b", "--brokers", "--bootstrap-server"),
+            metavar="HOST:PORT",
+            help="HOST:PORT of brokers, separated by commas (default 127.0.0.1:9092). "
+            "[LAKELOG_BROKERS]",
+        )
+        add("--timeout", help="How long to wait for a response: 500ms, 10s, 2m (default 10s).")
 
     @property
     def timeout_s(self) -> float:
@@ -66,43 +66,35 @@ class Session(Verbosity):
         return seconds
 
 
-@Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The format of a result."""
 
-    format: Annotated[
-        Format,
-        Parameter(name=["--format", "-f"], help="Format of the result on stdout (default table)."),
-    ] = "table"
+    format: Format = "table"
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the option to a command."""
+        command.add_argument(
+            *("-f", "--format"),
+            is_common=True,
+            choices=get_args(Format),
+            help="Format of the result on stdout (default table).",
+        )
 
 
-@Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
     """Whether destructive commands ask for confirmation."""
 
-    yes: Annotated[
-        bool, Parameter(name=["--yes", "-y"], negative="", help="Skip the confirmation.")
-    ] = False
+    yes: bool = False
 
-
-DEFAULT_VERBOSITY = Verbosity()
-DEFAULT_SESSION = Session()
-DEFAULT_OUTPUT = Output()
-NO_CONSENT = Consent()
-
-
-def noun(name: str, summary: str) -> App:
-    """Return the command-line parser of one noun; `main` has handled `--version`."""
-    return App(
-        name=f"lakelog {name}",
-        help=summary,
-        help_flags=["--help", "-h"],
-        version_flags=[],
-        default_parameter=Parameter(show_default=False),
-        result_action="return_value",
-    )
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the option to a command."""
+        command.add_argument(
+            "-y", "--yes", is_common=True, action="store_true", help="Skip the confirmation."
+        )
 
 
 def split_pair(text: str, what: str) -> tuple[str, str]:

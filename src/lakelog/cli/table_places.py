@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session
 
 if TYPE_CHECKING:
+    from lakelog.cli.declaration import Command
     from lakelog.tables.archive.place import TablePlace
     from lakelog.tables.topic.client import TopicClient, TopicMeta
 
@@ -21,29 +20,37 @@ _NEEDED = ("pyspark", "pyarrow", "pyiceberg")
 _WAREHOUSE = "warehouse"
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseChoice:
     """The warehouse that a command looks into, as `lakelog table sync` got it."""
 
-    warehouse: Annotated[
-        str | None,
-        Parameter(
+    warehouse: str | None = None
+    catalog: str | None = None
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options to a command."""
+        command.add_argument(
+            "--warehouse",
             help="Folder or URI of the tables (default: as the topic's keys name it, or `warehouse`"
-            " in the broker's data folder)."
-        ),
-    ] = None
-    catalog: Annotated[
-        str | None, Parameter(help="Local folder of the catalog (default: the warehouse).")
-    ] = None
+            " in the broker's data folder).",
+        )
+        command.add_argument(
+            "--catalog", help="Local folder of the catalog (default: the warehouse)."
+        )
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChoice(WarehouseChoice):
     """The table that a command is about."""
 
-    name: Annotated[str | None, Parameter(help="Name of the table (default: the topic's).")] = None
+    name: str | None = None
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options to a command."""
+        WarehouseChoice.declare(command)
+        command.add_argument("--name", help="Name of the table (default: the topic's).")
 
     @property
     def words(self) -> str:

@@ -5,25 +5,22 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from cyclopts import App
-
-from lakelog.cli.help_writer import arguments_of, commands_of
+from lakelog.cli.declaration import Command
 from lakelog.cli.main import COMMANDS
 
 
 @cache
-def commands() -> dict[str, App]:
+def commands() -> dict[str, Command]:
     """Each command by its words: `serve`, `topic list`."""
-    found: dict[str, App] = {}
-    for noun in COMMANDS:
-        app = import_module(f"lakelog.cli.commands.{noun}").app
-        nested = {f"{noun} {name}": command for name, command in commands_of(app)}
-        found |= nested or {noun: app}
-    return found
+    return {
+        f"{noun} {name}".rstrip(): command
+        for noun in COMMANDS
+        for name, command in import_module(f"lakelog.cli.commands.{noun}").app.commands.items()
+    }
 
 
 @cache
 def accepted(words: str) -> frozenset[str]:
     """The options of the command with these words."""
-    names = {name for argument in arguments_of(commands()[words]) for name in argument.names}
-    return frozenset(names | {"--help", "-h"})
+    arguments = commands()[words].arguments()
+    return frozenset(name for each in arguments for name in each.option_strings)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import socket
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,31 +11,35 @@ from lakelog.cli.broker_start import (
     advertised,
     listen_address,
     load_config,
-    parse_plainly,
+    parse_arguments,
     run_broker,
     with_arguments,
 )
 from lakelog.cli.commands import dev
 from lakelog.cli.failures import CliError
+from lakelog.cli.options import Verbosity
+from unit.cli.command_model import commands
 
 
-def test_a_plain_serve_needs_no_parser() -> None:
+def test_the_options_of_serve_are_parsed() -> None:
     words = "--data d --listen 127.0.0.1:0 --set a=1 --set b=2 --advertise=X=h:1 --node-id 3 -v"
-    assert parse_plainly(words.split()) == BrokerArguments(
+    assert parse_arguments(words.split()) == BrokerArguments(
         data="d",
         listen="127.0.0.1:0",
         node_id="3",
-        settings=("a=1", "b=2"),
-        advertise=("X=h:1",),
+        settings=["a=1", "b=2"],
+        advertise=["X=h:1"],
         verbose=1,
     )
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "--data", "--data --set a=1", "--data a --data b", "x", "--dat a", "--set="]
+    "words", ["--data", "--data --set a=1", "--data a --data b", "x", "--dat a", "--workers 2"]
 )
-def test_only_plain_options_bypass_the_parser(words: str) -> None:
-    assert parse_plainly(words.split()) is None
+def test_other_words_are_rejected(words: str) -> None:
+    with pytest.raises(CliError) as error:
+        parse_arguments(words.split())
+    assert (error.value.code, error.value.hint) == ("LL0902", "lakelog serve --help")
 
 
 def test_set_goes_before_the_file(tmp_path: Path) -> None:
@@ -132,15 +135,15 @@ def test_an_address_in_use_has_a_code_and_the_option_of_its_command(
         given = {"listen": "127.0.0.1:0", **words} if command == "serve" else words
         for name, value in given.items():
             tokens += [f"--{name}", value.format(taken=port)]
-        app = import_module(f"lakelog.cli.commands.{command}").app
+        declared = commands()[command]
         with pytest.raises(CliError) as caught:
-            app(tokens, exit_on_error=False, print_error=False)
+            declared.function(**declared.parse(tokens))
     assert (caught.value.code, caught.value.hint) == ("LL0702", hint)
 
 
 def test_dev_does_not_name_an_option_that_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(CliError) as caught:
-        dev.dev(data=str(tmp_path), port=0, http="0.0.0.0:0")
+        dev.dev(data=str(tmp_path), port=0, http="0.0.0.0:0", verbosity=Verbosity())
     assert caught.value.code == "LL0402"
     assert "lakelog serve --insecure" in caught.value.hint
     assert "--listen" not in caught.value.hint
@@ -149,7 +152,7 @@ def test_dev_does_not_name_an_option_that_it_lacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("port", [-1, 65_536])
 def test_dev_names_its_own_option_for_a_port_that_is_none(port: int) -> None:
     with pytest.raises(CliError, match=f"^--port {port} is not a port$"):
-        dev.dev(port=port)
+        dev.dev(port=port, verbosity=Verbosity())
 
 
 @pytest.mark.parametrize("host", ["127.evil.example", "localhost.example", "::1234", "127.0.0.1.x"])

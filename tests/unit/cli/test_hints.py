@@ -95,8 +95,7 @@ class CommandLine:
         ]
         self._reached = {
             words: self._reach((called.__module__.rpartition(".")[2], called.__name__))
-            for words, command in commands().items()
-            if (called := command.default_command) is not None
+            for words, called in ((words, each.function) for words, each in commands().items())
         }
 
     def raised_by(self, hint: Hint) -> list[str]:

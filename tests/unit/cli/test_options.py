@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.cli.declaration import Command
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session, split_pair
 
@@ -28,3 +29,13 @@ def test_a_pair_is_split_at_the_first_sign() -> None:
 def test_text_that_is_no_pair_is_rejected_with_its_option(text: str) -> None:
     with pytest.raises(CliError, match=rf"--config '{text}' is not KEY=VALUE"):
         split_pair(text, "--config")
+
+
+def test_brokers_are_the_option_s_or_the_environment_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = Command("demo", lambda session: None)
+    command.add_group("session", Session)
+    monkeypatch.delenv("LAKELOG_BROKERS", raising=False)
+    assert command.parse([])["session"].brokers == "127.0.0.1:9092"
+    monkeypatch.setenv("LAKELOG_BROKERS", "a:1,b:2")
+    assert command.parse([])["session"].brokers == "a:1,b:2"
+    assert command.parse(["-b", "c:3"])["session"].brokers == "c:3"

@@ -27,7 +27,7 @@ import lakelog.spark.archive.stream
 print(*sys.modules)
 """
 _NOT_FOR_READERS = (
-    *("numba", "pyiceberg", "sqlalchemy", "cyclopts", "rich"),
+    *("numba", "pyiceberg", "sqlalchemy", "argparse", "rich"),
     *("lakelog.client.producer", "lakelog.client.admin", "lakelog.client.consumer.group"),
     *("lakelog.columns.decoding.compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
 )

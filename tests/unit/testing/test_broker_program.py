@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-_PARSERS = {"cyclopts", "rich"}
+_PARSERS = {"rich"}
 _TEST_SIDE = {"lakelog.testing.broker_process", "lakelog.client", "pytest"}
 _SPARK = {"pyspark", "pyarrow", "pyiceberg", "numba"}
 

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
 from lakelog.cli.feature_levels import changes, feature_listing, parse_levels
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    NO_CONSENT,
-    Consent,
-    Output,
-    Session,
-    noun,
-)
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.partition_health import examine, health_document
 from lakelog.cli.render import Document, Listing, note, show
 
@@ -30,15 +21,15 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ClusterDescription
     from lakelog.client.view import Topic
 
-app = noun("cluster", "Describe brokers, their health and features; remove brokers.")
+app = Noun("cluster")
 
 _BROKER_COLUMNS = ("id", "address", "rack", "state", "is_controller", "leaders", "replicas")
 _STORE_KEY = "lakelog.metadata.store"
 _MIN_ISR = "min.insync.replicas"
 
 
-@app.command
-def info(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+@app.command(session=Session, output=Output)
+def info(*, session: Session, output: Output) -> None:
     """Show the cluster: id, controller, metadata store, numbers, features."""
     with open_admin(session) as admin:
         cluster, topics = _cluster(admin)
@@ -46,8 +37,8 @@ def info(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT)
     show(document, output.format)
 
 
-@app.command
-def brokers(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+@app.command(session=Session, output=Output)
+def brokers(*, session: Session, output: Output) -> None:
     """List the brokers, with the numbers of partitions that they lead and hold.
 
     A broker is online; fenced, because it stopped, died or is starting; or unregistered, although
@@ -59,8 +50,8 @@ def brokers(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTP
     show(listing, output.format)
 
 
-@app.command
-def health(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> int:
+@app.command(session=Session, output=Output)
+def health(*, session: Session, output: Output) -> int:
     """Show partitions and brokers that need attention; exit with 1 if there are any.
 
     Each online broker is asked whether it can write to its data folder.
@@ -82,18 +73,13 @@ def health(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPU
     return ExitCode.OK if document.data["is_healthy"] else ExitCode.FAILURE
 
 
-@app.command
-def unregister(
-    broker_id: int, /, *, session: Session = DEFAULT_SESSION, consent: Consent = NO_CONSENT
-) -> None:
+@app.command(
+    argument("broker_id", type=int, help="Id of the broker."), session=Session, consent=Consent
+)
+def unregister(broker_id: int, *, session: Session, consent: Consent) -> None:
     """Remove the registration of a stopped broker that will not return.
 
     Its replicas stay assigned to it and are offline. A broker with this id can join again.
-
-    Parameters
-    ----------
-    broker_id
-        Id of the broker.
     """
     confirm(f"unregister broker {broker_id}", yes=consent.yes)
     with open_admin(session) as admin:
@@ -106,36 +92,43 @@ def unregister(
     note(f"Unregistered broker {broker_id}", quiet=session.quiet)
 
 
-LevelOption = Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)]
-
-
-@app.command(name="features")
+@app.command(
+    argument(
+        "--upgrade",
+        action="append",
+        metavar="FEATURE=LEVEL",
+        help="FEATURE=LEVEL to raise to; FEATURE alone is the highest level that all brokers "
+        'support, and "all" every feature. May be repeated.',
+    ),
+    argument(
+        "--downgrade",
+        action="append",
+        metavar="FEATURE=LEVEL",
+        help="FEATURE=LEVEL to lower to. May be repeated.",
+    ),
+    flag("--dry-run", help="Only check whether the brokers would accept the change."),
+    flag(
+        "--unsafe", help="Lower a level even if metadata is lost. Brokers of lakelog refuse this."
+    ),
+    name="features",
+    session=Session,
+    output=Output,
+    consent=Consent,
+)
 def feature_command(
     *,
-    upgrade: LevelOption = None,
-    downgrade: LevelOption = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    unsafe: Annotated[bool, Parameter(negative="")] = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-    consent: Consent = NO_CONSENT,
+    upgrade: list[str] | None = None,
+    downgrade: list[str] | None = None,
+    dry_run: bool = False,
+    unsafe: bool = False,
+    session: Session,
+    output: Output,
+    consent: Consent,
 ) -> None:
     """Show the feature levels of the cluster, or change them.
 
     A level is finalized for all brokers, each of which must support it. Upgrade all brokers before
     you raise a level: afterwards an older version of lakelog cannot join the cluster.
-
-    Parameters
-    ----------
-    upgrade
-        FEATURE=LEVEL to raise to; FEATURE alone is the highest level that all brokers support, and
-        "all" every feature. May be repeated.
-    downgrade
-        FEATURE=LEVEL to lower to. May be repeated.
-    dry_run
-        Only check whether the brokers would accept the change.
-    unsafe
-        Lower a level even if metadata is lost. Brokers of lakelog refuse this.
     """
     with open_admin(session) as admin:
         found = admin.features.describe()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import KafkaError
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Command, Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session, noun
+from lakelog.cli.options import Output, Session
 from lakelog.cli.render import Document, Listing, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,
@@ -27,24 +26,30 @@ from lakelog.cli.settings import (
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry, ResourceType
 
-app = noun("config", "Show, change and explain settings of topics and brokers.")
+app = Noun("config")
 
 _COLUMNS = ("name", "value", "source")
 _STORED_COLUMNS = ("resource_type", "resource", "name", "value")
 _CHAIN_COLUMNS = ("in_force", "value", "source", "key")
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Of:
     """The owner of the settings; by default the broker that answers."""
 
-    topic: Annotated[str | None, Parameter(help="A topic's settings.")] = None
-    broker: Annotated[int | None, Parameter(help="A broker's settings, by its node id.")] = None
-    all_brokers: Annotated[
-        bool, Parameter(negative="", help="Values that apply to all brokers.")
-    ] = False
-    group: Annotated[str | None, Parameter(help="A group's settings.")] = None
+    topic: str | None = None
+    broker: int | None = None
+    all_brokers: bool = False
+    group: str | None = None
+
+    @staticmethod
+    def declare(command: Command) -> None:
+        """Add the options to a command."""
+        add = command.add_argument
+        add("--topic", help="A topic's settings.")
+        add("--broker", type=int, help="A broker's settings, by its node id.")
+        add("--all-brokers", action="store_true", help="Values that apply to all brokers.")
+        add("--group", help="A group's settings.")
 
     def resource(self, admin: Admin) -> tuple[ResourceType, str]:
         """Return type and name of the resource.
@@ -87,30 +92,29 @@ class Of:
         return named[0] if named else None
 
 
-THE_BROKER = Of()
-
-
-@app.command
+@app.command(
+    argument("keys", nargs="*", help="Keys to show."),
+    flag("-a", "--all", dest="everything", help="Also show settings at their default."),
+    argument(
+        "--offline",
+        type=Path,
+        help="Data folder of a stopped broker. Shows the values stored there, by default for "
+        "all topics, brokers and groups.",
+    ),
+    of=Of,
+    session=Session,
+    output=Output,
+)
 def get(
-    *keys: str,
-    of: Of = THE_BROKER,
-    everything: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+    keys: Sequence[str] = (),
+    *,
+    of: Of,
+    everything: bool = False,
     offline: Path | None = None,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    session: Session,
+    output: Output,
 ) -> None:
-    """Show settings that differ from their default, all settings, or given keys.
-
-    Parameters
-    ----------
-    keys
-        Keys to show.
-    everything
-        Also show settings at their default.
-    offline
-        Data folder of a stopped broker. Shows the values stored there, by default for all
-        topics, brokers and groups.
-    """
+    """Show settings that differ from their default, all settings, or given keys."""
     if offline is not None:
         show(_stored_listing(offline, of, keys), output.format)
         return
@@ -120,30 +124,32 @@ def get(
     show(listing(shown), output.format)
 
 
-@app.command(name="set")
+@app.command(
+    argument("changes", nargs="*", help="KEY=VALUE to set."),
+    argument("--unset", action="append", help="KEY to reset to its default; may be repeated."),
+    flag("--dry-run", help="Check the change on the broker without making it."),
+    argument(
+        "--offline",
+        type=Path,
+        help="Data folder of a stopped broker. Changes the values stored there, for example a "
+        "value that prevents the broker from starting.",
+    ),
+    name="set",
+    of=Of,
+    session=Session,
+    output=Output,
+)
 def set_values(
-    *changes: str,
-    of: Of = THE_BROKER,
-    unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
-    dry_run: Flag = False,
+    changes: Sequence[str] = (),
+    *,
+    of: Of,
+    unset: list[str] | None = None,
+    dry_run: bool = False,
     offline: Path | None = None,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    session: Session,
+    output: Output,
 ) -> None:
-    """Change settings; either all changes are made or none.
-
-    Parameters
-    ----------
-    changes
-        KEY=VALUE to set.
-    unset
-        KEY to reset to its default; may be repeated.
-    dry_run
-        Check the change on the broker without making it.
-    offline
-        Data folder of a stopped broker. Changes the values stored there, for example a value that
-        prevents the broker from starting.
-    """
+    """Change settings; either all changes are made or none."""
     values = parse_changes(changes, "setting", unset or ())
     if not values:
         raise CliError("LL0902", "nothing to change", "specify KEY=VALUE or --unset KEY")
@@ -159,28 +165,20 @@ def set_values(
     note(f"{did} {', '.join(values)} of {whose(kind, name)}", quiet=session.quiet)
 
 
-@app.command
-def explain(
-    key: str,
-    /,
-    *keys: str,
-    of: Of = THE_BROKER,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """Explain where a value comes from: all its sources, in order of precedence.
-
-    Parameters
-    ----------
-    key
-        Keys to explain.
-    """
+@app.command(
+    argument("keys", metavar="KEY", nargs="+", help="Keys to explain."),
+    of=Of,
+    session=Session,
+    output=Output,
+)
+def explain(keys: Sequence[str], *, of: Of, session: Session, output: Output) -> None:
+    """Explain where a value comes from: all its sources, in order of precedence."""
     with open_admin(session) as admin:
-        entries = _described(admin, of, (key, *keys))
+        entries = _described(admin, of, keys)
     show_all([document(entry) for entry in entries], output.format)
 
 
-def _stored_listing(folder: Path, of: Of, keys: tuple[str, ...]) -> Listing:
+def _stored_listing(folder: Path, of: Of, keys: Sequence[str]) -> Listing:
     from lakelog.cli.commands.stored_configs import read_stored
 
     wanted = of.named()
@@ -209,7 +207,7 @@ def _change_offline(
     return named
 
 
-def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEntry]:
+def _described(admin: Admin, of: Of, keys: Sequence[str]) -> Iterable[ConfigEntry]:
     """Return the given settings in order, or all by name. Raises `CliError` for an unknown key."""
     kind, name = of.resource(admin)
     try:

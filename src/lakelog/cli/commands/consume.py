@@ -6,14 +6,13 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import COMMON, DEFAULT_SESSION, Flag, Partitions, Session, noun
+from lakelog.cli.options import Session
 from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
 from lakelog.cli.records.group_progress import GroupProgress
 from lakelog.cli.records.json_records import json_line
@@ -27,70 +26,85 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer
 
-app = noun("consume", "Read records of topics.")
+app = Noun("consume")
 
 _NAMED_MAX = 3
 """Topics that a note names."""
 
 
-@app.default
+@app.command(
+    argument(
+        "topics",
+        metavar="TOPIC",
+        nargs="+",
+        help="Topics to read. A text between slashes, such as '/orders-.*/', is a regular "
+        "expression for whole names of existing topics.",
+    ),
+    argument(
+        "-o",
+        "--offset",
+        help="First offset: start, end, 42, +10 (after the start), -10 (before the end), or "
+        "@TIME as ISO 8601, epoch milliseconds, or -1h. Default end; with --exit-at-end start.",
+    ),
+    flag("--from-beginning", help="Same as --offset start."),
+    argument(
+        *("-n", "--count", "--max-messages"), type=int, help="Stop after this number of records."
+    ),
+    flag("--follow", help="Wait for new records; this is the default."),
+    flag("-e", "--exit-at-end", help="Stop at the current end of the partitions."),
+    argument(
+        "-p",
+        "--partition",
+        action="append",
+        type=int,
+        help="Read only this partition of one topic; may be repeated.",
+    ),
+    argument(
+        "-g",
+        "--group",
+        help="Join this group, share the topics with its members, and commit printed records. "
+        "--offset must then be start or end, and applies to partitions without a committed "
+        "offset.",
+    ),
+    argument(
+        "--isolation-level",
+        "--isolation",
+        dest="isolation",
+        choices=("read_uncommitted", "read_committed"),
+        help="read_committed skips records of aborted transactions and stops before the first "
+        "open one; read_uncommitted (default) reads all records.",
+    ),
+    argument(
+        "-f",
+        "--format",
+        dest="form",
+        help="jsonl (one object per line), or a format string: %%t topic, %%p partition, %%o "
+        "offset, %%k key, %%v value, %%h headers, %%T timestamp, %%D as ISO 8601; %%k{hex} and "
+        "%%v{base64} encode (default '%%v\\n').",
+    ),
+    session=Session,
+)
 def consume(
-    topic: str,
-    /,
-    *topics: str,
-    offset: Annotated[
-        str | None, Parameter(name=["--offset", "-o"], allow_leading_hyphen=True)
-    ] = None,
-    from_beginning: Flag = False,
-    count: Annotated[int | None, Parameter(name=["--count", "-n", "--max-messages"])] = None,
-    follow: Flag = False,
-    exit_at_end: Annotated[bool, Parameter(name=["--exit-at-end", "-e"], negative="")] = False,
-    partition: Partitions = None,
-    group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
-    isolation: Annotated[
-        Literal["read_uncommitted", "read_committed"],
-        Parameter(name=["--isolation-level", "--isolation"]),
-    ] = "read_uncommitted",
-    form: Annotated[str, Parameter(name=["--format", "-f"], group=COMMON)] = r"%v\n",
-    session: Session = DEFAULT_SESSION,
+    topics: Sequence[str],
+    *,
+    offset: str | None = None,
+    from_beginning: bool = False,
+    count: int | None = None,
+    follow: bool = False,
+    exit_at_end: bool = False,
+    partition: list[int] | None = None,
+    group: str | None = None,
+    isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    form: str = r"%v\n",
+    session: Session,
 ) -> int:
-    """Read records of topics and print them as they arrive, until ^C.
-
-    Parameters
-    ----------
-    topic
-        Topics to read. A text between slashes, such as '/orders-.*/', is a regular expression for
-        whole names of existing topics.
-    offset
-        First offset: start, end, 42, +10 (after the start), -10 (before the end), or @TIME as
-        ISO 8601, epoch milliseconds, or -1h. Default end; with --exit-at-end start.
-    from_beginning
-        Same as --offset start.
-    count
-        Stop after this number of records.
-    follow
-        Wait for new records; this is the default.
-    exit_at_end
-        Stop at the current end of the partitions.
-    partition
-        Read only this partition of one topic; may be repeated.
-    group
-        Join this group, share the topics with its members, and commit printed records. --offset
-        must then be start or end, and applies to partitions without a committed offset.
-    isolation
-        read_committed skips records of aborted transactions and stops before the first open one;
-        read_uncommitted (default) reads all records.
-    form
-        jsonl (one object per line), or a format string: %t topic, %p partition, %o offset, %k key,
-        %v value, %h headers, %T timestamp, %D as ISO 8601; %k{hex} and %v{base64} encode (default
-        '%v\\n').
-    """
+    """Read records of topics and print them as they arrive, until ^C."""
     print_record = json_line if form in ("json", "jsonl") else formatter(form)
     _check_contradictions(offset, from_beginning=from_beginning, follow=follow, ends=exit_at_end)
     offset = offset or ("start" if exit_at_end or from_beginning else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
     _check_options(count, position, partition, is_member=group is not None)
-    patterns = [parse_topic(each) for each in (topic, *topics)]
+    patterns = [parse_topic(each) for each in topics]
     with open_admin(session) as admin:
         names = _names(admin, patterns)
         if partition and len(names) > 1:

@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-import http.client
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlencode
 
-from cyclopts import Parameter
-
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import iso_utc
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Flag, Output, Verbosity, noun
+from lakelog.cli.options import Output, Verbosity
 from lakelog.cli.render import note, printable
 
-app = noun("debug", "Show the requests that a broker handles.")
+app = Noun("debug")
 
 _DEFAULT_HTTP = "127.0.0.1:9404"
 _CONNECT_TIMEOUT_S = 10.0
 _HINT = "start the broker with --http HOST:PORT, and pass the same address here or in LAKELOG_HTTP"
 
 
-@app.command
+@app.command(
+    flag("--tail", help="Wait for requests and show each; required."),
+    argument("-n", "--limit", type=int, help="Stop after this number of requests."),
+    argument("--api", help="Show only requests of this API: Produce, Fetch, Metadata, ..."),
+    argument("--client", help="Show only requests of clients with this client id."),
+    argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="HOST:PORT of the broker's HTTP endpoint on this host (LAKELOG_HTTP; default "
+        "127.0.0.1:9404).",
+    ),
+    verbosity=Verbosity,
+    output=Output,
+)
 def requests(
     *,
-    tail: Flag = False,
-    limit: Annotated[int | None, Parameter(name=["--limit", "-n"])] = None,
+    tail: bool = False,
+    limit: int | None = None,
     api: str = "",
     client: str = "",
-    http: Annotated[str, Parameter(env_var="LAKELOG_HTTP")] = _DEFAULT_HTTP,
-    verbosity: Verbosity = DEFAULT_VERBOSITY,
-    output: Output = DEFAULT_OUTPUT,
+    http: str | None = None,
+    verbosity: Verbosity,
+    output: Output,
 ) -> None:
-    """Show requests when the broker answers them, until ^C.
-
-    Parameters
-    ----------
-    tail
-        Wait for requests and show each; required.
-    limit
-        Stop after this number of requests.
-    api
-        Show only requests of this API: Produce, Fetch, Metadata, ...
-    client
-        Show only requests of clients with this client id.
-    http
-        HOST:PORT of the broker's HTTP endpoint on this host (LAKELOG_HTTP; default
-        127.0.0.1:9404).
-    """
+    """Show requests when the broker answers them, until ^C."""
     if not tail:
         raise CliError(
             "LL0902",
@@ -58,8 +55,9 @@ def requests(
         )
     if limit is not None and limit < 1:
         raise CliError("LL0902", f"--limit {limit} must be at least 1")
+    address = os.environ.get("LAKELOG_HTTP", _DEFAULT_HTTP) if http is None else http
     shown = 0
-    for request in _requests(http, api, client):
+    for request in _requests(address, api, client):
         if "missed" in request:
             missed = f"{request['missed']} requests not shown: too many at once"
             note(missed, quiet=verbosity.quiet)
@@ -82,6 +80,8 @@ def _line(request: Mapping[str, Any], form: str) -> str:
 
 
 def _requests(http_address: str, api: str, client: str) -> Iterator[dict[str, Any]]:
+    import http.client
+
     host, _, port = http_address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise CliError("LL0902", f"--http {http_address} is not HOST:PORT")

@@ -7,58 +7,78 @@ from typing import TYPE_CHECKING
 
 from lakelog import __version__
 from lakelog.cli.broker_start import DEV_OPEN_HINT, PORT_MAX, BrokerArguments, run_broker
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import DEFAULT_VERBOSITY, Flag, Settings, Verbosity, noun
+from lakelog.cli.options import Verbosity
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
     from lakelog.server.options import ReadyInfo
 
-app = noun("dev", "Run a broker or a cluster for development.")
+app = Noun("dev")
 
 _SETTINGS = ("group.initial.rebalance.delay.ms=0",)
 _DEFAULT_PORT = 9092
 _DATA, _CLUSTER_DATA = ".lakelog", ".lakelog-cluster"
 
 
-@app.default
+@app.command(
+    argument(
+        "--port",
+        type=int,
+        help="Port on 127.0.0.1 (default 9092); 0 selects a free port. Further brokers have "
+        "the following ports.",
+    ),
+    argument(
+        "--data",
+        help="Folder for all data (default .lakelog, or .lakelog-cluster with --brokers); it "
+        "is kept when the broker stops.",
+    ),
+    argument(
+        "--brokers",
+        type=int,
+        help="Number of brokers of a cluster, each in a process of its own (default: one "
+        "broker without a cluster). Topics have three replicas, or as many as there are "
+        "brokers.",
+    ),
+    flag(
+        "--zookeeper",
+        help="Keep the metadata of the cluster in a ZooKeeper ensemble of three servers, which "
+        "is run from PySpark's jars and needs Java (default: in a file).",
+    ),
+    argument(
+        "--partitions", type=int, help="Default number of partitions of a new topic (default 1)."
+    ),
+    argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP). "
+        "Further brokers have the following ports.",
+    ),
+    argument(
+        "--set",
+        dest="settings",
+        action="append",
+        metavar="KEY=VALUE",
+        help="KEY=VALUE with Kafka's keys; may be repeated.",
+    ),
+    verbosity=Verbosity,
+)
 def dev(
     *,
     port: int = _DEFAULT_PORT,
     data: str | None = None,
     brokers: int | None = None,
-    zookeeper: Flag = False,
+    zookeeper: bool = False,
     partitions: int = 1,
     http: str | None = None,
-    settings: Settings = None,
-    verbosity: Verbosity = DEFAULT_VERBOSITY,
+    settings: list[str] | None = None,
+    verbosity: Verbosity,
 ) -> int:
     """Run a broker or a cluster for development, on loopback only, until SIGTERM or ^C.
 
     Like `serve`, but new groups start without the initial rebalance delay, and topics are created
     at their first use. With --brokers, a broker that ends by itself is started again.
-
-    Parameters
-    ----------
-    port
-        Port on 127.0.0.1 (default 9092); 0 selects a free port. Further brokers have the following
-        ports.
-    data
-        Folder for all data (default .lakelog, or .lakelog-cluster with --brokers); it is kept when
-        the broker stops.
-    brokers
-        Number of brokers of a cluster, each in a process of its own (default: one broker without a
-        cluster). Topics have three replicas, or as many as there are brokers.
-    zookeeper
-        Keep the metadata of the cluster in a ZooKeeper ensemble of three servers, which is run from
-        PySpark's jars and needs Java (default: in a file).
-    partitions
-        Default number of partitions of a new topic (default 1).
-    http
-        HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP). Further brokers
-        have the following ports.
-    settings
-        KEY=VALUE with Kafka's keys; may be repeated.
     """
     if not 0 <= port <= PORT_MAX:
         raise CliError(

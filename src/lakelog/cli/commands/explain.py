@@ -5,30 +5,28 @@ from __future__ import annotations
 import textwrap
 
 from lakelog.cli.catalog import CATALOG, Entry
+from lakelog.cli.declaration import Noun, argument
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Output, Verbosity, noun
+from lakelog.cli.options import Output, Verbosity
 from lakelog.cli.render import Listing, show
 
 _WIDTH = 80
 
-app = noun("explain", "Explain an error code, or list them all.")
+app = Noun("explain")
 
 
-@app.default
-def explain(
-    code: str | None = None,
-    /,
-    *,
-    verbosity: Verbosity = DEFAULT_VERBOSITY,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """Explain an error code such as LL0102, or list all of them.
-
-    Parameters
-    ----------
-    code
-        The code in brackets after `error`; case does not matter, and the prefix LL is optional.
-    """
+@app.command(
+    argument(
+        "code",
+        nargs="?",
+        help="The code in brackets after `error`; case does not matter, and the prefix LL is "
+        "optional.",
+    ),
+    verbosity=Verbosity,
+    output=Output,
+)
+def explain(code: str | None = None, *, verbosity: Verbosity, output: Output) -> None:
+    """Explain an error code such as LL0102, or list all of them."""
     entries = list(CATALOG.values()) if code is None else [find(code)]
     if output.format == "table" and code is not None:
         show(explanation(entries[0]))

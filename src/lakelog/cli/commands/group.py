@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm_deletion, for_each
@@ -23,24 +21,16 @@ from lakelog.cli.commands.group_plan import (
     shifted,
 )
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    NO_CONSENT,
-    Consent,
-    Flag,
-    Output,
-    Session,
-    noun,
-)
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.positions import Position, parse_position
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, Group, GroupListing, GroupMember
 
-app = noun("group", "List, describe, reset and delete consumer groups.")
+app = Noun("group")
 
 _OFFSET_COLUMNS = (
     "topic",
@@ -61,8 +51,15 @@ _MEMBER_COLUMNS = (
 _ISO_DURATION = re.compile(r"P(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+S)?)?")
 
 
-@app.command(name="list")
-def list_groups(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+def _offset(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ArgumentTypeError(f"{number} is not 0 or more")
+    return number
+
+
+@app.command(name="list", session=Session, output=Output)
+def list_groups(*, session: Session, output: Output) -> None:
     """List groups with the number of their members and their lag."""
     with open_admin(session) as admin:
         found = admin.groups.list()
@@ -109,18 +106,11 @@ def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
     return sum(lags) if lags and len(lags) == len(committed) else None
 
 
-@app.command
-def describe(
-    group: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
-) -> None:
+@app.command(argument("group", help="Group to describe."), session=Session, output=Output)
+def describe(group: str, *, session: Session, output: Output) -> None:
     """Describe a group: its members, committed offsets and lag.
 
     The lag in seconds is the age of the oldest record that the group has not read.
-
-    Parameters
-    ----------
-    group
-        Group to describe.
     """
     with open_admin(session) as admin:
         described = _find(admin, group)
@@ -140,51 +130,45 @@ def describe(
     show(document(described, committed, ends, {**caught_up, **ages}), output.format)
 
 
-@app.command
+@app.command(
+    argument("group", help="Group to reset. It must have no members."),
+    argument(
+        "-t",
+        "--topic",
+        action="append",
+        help="Topic to reset, or NAME:0,2 for some of its partitions; may be repeated "
+        "(default: all partitions with a committed offset).",
+    ),
+    argument("--to", help="New offset: start, end, 42, +10, -10 or @TIME, as for `consume -o`."),
+    argument("--shift-by", type=int, help="Move the committed offsets by this number."),
+    flag("--to-earliest", help="Same as --to start."),
+    flag("--to-latest", help="Same as --to end."),
+    argument("--to-offset", type=_offset, metavar="N", help="Same as --to N."),
+    argument("--to-datetime", help="Same as --to @TIME."),
+    argument(
+        "--by-duration",
+        help="To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.",
+    ),
+    flag("--execute", help="Apply the change."),
+    session=Session,
+    output=Output,
+)
 def reset(
     group: str,
-    /,
     *,
-    topic: Annotated[
-        list[str] | None, Parameter(name=["--topic", "-t"], negative="", consume_multiple=False)
-    ] = None,
-    to: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    shift_by: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
-    to_earliest: Flag = False,
-    to_latest: Flag = False,
-    to_offset: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    to_datetime: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    topic: list[str] | None = None,
+    to: str | None = None,
+    shift_by: int | None = None,
+    to_earliest: bool = False,
+    to_latest: bool = False,
+    to_offset: int | None = None,
+    to_datetime: str | None = None,
     by_duration: str | None = None,
-    execute: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    execute: bool = False,
+    session: Session,
+    output: Output,
 ) -> None:
-    """Show how a reset would change a group's offsets; with --execute, change them.
-
-    Parameters
-    ----------
-    group
-        Group to reset. It must have no members.
-    topic
-        Topic to reset, or NAME:0,2 for some of its partitions; may be repeated (default: all
-        partitions with a committed offset).
-    to
-        New offset: start, end, 42, +10, -10 or @TIME, as for `consume -o`.
-    shift_by
-        Move the committed offsets by this number.
-    to_earliest
-        Same as --to start.
-    to_latest
-        Same as --to end.
-    to_offset
-        Same as --to N.
-    to_datetime
-        Same as --to @TIME.
-    by_duration
-        To the first record of the last 1h30m, 7d or, as in Kafka's tool, PT1H30M or P7D.
-    execute
-        Apply the change.
-    """
+    """Show how a reset would change a group's offsets; with --execute, change them."""
     named = {
         "start": to_earliest,
         "end": to_latest,
@@ -217,24 +201,15 @@ def reset(
         _say_what_next(found, quiet=session.quiet)
 
 
-@app.command
-def delete(
-    group: str,
-    /,
-    *groups: str,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-) -> int:
-    """Delete groups with their committed offsets. They must have no members.
-
-    Parameters
-    ----------
-    group
-        Groups to delete.
-    """
-    names = [group, *groups]
+@app.command(
+    argument("groups", metavar="GROUP", nargs="+", help="Groups to delete."),
+    session=Session,
+    consent=Consent,
+)
+def delete(groups: Sequence[str], *, session: Session, consent: Consent) -> int:
+    """Delete groups with their committed offsets. They must have no members."""
     with open_admin(session) as admin:
-        present = [name for name in names if _lookup(admin, name) is not None]
+        present = [name for name in groups if _lookup(admin, name) is not None]
         confirm_deletion(present, "offsets", yes=consent.yes)
 
         def remove(name: str) -> None:
@@ -243,7 +218,7 @@ def delete(
             admin.groups.delete(name)
             note(f"Deleted group '{name}'", quiet=session.quiet)
 
-        return for_each(names, remove)
+        return for_each(groups, remove)
 
 
 def _duration(text: str | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.cli.broker_start import BrokerArguments, load_config, metadata_place, secured
+from lakelog.cli.declaration import Noun, argument
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
+from lakelog.cli.options import Verbosity
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
@@ -16,33 +16,31 @@ if TYPE_CHECKING:
     from lakelog.metadata.store.api import MovableStore
     from lakelog.metadata.store.zookeeper.address import EnsembleAddress
 
-app = noun("metadata", "Move the metadata of a stopped cluster to another store.")
+app = Noun("metadata")
 
 _SESSION_TIMEOUT_S = 4.0
 
 
-@app.command(name="export")
+@app.command(
+    argument("file", help="The file to create."),
+    argument(
+        "--metadata",
+        required=True,
+        help="The store to read: sqlite:PATH, for a broker alone sqlite:DATA/metadata.db, or "
+        "zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.",
+    ),
+    argument(
+        "--properties", help="A broker's server.properties, for a secured ZooKeeper ensemble."
+    ),
+    name="export",
+    verbosity=Verbosity,
+)
 def export_file(
-    file: str,
-    /,
-    *,
-    metadata: str,
-    properties: str | None = None,
-    verbosity: Verbosity = DEFAULT_VERBOSITY,
+    file: str, *, metadata: str, properties: str | None = None, verbosity: Verbosity
 ) -> None:
     """Write the metadata of a stopped cluster to a new file.
 
     Brokers can use the file with --metadata sqlite:FILE, and import reads it.
-
-    Parameters
-    ----------
-    file
-        The file to create.
-    metadata
-        The store to read: sqlite:PATH, for a broker alone sqlite:DATA/metadata.db, or
-        zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.
-    properties
-        A broker's server.properties, for a secured ZooKeeper ensemble.
     """
     target = Path(file).absolute()
     source = _place(metadata, properties)
@@ -50,26 +48,23 @@ def export_file(
     note(f"Exported {_contents(image)} to {target}.")
 
 
-@app.command(name="import")
+@app.command(
+    argument("file", help="A file of export, or the metadata file of a stopped cluster."),
+    argument(
+        "--metadata",
+        required=True,
+        help="The store to create: sqlite:PATH, or zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.",
+    ),
+    argument(
+        "--properties", help="A broker's server.properties, for a secured ZooKeeper ensemble."
+    ),
+    name="import",
+    verbosity=Verbosity,
+)
 def import_file(
-    file: str,
-    /,
-    *,
-    metadata: str,
-    properties: str | None = None,
-    verbosity: Verbosity = DEFAULT_VERBOSITY,
+    file: str, *, metadata: str, properties: str | None = None, verbosity: Verbosity
 ) -> None:
-    """Write the metadata of a stopped cluster from a file to an empty store.
-
-    Parameters
-    ----------
-    file
-        A file of export, or the metadata file of a stopped cluster.
-    metadata
-        The store to create: sqlite:PATH, or zookeeper://HOST:PORT[,HOST:PORT...]/CHROOT.
-    properties
-        A broker's server.properties, for a secured ZooKeeper ensemble.
-    """
+    """Write the metadata of a stopped cluster from a file to an empty store."""
     target = _place(metadata, properties)
     image = _copy(Path(file).absolute(), target)
     note(f"Imported {_contents(image)} to {metadata}.")
@@ -95,6 +90,8 @@ def _contents(image: MetadataImage) -> str:
 
 
 def _copy(source: Path | EnsembleAddress, target: Path | EnsembleAddress) -> MetadataImage:
+    import asyncio
+
     from lakelog.metadata.errors import (
         MetadataCorrupt,
         MetadataDenied,

@@ -8,21 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
-
-from cyclopts import Parameter
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from lakelog.base.errors import KafkaError
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, explain_exception
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    Flag,
-    Output,
-    Session,
-    noun,
-    split_pair,
-)
+from lakelog.cli.options import Output, Session, split_pair
 from lakelog.cli.records.delivery import Report, send_all
 from lakelog.cli.records.input_lines import LineParser, read_records
 from lakelog.cli.records.record_sizes import REQUEST_BYTES_MAX, find_target, size_hint
@@ -31,7 +22,7 @@ from lakelog.cli.render import Document, Listing, counted, note, show, sized
 if TYPE_CHECKING:
     from lakelog.cli.records.input_lines import Progress
 
-app = noun("produce", "Write records from a file or from standard input.")
+app = Noun("produce")
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -40,59 +31,76 @@ _INTERRUPTED_S = 3.0
 """Seconds that ^C waits for records that were read; a second ^C does not wait."""
 
 
-@app.default
+@app.command(
+    argument("topic", help="Topic to write to."),
+    argument("file", nargs="?", help="File to read; standard input by default or as -."),
+    argument("-k", "--key", help="Key of every record."),
+    argument(
+        "-K", "--key-separator", help="Text between key and value; a line without it has no key."
+    ),
+    argument(
+        "--key-field",
+        help="Field of each line, a JSON object, that becomes the key; the line itself is the "
+        "value.",
+    ),
+    argument(
+        "-H",
+        "--header",
+        action="append",
+        metavar="NAME=VALUE",
+        help="NAME=VALUE to add to every record; may be repeated.",
+    ),
+    argument(
+        "--input-format",
+        choices=("lines", "jsonl"),
+        help="lines (default), or jsonl: an object with key, value, headers and timestamp_ms, "
+        "as `consume -f jsonl` prints it. A value of null is a tombstone; an unknown field is "
+        "an error.",
+    ),
+    argument(
+        "-p",
+        "--partition",
+        type=int,
+        help="Partition of every record (default: chosen by the key, as in Java's client).",
+    ),
+    flag("--keep-partitions", help="Write each record of jsonl to the partition in its line."),
+    argument(
+        "-z",
+        "--compression",
+        choices=get_args(Compression),
+        help="none (default), gzip, snappy, lz4 or zstd.",
+    ),
+    argument(
+        "--acks",
+        choices=tuple(_ACKS),
+        help="Required acknowledgements: all (in-sync replicas; default), 1 (the leader) or 0 "
+        "(none).",
+    ),
+    argument("--linger", help="How long a batch waits for further records (default 5ms)."),
+    session=Session,
+    output=Output,
+)
 def produce(
     topic: str,
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)] = _STDIN,
-    /,
+    file: str = _STDIN,
     *,
-    key: Annotated[str | None, Parameter(name=["--key", "-k"])] = None,
-    key_separator: Annotated[str | None, Parameter(name=["--key-separator", "-K"])] = None,
+    key: str | None = None,
+    key_separator: str | None = None,
     key_field: str | None = None,
-    header: Annotated[
-        list[str] | None, Parameter(name=["--header", "-H"], negative="", consume_multiple=False)
-    ] = None,
+    header: list[str] | None = None,
     input_format: Literal["lines", "jsonl"] = "lines",
-    partition: Annotated[int | None, Parameter(name=["--partition", "-p"])] = None,
-    keep_partitions: Flag = False,
-    compression: Annotated[Compression, Parameter(name=["--compression", "-z"])] = "none",
-    acks: Annotated[Literal["all", "-1", "1", "0"], Parameter(allow_leading_hyphen=True)] = "all",
+    partition: int | None = None,
+    keep_partitions: bool = False,
+    compression: Compression = "none",
+    acks: Literal["all", "-1", "1", "0"] = "all",
     linger: str = "5ms",
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    session: Session,
+    output: Output,
 ) -> int:
     """Write a record for each line of a file or of standard input, and wait for all of them.
 
     Only a line feed ends a line: carriage returns, empty lines and bytes that are not UTF-8 are
     kept. With acks=all, retries do not duplicate or reorder records.
-
-    Parameters
-    ----------
-    topic
-        Topic to write to.
-    file
-        File to read; standard input by default or as -.
-    key
-        Key of every record.
-    key_separator
-        Text between key and value; a line without it has no key.
-    key_field
-        Field of each line, a JSON object, that becomes the key; the line itself is the value.
-    header
-        NAME=VALUE to add to every record; may be repeated.
-    input_format
-        lines (default), or jsonl: an object with key, value, headers and timestamp_ms, as
-        `consume -f jsonl` prints it. A value of null is a tombstone; an unknown field is an error.
-    partition
-        Partition of every record (default: chosen by the key, as in Java's client).
-    keep_partitions
-        Write each record of jsonl to the partition in its line.
-    compression
-        none (default), gzip, snappy, lz4 or zstd.
-    acks
-        Required acknowledgements: all (in-sync replicas; default), 1 (the leader) or 0 (none).
-    linger
-        How long a batch waits for further records (default 5ms).
     """
     parser = LineParser(
         input_format=input_format,

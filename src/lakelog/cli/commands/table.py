@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakelog.cli.commands import table_latest, table_upkeep
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session, noun
+from lakelog.cli.options import Output, Session
 from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
 from lakelog.cli.table_places import chosen_places, require_libraries
@@ -16,80 +17,83 @@ from lakelog.cli.table_places import chosen_places, require_libraries
 if TYPE_CHECKING:
     from lakelog.tables.archive.refusals import OnBadRecord
 
-app = noun("table", "Archive topics into Iceberg tables; compact and audit them.")
-for _command in (
-    table_upkeep.create,
-    table_upkeep.list_,
-    table_upkeep.describe,
-    table_latest.refresh,
-    table_upkeep.audit,
-    table_upkeep.compact,
-    table_upkeep.expire,
-    table_upkeep.drop,
-):
-    app.command(_command, name=_command.__name__.rstrip("_"))
+app = Noun("table")
+app.commands |= table_upkeep.app.commands | table_latest.app.commands
 
 
-@app.command
+@app.command(
+    argument("topic", nargs="?", help="Topic to archive."),
+    flag(
+        "--enabled",
+        help="Archive all topics with `table.enable=true` until ^C, and compact and clean up "
+        "their tables. One job serves all topics, also topics that are enabled later.",
+    ),
+    flag("--follow", help="Continue with new records until ^C."),
+    argument("--every", help="Time between commits with --follow or --enabled (default 60s)."),
+    argument(
+        "--warehouse",
+        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
+        "in the broker's data folder).",
+    ),
+    argument(
+        "--catalog",
+        help="Local folder of the catalog, the checkpoints and Spark's log (default: the "
+        "warehouse; for a remote warehouse `warehouse` in the broker's data folder).",
+    ),
+    argument("--name", help="Name of the table (default: the topic's)."),
+    flag(
+        "--skip-lost",
+        help="Continue even if records were lost. Rows of records that the topic lost after "
+        "they were archived are moved out of the table; a tag keeps them.",
+    ),
+    flag(
+        "--null-timestamps",
+        help="Archive timestamps outside the years 1 to 9999 as null, with their number in "
+        "`rawTimestamp`.",
+    ),
+    argument(
+        "--errors",
+        choices=("stop", "dead-letter", "skip"),
+        help="How to treat records that cannot be rows of the table: stop, archive them in the "
+        "table `NAME_dead_letters`, or leave them out (default: the topic's key "
+        "`table.errors`).",
+    ),
+    argument(
+        "--adopt",
+        choices=("snapshot", "property", "rows"),
+        help="Where to continue after the table was rolled back: at the end of its current "
+        "snapshot, or at the end that its property records. `rows`: after the rows of a table "
+        "that another program has filled.",
+    ),
+    argument("--master", help="Spark master (default local[2])."),
+    flag(
+        "--shared-warehouse",
+        help="The warehouse folder is mounted on all hosts of the Spark master.",
+    ),
+    session=Session,
+    output=Output,
+)
 def sync(
     topic: str | None = None,
-    /,
     *,
-    enabled: Flag = False,
-    follow: Flag = False,
+    enabled: bool = False,
+    follow: bool = False,
     every: str = "60s",
     warehouse: str | None = None,
     catalog: str | None = None,
     name: str | None = None,
-    skip_lost: Flag = False,
-    null_timestamps: Flag = False,
+    skip_lost: bool = False,
+    null_timestamps: bool = False,
     errors: Literal["stop", "dead-letter", "skip"] | None = None,
     adopt: Literal["snapshot", "property", "rows"] | None = None,
     master: str = "local[2]",
-    shared_warehouse: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    shared_warehouse: bool = False,
+    session: Session,
+    output: Output,
 ) -> None:
     """Archive a topic into an Iceberg table, up to its current end.
 
     The table gets every record exactly once, even if the command is repeated or interrupted.
-
-    Parameters
-    ----------
-    topic
-        Topic to archive.
-    enabled
-        Archive all topics with `table.enable=true` until ^C, and compact and clean up their tables.
-        One job serves all topics, also topics that are enabled later.
-    follow
-        Continue with new records until ^C.
-    every
-        Time between commits with --follow or --enabled (default 60s).
-    warehouse
-        Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
-        broker's data folder).
-    catalog
-        Local folder of the catalog, the checkpoints and Spark's log (default: the warehouse; for a
-        remote warehouse `warehouse` in the broker's data folder).
-    name
-        Name of the table (default: the topic's).
-    skip_lost
-        Continue even if records were lost. Rows of records that the topic lost after they were
-        archived are moved out of the table; a tag keeps them.
-    null_timestamps
-        Archive timestamps outside the years 1 to 9999 as null, with their number in
-        `rawTimestamp`.
-    errors
-        How to treat records that cannot be rows of the table: stop, archive them in the table
-        `NAME_dead_letters`, or leave them out (default: the topic's key `table.errors`).
-    adopt
-        Where to continue after the table was rolled back: at the end of its current snapshot, or
-        at the end that its property records. `rows`: after the rows of a table that another program
-        has filled.
-    master
-        Spark master (default local[2]).
-    shared_warehouse
-        The warehouse folder is mounted on all hosts of the Spark master.
     """
     require_libraries()
     _check_target(topic, enabled=enabled, is_for_one=bool(follow or name or adopt))

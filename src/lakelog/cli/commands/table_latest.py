@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Flag, Output, Session
+from lakelog.cli.options import Output, Session
 from lakelog.cli.render import Document, Listing, note, show
 from lakelog.cli.stopping import stopping
 from lakelog.cli.table_archives import opened_archive
-from lakelog.cli.table_places import ANY_TABLE, TableChoice
+from lakelog.cli.table_places import TableChoice
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.place import TablePlace
@@ -18,28 +19,28 @@ if TYPE_CHECKING:
     from lakelog.tables.latest.audit import LatestAudit
     from lakelog.tables.topic.client import TopicClient
 
+app = Noun("table")
+"""`table.py` has its commands."""
 
+
+@app.command(
+    argument("topic", help="Topic whose newest records to refresh."),
+    flag(
+        "--rebuild",
+        help="Compute all rows again: after the table was rolled back or changed by another "
+        "program, or after rows were deleted from the archive.",
+    ),
+    where=TableChoice,
+    session=Session,
+    output=Output,
+)
 def refresh(
-    topic: str,
-    /,
-    *,
-    rebuild: Flag = False,
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    topic: str, *, rebuild: bool = False, where: TableChoice, session: Session, output: Output
 ) -> None:
     """Bring a topic's table of newest records to the end of its archive.
 
     The topic's key `table.latest` must be set. `lakelog table sync` does this after its commits,
     too.
-
-    Parameters
-    ----------
-    topic
-        Topic whose newest records to refresh.
-    rebuild
-        Compute all rows again: after the table was rolled back or changed by another program, or
-        after rows were deleted from the archive.
     """
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.latest.place import find_latest

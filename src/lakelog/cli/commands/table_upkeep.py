@@ -13,22 +13,14 @@ from lakelog.cli.commands.table_latest import (
     latest_to_drop,
 )
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    NO_CONSENT,
-    Consent,
-    Flag,
-    Output,
-    Session,
-)
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.render import Document, Listing, counted, show, sized
 from lakelog.cli.table_archives import missing_table, named_errors, opened_archive, repeatable
 from lakelog.cli.table_places import (
     ANY_TABLE,
-    ANY_WAREHOUSE,
     TableChoice,
     WarehouseChoice,
     at,
@@ -59,42 +51,52 @@ _AUDITED = (
     "wrong",
 )
 
+app = Noun("table")
+"""`table.py` has its commands."""
 
+
+@app.command(
+    argument("topic", help="Topic to archive."),
+    argument(
+        "--warehouse",
+        help="Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` "
+        "in the broker's data folder).",
+    ),
+    argument(
+        "--catalog",
+        help="Local folder of the catalog (default: the warehouse; for a remote warehouse "
+        "`warehouse` in the broker's data folder).",
+    ),
+    argument("--name", help="Name of the table (default: the topic's)."),
+    argument(
+        "--partition-by",
+        help="Partitions of a new table, such as `day(timestamp)` or "
+        "`partition,hour(timestamp)` (default: the topic's key `table.partition_by`).",
+    ),
+    flag(
+        "--latest",
+        help="Keep a second table with the newest record of each key (the topic's key "
+        "`table.latest`).",
+    ),
+    session=Session,
+    output=Output,
+)
 def create(
     topic: str,
-    /,
     *,
     warehouse: str | None = None,
     catalog: str | None = None,
     name: str | None = None,
     partition_by: str | None = None,
-    latest: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    latest: bool = False,
+    session: Session,
+    output: Output,
 ) -> None:
     """Create the Iceberg table of a topic, and enable its archive.
 
     From then on retention keeps the topic's records until they are archived: run `lakelog table
     sync --enabled`, or `lakelog table sync TOPIC --follow`. An existing table with equal columns is
     used.
-
-    Parameters
-    ----------
-    topic
-        Topic to archive.
-    warehouse
-        Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
-        broker's data folder).
-    catalog
-        Local folder of the catalog (default: the warehouse; for a remote warehouse `warehouse` in
-        the broker's data folder).
-    name
-        Name of the table (default: the topic's).
-    partition_by
-        Partitions of a new table, such as `day(timestamp)` or `partition,hour(timestamp)` (default:
-        the topic's key `table.partition_by`).
-    latest
-        Keep a second table with the newest record of each key (the topic's key `table.latest`).
     """
     require_libraries()
     where, folder = chosen_places(session, warehouse, catalog)
@@ -117,12 +119,8 @@ def create(
     show(Document(data, data), output.format)
 
 
-def list_(
-    *,
-    where: WarehouseChoice = ANY_WAREHOUSE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
+@app.command(name="list", where=WarehouseChoice, session=Session, output=Output)
+def list_(*, where: WarehouseChoice, session: Session, output: Output) -> None:
     """List the topics that have a table.
 
     Offsets of a table whose catalog is on another host are unknown, unless its archive is enabled.
@@ -166,22 +164,16 @@ def _lag(client: TopicClient, topic: TopicMeta, place: TablePlace) -> int:
     return sum(max(0, ends[key] - max(archived.get(key[1], 0), starts[key])) for key in keys)
 
 
-def describe(
-    topic: str,
-    /,
-    *,
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
+@app.command(
+    argument("topic", help="Topic whose table to show."),
+    where=TableChoice,
+    session=Session,
+    output=Output,
+)
+def describe(topic: str, *, where: TableChoice, session: Session, output: Output) -> None:
     """Show a topic's table: its size, and how far each partition is archived.
 
     Of a table of newest records: its size, and the archived offsets that it does not have.
-
-    Parameters
-    ----------
-    topic
-        Topic whose table to show.
     """
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.overview import overview
@@ -190,14 +182,13 @@ def describe(
         show(described(archive, found, latest_facts(client, archive)), output.format)
 
 
-def audit(
-    topic: str,
-    /,
-    *,
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
+@app.command(
+    argument("topic", help="Topic whose table to check."),
+    where=TableChoice,
+    session=Session,
+    output=Output,
+)
+def audit(topic: str, *, where: TableChoice, session: Session, output: Output) -> None:
     """Prove that a topic's table has each archived record exactly once.
 
     Reads the offsets of all rows, and of all records that the log still has. Each offset must be in
@@ -208,11 +199,6 @@ def audit(
 
     The newest record of each key is computed again from the archive, and compared with the table of
     newest records, if there is one.
-
-    Parameters
-    ----------
-    topic
-        Topic whose table to check.
     """
     with opened_archive(session, topic, where) as (client, archive):
         from lakelog.tables.upkeep.audit import audit as audited
@@ -237,30 +223,30 @@ def audit(
         raise CliError("LL0806", f"of the newest records: {'; '.join(latest.first)}")
 
 
+@app.command(
+    argument("topic", help="Topic whose table to compact."),
+    argument("--target", type=int, help="Size of new files in MiB (default 256)."),
+    argument(
+        "--min-files", type=int, help="Compact only if there are so many small files (default 8)."
+    ),
+    where=TableChoice,
+    session=Session,
+    output=Output,
+)
 def compact(
     topic: str,
-    /,
     *,
     target: int = 256,
     min_files: int = 8,
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    where: TableChoice,
+    session: Session,
+    output: Output,
 ) -> None:
     """Replace small files of a topic's table by large ones.
 
     Rows are ordered by partition and offset, and the progress stays. Replaced files stay for older
     snapshots; `lakelog table expire` removes them after a grace period. A table of newest records
     needs no compaction: each refresh leaves one file for each bucket.
-
-    Parameters
-    ----------
-    topic
-        Topic whose table to compact.
-    target
-        Size of new files in MiB (default 256).
-    min_files
-        Compact only if there are so many small files (default 8).
     """
     if target < 1 or min_files < 2:
         raise CliError("LL0902", "--target must be at least 1, and --min-files at least 2")
@@ -285,36 +271,35 @@ def compact(
     show(Document(data, data), output.format)
 
 
+@app.command(
+    argument("topic", help="Topic whose table to clean up."),
+    argument("--keep", type=int, help="Newest snapshots to keep (default 50)."),
+    argument("--older-than", help="Expire only snapshots older than this, such as 7d."),
+    argument("--grace", help="Time for which files stay that a compaction replaced (default 1d)."),
+    argument(
+        "--orphan-age",
+        help="Age at which files without a reference are removed, at least 1h (default 3d).",
+    ),
+    where=TableChoice,
+    session=Session,
+    output=Output,
+)
 def expire(
     topic: str,
-    /,
     *,
     keep: int = 50,
     older_than: str | None = None,
     grace: str = "1d",
     orphan_age: str = "3d",
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    where: TableChoice,
+    session: Session,
+    output: Output,
 ) -> None:
     """Expire old snapshots of a topic's table, and remove unused files.
 
     Snapshots with a tag or a branch stay. The table's properties `history.expire.*` take precedence
     over --keep and --older-than. Of a table of newest records at most the newest 3 snapshots, and
     all of the last hour, stay, and replaced files stay for an hour.
-
-    Parameters
-    ----------
-    topic
-        Topic whose table to clean up.
-    keep
-        Newest snapshots to keep (default 50).
-    older_than
-        Expire only snapshots older than this, such as 7d.
-    grace
-        Time for which files stay that a compaction replaced (default 1d).
-    orphan_age
-        Age at which files without a reference are removed, at least 1h (default 3d).
     """
     age_s = None if older_than is None else parse_duration_s(older_than)
     grace_s, orphan_s = parse_duration_s(grace), parse_duration_s(orphan_age)
@@ -343,15 +328,22 @@ def expire(
     show(Document(data, data), output.format)
 
 
+@app.command(
+    argument("topic", help="Topic whose table to drop."),
+    flag("--purge", help="Delete the files of the table, too."),
+    where=TableChoice,
+    session=Session,
+    consent=Consent,
+    output=Output,
+)
 def drop(
     topic: str,
-    /,
     *,
-    purge: Flag = False,
-    where: TableChoice = ANY_TABLE,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-    output: Output = DEFAULT_OUTPUT,
+    purge: bool = False,
+    where: TableChoice,
+    session: Session,
+    consent: Consent,
+    output: Output,
 ) -> None:
     """Drop a topic's table and disable its archive.
 
@@ -359,13 +351,6 @@ def drop(
     Records that retention removed from the log are only in the table. Its files stay unless --purge
     is given; a later table of this name gets another folder. If the command fails, run it
     again to complete it.
-
-    Parameters
-    ----------
-    topic
-        Topic whose table to drop.
-    purge
-        Delete the files of the table, too.
     """
     require_libraries()
     from lakelog.tables.archive.place import find_places

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
@@ -19,19 +17,10 @@ from lakelog.cli.bounds import (
     resolve_position,
 )
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.elections import elect_preferred, elect_uncleanly
 from lakelog.cli.failures import CliError
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    NO_CONSENT,
-    Consent,
-    Flag,
-    Output,
-    Partitions,
-    Session,
-    noun,
-)
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.partition_health import (
     OFFLINE,
     UNDER_MIN_ISR,
@@ -54,7 +43,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin.topics import EligibleReplicas
     from lakelog.client.view import Partition, Topic
 
-app = noun("topic", "List, create, describe, alter and delete topics; elect leaders.")
+app = Noun("topic")
 
 _MIN_ISR = "min.insync.replicas"
 _LIST_COLUMNS = ("name", "partitions", "replication_factor", "bytes", "is_internal")
@@ -72,57 +61,55 @@ _PARTITION_COLUMNS = (
 LogSizes = Mapping[tuple[int, str, int], int]
 """Bytes of each replica, by broker, topic and partition."""
 NO_SIZES: LogSizes = {}
-ConfigOption = Annotated[
-    list[str] | None,
-    Parameter(name=["--config", "-c"], negative="", consume_multiple=False),
-]
 
 
-@app.command(name="list")
-def list_topics(
-    *,
-    internal: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """List topics, with the bytes of their leaders' logs.
-
-    Parameters
-    ----------
-    internal
-        Also show internal topics.
-    """
+@app.command(
+    flag("--internal", help="Also show internal topics."),
+    name="list",
+    session=Session,
+    output=Output,
+)
+def list_topics(*, internal: bool = False, session: Session, output: Output) -> None:
+    """List topics, with the bytes of their leaders' logs."""
     with open_admin(session) as admin:
         topics = admin.topics.list(internal=internal)
         show(listing(topics, log_sizes(admin)), output.format)
 
 
-@app.command
+@app.command(
+    argument("names", metavar="NAME", nargs="+", help="Topics to create."),
+    argument(
+        "-p",
+        "--partitions",
+        type=int,
+        help="Number of partitions (default: the broker's num.partitions).",
+    ),
+    argument(
+        "-r",
+        "--replication-factor",
+        type=int,
+        help="Number of replicas (default: the broker's default.replication.factor).",
+    ),
+    argument(
+        "-c",
+        "--config",
+        action="append",
+        metavar="KEY=VALUE",
+        help="KEY=VALUE with Kafka's topic keys; may be repeated.",
+    ),
+    flag("--if-not-exists", help="Accept an existing topic."),
+    session=Session,
+)
 def create(
-    name: str,
-    /,
-    *names: str,
-    partitions: Annotated[int, Parameter(name=["--partitions", "-p"])] = -1,
-    replication_factor: Annotated[int, Parameter(name=["--replication-factor", "-r"])] = -1,
-    config: ConfigOption = None,
-    if_not_exists: Flag = False,
-    session: Session = DEFAULT_SESSION,
+    names: Sequence[str],
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    config: list[str] | None = None,
+    if_not_exists: bool = False,
+    session: Session,
 ) -> int:
-    """Create topics.
-
-    Parameters
-    ----------
-    name
-        Topics to create.
-    partitions
-        Number of partitions (default: the broker's num.partitions).
-    replication_factor
-        Number of replicas (default: the broker's default.replication.factor).
-    config
-        KEY=VALUE with Kafka's topic keys; may be repeated.
-    if_not_exists
-        Accept an existing topic.
-    """
+    """Create topics."""
     configs = parse_settings(config or (), "--config")
     with open_admin(session) as admin:
 
@@ -143,70 +130,70 @@ def create(
             text = f"Created topic '{topic}'" if created else f"Topic '{topic}' already exists"
             note(text, quiet=session.quiet)
 
-        return for_each([name, *names], make)
+        return for_each(names, make)
 
 
-@app.command
+@app.command(
+    argument("names", metavar="NAME", nargs="+", help="Topics to describe."),
+    flag("--under-replicated", help="Show only partitions with a replica that is not in sync."),
+    flag(
+        "--under-min-isr",
+        help="Show only partitions with fewer replicas in sync than min.insync.replicas.",
+    ),
+    flag("--offline", help="Show only partitions without a leader."),
+    session=Session,
+    output=Output,
+)
 def describe(
-    name: str,
-    /,
-    *names: str,
-    under_replicated: Flag = False,
-    under_min_isr: Flag = False,
-    offline: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    names: Sequence[str],
+    *,
+    under_replicated: bool = False,
+    under_min_isr: bool = False,
+    offline: bool = False,
+    session: Session,
+    output: Output,
 ) -> int:
     """Describe topics: partitions, leaders, offsets, problems, settings.
 
     A partition is offline (no leader), under-min-isr (fewer replicas in sync than
     min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
-
-    Parameters
-    ----------
-    name
-        Topics to describe.
-    under_replicated
-        Show only partitions with a replica that is not in sync.
-    under_min_isr
-        Show only partitions with fewer replicas in sync than min.insync.replicas.
-    offline
-        Show only partitions without a leader.
     """
     wanted = {UNDER_REPLICATED: under_replicated, UNDER_MIN_ISR: under_min_isr, OFFLINE: offline}
     limit = next((problem for problem, is_wanted in wanted.items() if is_wanted), None)
     documents: list[Document] = []
     with open_admin(session) as admin:
-        status = for_each(
-            [name, *names], lambda topic: documents.append(_describe(admin, topic, limit))
-        )
+        status = for_each(names, lambda topic: documents.append(_describe(admin, topic, limit)))
     show_all(documents, output.format)
     return status
 
 
-@app.command
+@app.command(
+    argument("name", help="Topic to change."),
+    argument(
+        "-p",
+        "--partitions",
+        type=int,
+        help="New number of partitions. This changes the partitions of keys.",
+    ),
+    argument(
+        "-c",
+        "--config",
+        action="append",
+        metavar="KEY=VALUE",
+        help="KEY=VALUE to set; may be repeated.",
+    ),
+    argument("--unset", action="append", help="KEY to reset to its default; may be repeated."),
+    session=Session,
+)
 def alter(
     name: str,
-    /,
     *,
-    partitions: Annotated[int | None, Parameter(name=["--partitions", "-p"])] = None,
-    config: ConfigOption = None,
-    unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
-    session: Session = DEFAULT_SESSION,
+    partitions: int | None = None,
+    config: list[str] | None = None,
+    unset: list[str] | None = None,
+    session: Session,
 ) -> None:
-    """Change a topic's settings or increase its number of partitions.
-
-    Parameters
-    ----------
-    name
-        Topic to change.
-    partitions
-        New number of partitions. This changes the partitions of keys.
-    config
-        KEY=VALUE to set; may be repeated.
-    unset
-        KEY to reset to its default; may be repeated.
-    """
+    """Change a topic's settings or increase its number of partitions."""
     from lakelog.client.admin import ResourceType
 
     changes = parse_changes(config or (), "--config", unset or ())
@@ -221,25 +208,16 @@ def alter(
     note(f"Changed topic '{name}'", quiet=session.quiet)
 
 
-@app.command
-def delete(
-    name: str,
-    /,
-    *names: str,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-) -> int:
-    """Delete topics with all their records.
-
-    Parameters
-    ----------
-    name
-        Topics to delete.
-    """
-    topics = [name, *names]
+@app.command(
+    argument("names", metavar="NAME", nargs="+", help="Topics to delete."),
+    session=Session,
+    consent=Consent,
+)
+def delete(names: Sequence[str], *, session: Session, consent: Consent) -> int:
+    """Delete topics with all their records."""
     with open_admin(session) as admin:
         known = {topic.name for topic in admin.topics.list(internal=True)}
-        present = [topic for topic in topics if topic in known]
+        present = [topic for topic in names if topic in known]
         confirm_deletion(present, "records", yes=consent.yes)
 
         def remove(topic: str) -> None:
@@ -248,36 +226,43 @@ def delete(
             admin.topics.delete(topic)
             note(f"Deleted topic '{topic}'", quiet=session.quiet)
 
-        return for_each(topics, remove)
+        return for_each(names, remove)
 
 
-@app.command
+@app.command(
+    argument("names", nargs="*", help="Topics (default: all)."),
+    flag("--unclean", help="Elect replicas that may lack acknowledged records."),
+    argument(
+        "-p",
+        "--partition",
+        action="append",
+        type=int,
+        help="Partition of the topic; may be repeated (default: all).",
+    ),
+    flag(
+        "--ignore-missing",
+        help="With --unclean: do not wait for replicas that do not answer, although they may "
+        "have more records.",
+    ),
+    session=Session,
+    consent=Consent,
+    output=Output,
+)
 def elect(
-    *names: str,
-    unclean: Flag = False,
-    partition: Partitions = None,
-    ignore_missing: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-    output: Output = DEFAULT_OUTPUT,
+    names: Sequence[str] = (),
+    *,
+    unclean: bool = False,
+    partition: list[int] | None = None,
+    ignore_missing: bool = False,
+    session: Session,
+    consent: Consent,
+    output: Output,
 ) -> None:
     """Elect leaders: the preferred replicas, or replicas that may lack records.
 
     With --unclean, partitions without a leader are led by the replica with the most records: the
     latest leader epoch, then the longest log. The others adopt its log. Records that it lacks are
     lost. The command shows the logs of all replicas first, and asks.
-
-    Parameters
-    ----------
-    names
-        Topics (default: all).
-    unclean
-        Elect replicas that may lack acknowledged records.
-    partition
-        Partition of the topic; may be repeated (default: all).
-    ignore_missing
-        With --unclean: do not wait for replicas that do not answer, although they may have more
-        records.
     """
     if partition and len(names) != 1:
         raise CliError("LL0902", "--partition needs exactly one topic", "name the topic")
@@ -296,31 +281,36 @@ def elect(
             elect_preferred(admin, names, partition, session)
 
 
-@app.command
+@app.command(
+    argument("name", help="Topic whose records to delete."),
+    argument(
+        "--before",
+        required=True,
+        help="First record to keep: an offset, end, +10, -10, @TIME or @-1h.",
+    ),
+    argument(
+        "-p",
+        "--partition",
+        action="append",
+        type=int,
+        help="Partition whose records to delete; may be repeated (default: all).",
+    ),
+    flag("--force", help="Delete records that the topic's table does not have yet, too."),
+    session=Session,
+    consent=Consent,
+    output=Output,
+)
 def delete_records(
     name: str,
-    /,
     *,
-    before: Annotated[str, Parameter(name=["--before"])],
-    partition: Partitions = None,
-    session: Session = DEFAULT_SESSION,
-    force: Annotated[bool, Parameter(negative="")] = False,
-    consent: Consent = NO_CONSENT,
-    output: Output = DEFAULT_OUTPUT,
+    before: str,
+    partition: list[int] | None = None,
+    session: Session,
+    force: bool = False,
+    consent: Consent,
+    output: Output,
 ) -> None:
-    """Delete a topic's records before an offset permanently.
-
-    Parameters
-    ----------
-    name
-        Topic whose records to delete.
-    before
-        First record to keep: an offset, end, +10, -10, @TIME or @-1h.
-    partition
-        Partition whose records to delete; may be repeated (default: all).
-    force
-        Delete records that the topic's table does not have yet, too.
-    """
+    """Delete a topic's records before an offset permanently."""
     position = parse_position(before, time.time_ns() // 1_000_000)
     with open_admin(session) as admin:
         keys = [(name, index) for index in _chosen(admin.topics.describe(name), partition)]

@@ -5,25 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm
 from lakelog.cli.connecting import open_admin
+from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.moments import iso_utc, parse_duration_s
-from lakelog.cli.options import (
-    DEFAULT_OUTPUT,
-    DEFAULT_SESSION,
-    NO_CONSENT,
-    Consent,
-    Flag,
-    Output,
-    Session,
-    noun,
-)
+from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
@@ -36,7 +26,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
 
-app = noun("txn", "List, describe and abort transactions; remove sinks.")
+app = Noun("txn")
 
 _CHILD = re.compile(r".+(?:/[0-9]+){3}", re.DOTALL)
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
@@ -55,31 +45,32 @@ _RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
 
-@app.command(name="list")
+@app.command(
+    argument(
+        "--state",
+        action="append",
+        help="Show only ids in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.",
+    ),
+    argument(
+        "--longer-than",
+        help="Show only ids whose transaction has been open for longer: 30s, 5m, 1h.",
+    ),
+    argument("--match", help="Show only ids that match this regular expression entirely."),
+    flag("--children", help="Show the transactions of sinks' tasks, too."),
+    name="list",
+    session=Session,
+    output=Output,
+)
 def list_transactions(
     *,
-    state: Annotated[
-        list[str] | None, Parameter(name="--state", negative="", consume_multiple=False)
-    ] = None,
+    state: list[str] | None = None,
     longer_than: str | None = None,
     match: str | None = None,
-    children: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
+    children: bool = False,
+    session: Session,
+    output: Output,
 ) -> None:
-    """List transactional ids.
-
-    Parameters
-    ----------
-    state
-        Show only ids in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.
-    longer_than
-        Show only ids whose transaction has been open for longer: 30s, 5m, 1h.
-    match
-        Show only ids that match this regular expression entirely.
-    children
-        Show the transactions of sinks' tasks, too.
-    """
+    """List transactional ids."""
     duration_ms = -1 if longer_than is None else int(parse_duration_s(longer_than) * 1000)
     states: Sequence[str] = [known_state(text) for text in state or ()]
     if longer_than is not None:
@@ -101,21 +92,9 @@ def list_transactions(
     show(listing(shown), output.format)
 
 
-@app.command
-def describe(
-    transactional_id: str,
-    /,
-    *,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """Describe a transactional id: its producer and the partitions of its transaction.
-
-    Parameters
-    ----------
-    transactional_id
-        Id to describe.
-    """
+@app.command(argument("transactional_id", help="Id to describe."), session=Session, output=Output)
+def describe(transactional_id: str, *, session: Session, output: Output) -> None:
+    """Describe a transactional id: its producer and the partitions of its transaction."""
     with open_admin(session) as admin:
         try:
             found = admin.transactions.describe(transactional_id)
@@ -132,50 +111,46 @@ def describe(
     show(document(found, time.time_ns() // 1_000_000), output.format)
 
 
-@app.command
-def hanging(
-    *topics: str,
-    session: Session = DEFAULT_SESSION,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """List hanging transactions: open in a partition, and unknown to all coordinators.
-
-    Parameters
-    ----------
-    topics
-        Topics to search; all topics by default.
-    """
+@app.command(
+    argument("topics", nargs="*", help="Topics to search; all topics by default."),
+    session=Session,
+    output=Output,
+)
+def hanging(topics: Sequence[str] = (), *, session: Session, output: Output) -> None:
+    """List hanging transactions: open in a partition, and unknown to all coordinators."""
     with open_admin(session) as admin:
         found = admin.transactions.hanging(topics)
     show(hanging_listing(found), output.format)
 
 
-@app.command
+@app.command(
+    argument("topic", help="Topic of the partition."),
+    argument("partition", type=int, help="Number of the partition."),
+    argument(
+        "--producer-id",
+        type=int,
+        help="Producer of the transaction; required if several are open in the partition.",
+    ),
+    flag(
+        "--force",
+        help="Abort the transaction even if its coordinator knows it. Its other partitions may "
+        "still be committed.",
+    ),
+    session=Session,
+    consent=Consent,
+    output=Output,
+)
 def abort(
     topic: str,
     partition: int,
-    /,
     *,
     producer_id: int | None = None,
-    force: Flag = False,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-    output: Output = DEFAULT_OUTPUT,
+    force: bool = False,
+    session: Session,
+    consent: Consent,
+    output: Output,
 ) -> None:
-    """Abort a hanging transaction in a partition, which its coordinator no longer knows.
-
-    Parameters
-    ----------
-    topic
-        Topic of the partition.
-    partition
-        Number of the partition.
-    producer_id
-        Producer of the transaction; required if several are open in the partition.
-    force
-        Abort the transaction even if its coordinator knows it. Its other partitions may still be
-        committed.
-    """
+    """Abort a hanging transaction in a partition, which its coordinator no longer knows."""
     key = (topic, partition)
     with open_admin(session) as admin:
         producer = chosen(admin.transactions.producers(key), key, producer_id)
@@ -189,22 +164,17 @@ def abort(
     note(f"aborted the transaction of {what} in {topic}-{partition}", quiet=session.quiet)
 
 
-@app.command
-def remove(
-    sink_id: str,
-    /,
-    *,
-    session: Session = DEFAULT_SESSION,
-    consent: Consent = NO_CONSENT,
-    output: Output = DEFAULT_OUTPUT,
-) -> None:
-    """Remove a sink: abort its open children, and forget its query, run and next batch.
-
-    Parameters
-    ----------
-    sink_id
-        Sink to remove. Its query could write batches again that are committed already.
-    """
+@app.command(
+    argument(
+        "sink_id",
+        help="Sink to remove. Its query could write batches again that are committed already.",
+    ),
+    session=Session,
+    consent=Consent,
+    output=Output,
+)
+def remove(sink_id: str, *, session: Session, consent: Consent, output: Output) -> None:
+    """Remove a sink: abort its open children, and forget its query, run and next batch."""
     with open_admin(session) as admin:
         _check_is_sink(admin, sink_id)
         confirm(f"remove the sink '{sink_id}' with its next batch", yes=consent.yes)

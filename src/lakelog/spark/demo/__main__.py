@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
 from rich.console import Console
 
 from lakelog.spark.demo.broker_process import DemoBroker
@@ -18,18 +17,9 @@ from lakelog.spark.session import JavaMissingError, local_session, require_java
 
 _ARCHIVED_SHARE = 0.9
 
-app = App(name="lakelog-demo", help="From a log file to a Spark table.")
 
-
-@app.default
-def demo(*, input_: Annotated[Path | None, Parameter(name="--input")] = None) -> int:
-    """Run the demonstration.
-
-    Parameters
-    ----------
-    input_
-        Access log in the combined format of Apache and nginx (default: a generated one).
-    """
+def demo(input_: Path | None = None) -> int:
+    """Run the demonstration with an access log, or with a generated one."""
     errors = Console(stderr=True)
     try:
         require_java()
@@ -95,5 +85,18 @@ def _run(log: Path | None, folder: Path, progress: Console) -> int:
     return 1
 
 
+def main() -> int:
+    """Run the demonstration with the arguments of this process."""
+    parser = argparse.ArgumentParser(
+        prog="lakelog-demo", description="From a log file to a Spark table."
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        help="Access log in the combined format of Apache and nginx (default: a generated one).",
+    )
+    return demo(parser.parse_args().input)
+
+
 if __name__ == "__main__":
-    sys.exit(app())
+    sys.exit(main())

@@ -98,3 +98,15 @@ def test_a_command_that_cannot_work_says_why(
 ) -> None:
     assert run(["debug", "requests", *words]) != 0
     assert text in capsys.readouterr().err
+
+
+def test_the_environment_names_the_endpoint(
+    endpoint: tuple[str, list[Any], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    address, lines, _ = endpoint
+    lines.append(REQUEST)
+    monkeypatch.setenv("LAKELOG_HTTP", address)
+    assert run(["debug", "requests", "--tail", "-n", "1", "-f", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == REQUEST

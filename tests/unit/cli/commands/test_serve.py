@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from lakelog.cli.broker_start import BrokerArguments, parse_plainly
+from lakelog.cli.broker_start import BrokerArguments, parse_arguments
 from lakelog.cli.commands import serve
+from lakelog.cli.main import run
 
 _WORDS = (
     "--data d --listen 127.0.0.1:0 --properties p --node-id 3 --metadata sqlite:m --http h:1"
@@ -14,10 +13,10 @@ _WORDS = (
 
 
 def _parsed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> BrokerArguments:
-    """Return the arguments that the parser of all commands finds."""
+    """Return the arguments that the command finds."""
     found: list[BrokerArguments] = []
     monkeypatch.setattr(serve, "run_broker", found.append)
-    serve.app(words, result_action="return_value")
+    assert run(["serve", *words]) == 0
     (arguments,) = found
     return arguments
 
@@ -30,8 +29,8 @@ def test_each_option_reaches_the_broker(monkeypatch: pytest.MonkeyPatch) -> None
         node_id="3",
         metadata="sqlite:m",
         http="h:1",
-        advertise=("A=a:1", "B=b:2"),
-        settings=("a=1", "b=2"),
+        advertise=["A=a:1", "B=b:2"],
+        settings=["a=1", "b=2"],
         insecure=True,
         log_format="json",
         quiet=True,
@@ -40,9 +39,7 @@ def test_each_option_reaches_the_broker(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("words", [_WORDS, "", "-v --set a=b=c --http=h:1", "-q"])
-def test_the_quick_parser_finds_the_same(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start without the parser's imports is faster, and must not be another broker."""
-    quick = parse_plainly(words.split())
-    assert quick is not None
-    by_default = dataclasses.replace(quick, log_format=quick.log_format or "auto")
-    assert _parsed(words.split(), monkeypatch) == by_default
+def test_a_process_of_a_cluster_has_the_same_arguments(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _parsed(words.split(), monkeypatch) == parse_arguments(words.split())

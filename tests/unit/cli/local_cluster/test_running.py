@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.cli.broker_start import parse_plainly
+from lakelog.cli.broker_start import parse_arguments
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.broker import BrokerSpec
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
@@ -30,32 +30,29 @@ def test_each_broker_has_an_id_a_folder_and_a_port_of_its_own() -> None:
     arguments = ClusterArguments(
         brokers=3, data=Path("/c"), port=9092, settings=("a=1",), http="127.0.0.1:9404", quiet=True
     )
-    parsed = [parse_plainly([*spec.arguments]) for spec in specs(arguments)]
-    found = [(each.node_id, each.data, each.listen, each.http) for each in parsed if each]
+    parsed = [parse_arguments([*spec.arguments]) for spec in specs(arguments)]
+    found = [(each.node_id, each.data, each.listen, each.http) for each in parsed]
     assert found == [
         ("1", "/c/broker-1", "127.0.0.1:9092", "127.0.0.1:9404"),
         ("2", "/c/broker-2", "127.0.0.1:9093", "127.0.0.1:9405"),
         ("3", "/c/broker-3", "127.0.0.1:9094", "127.0.0.1:9406"),
     ]
     first = parsed[0]
-    assert first is not None
     assert first.metadata == "sqlite:/c/metadata.db"
-    assert first.settings == ("default.replication.factor=3", "min.insync.replicas=2", "a=1")
+    assert first.settings == ["default.replication.factor=3", "min.insync.replicas=2", "a=1"]
     assert first.quiet
 
 
 def test_two_brokers_have_two_replicas_and_no_minimum() -> None:
     spec = specs(ClusterArguments(brokers=2, data=Path("/c"), port=9092))[0]
-    parsed = parse_plainly([*spec.arguments])
-    assert parsed is not None
-    assert parsed.settings == ("default.replication.factor=2",)
+    parsed = parse_arguments([*spec.arguments])
+    assert parsed.settings == ["default.replication.factor=2"]
 
 
 def test_brokers_find_their_metadata_in_the_ensemble(tmp_path: Path) -> None:
     ensemble = ZooKeeperEnsemble(tmp_path)
     arguments = ClusterArguments(brokers=1, data=tmp_path, port=9092, zookeeper=True)
-    parsed = parse_plainly([*specs(arguments, ensemble)[0].arguments])
-    assert parsed is not None
+    parsed = parse_arguments([*specs(arguments, ensemble)[0].arguments])
     assert parsed.metadata == f"zookeeper://{','.join(ensemble.servers)}/lakelog"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.cli.broker_start import BrokerArguments, parse_plainly
+from lakelog.cli.broker_start import BrokerArguments, parse_arguments
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.folder import ClusterFolder
 from lakelog.cli.local_cluster.workers import run_workers, worker_line, worker_specs
@@ -22,8 +22,7 @@ def workers(
 ) -> list[BrokerArguments]:
     config, _ = BrokerConfig.from_mapping(values or {})
     specs = worker_specs(arguments, config, ClusterFolder(Path("/d")), 4, listen, [9092, 9093])
-    parsed = [parse_plainly([*spec.arguments]) for spec in specs]
-    return [each for each in parsed if each is not None]
+    return [parse_arguments([*spec.arguments]) for spec in specs]
 
 
 def test_each_worker_has_an_id_a_folder_and_ports_of_its_own() -> None:
@@ -39,15 +38,15 @@ def test_each_worker_has_an_id_a_folder_and_ports_of_its_own() -> None:
     assert (first.node_id, first.data, first.listen) == ("4", "/d/broker-4", "0.0.0.0:9092")
     assert (second.node_id, second.data, second.listen) == ("5", "/d/broker-5", "0.0.0.0:9093")
     assert (first.http, second.http) == ("127.0.0.1:9404", "127.0.0.1:9405")
-    assert second.advertise == ("PLAINTEXT=h:19093",)
+    assert second.advertise == ["PLAINTEXT=h:19093"]
     assert first.metadata == second.metadata == "sqlite:/d/metadata.db"
-    assert second.settings == (*_FACTORS, "a=1")
+    assert second.settings == [*_FACTORS, "a=1"]
     assert (second.properties, second.insecure, second.verbose) == ("p", True, 1)
 
 
 def test_internal_topics_have_one_replica_unless_another_number_is_set() -> None:
     (first, _) = workers(BrokerArguments(), {"offsets.topic.replication.factor": "2"})
-    assert first.settings == _FACTORS[1:]
+    assert tuple(first.settings) == _FACTORS[1:]
 
 
 def test_workers_may_be_part_of_a_larger_cluster() -> None:
