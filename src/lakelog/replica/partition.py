@@ -71,12 +71,13 @@ class Partition:
     """
 
     __slots__ = (
+        "_appended",
         "_availability",
+        "_changed",
         "_failed",
         "_flush_soon",
         "_gate",
         "_proposed",
-        "_settled",
         "epoch_start",
         "failed_in",
         "fetched_bytes",
@@ -100,24 +101,28 @@ class Partition:
         log: Log,
         role: Role,
         flush_soon: Callable[[Partition], object],
-        settled: Callable[[Partition], object] = lambda partition: None,
+        changed: Callable[[Partition], object] = lambda partition: None,
         note_shortage: Callable[[OSError], object] = lambda error: None,
         gate: SpaceGate | None = None,
         committed: int = 0,
         now_ms: int = 0,
         monotonic_ms: Callable[[], int] | None = None,
         failed: Callable[[Partition], object] = lambda partition: None,
+        appended: Callable[[tuple[bytes, int]], object] = lambda key: None,
     ) -> None:
         """
         role: the first role of this broker; see `assume`, also for `now_ms`.
         flush_soon: called when a segment was closed, and for every append that only a flush
             commits. The owner flushes and then calls `note_flush`.
-        settled: called when waiting records are committed, or will not be by this leader.
+        changed: called when waiting records are committed, or will not be by this leader, and when
+            the log start offset or the availability changes.
         note_shortage: called with each error for which `is_shortage` is true.
         gate: while it is shut, nothing is appended.
         committed: the high watermark of the last checkpoint.
         monotonic_ms: the clock of `now_ms`; without it, that time stands still.
         failed: called when stored records are found damaged, and when the log fails.
+        appended: called with the key after records or a marker were appended for a client or a
+            coordinator, whether they are committed already or not.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -131,7 +136,8 @@ class Partition:
         self.flushed_ms = 0
         """Time of the last flush for `flush.ms`, milliseconds since the epoch."""
         self._flush_soon = flush_soon
-        self._settled = settled
+        self._changed = changed
+        self._appended = appended
         self._gate = gate or SpaceGate()
         self._failed = failed
         self._availability = Availability(log, self._on_offline, note_shortage, self._on_failed)
@@ -198,7 +204,7 @@ class Partition:
         """Commit the records that a finished flush made durable."""
         if self.watermark.advance() or self.watermark.by_flush:
             self._settle_markers()
-            self._settled(self)
+            self._changed(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client whose metadata is older or newer than this broker's (KIP-320).
@@ -270,6 +276,7 @@ class Partition:
             self._follow_append()
         else:
             self.watermark.advance()
+        self._appended(self.key)
         return result
 
     def _follow_append(self) -> None:
@@ -290,15 +297,15 @@ class Partition:
                 if not self.is_online:
                     raise unflushed from error
         watermark = self.watermark
+        watermark.advance()
         if watermark.by_flush:
-            self.note_flush()
+            self._settle_markers()
             if watermark.written < log.log_end_offset:
                 self._flush_soon(self)
-        else:
-            watermark.advance()
-            if unflushed is not None:
-                self._flush_soon(self)
-                raise unflushed
+        elif unflushed is not None:
+            self._flush_soon(self)
+            self._appended(self.key)
+            raise unflushed
         if self.written.note_roll():
             self._flush_soon(self)
 
@@ -344,6 +351,7 @@ class Partition:
             raise self.storage_error(error) from error
         if offsets:
             self.watermark.advance()
+            self._appended(self.key)
         return offsets
 
     def start_verification(
@@ -412,6 +420,7 @@ class Partition:
         self._follow_append()
         self._settle_markers()
         self.written.note_marker(self.written.all_bytes - before)
+        self._appended(self.key)
         return offset
 
     def _settle_markers(self) -> None:
@@ -468,7 +477,7 @@ class Partition:
         # fail with the leader's address, not at their timeout. Loading coordinators wait for
         # nothing that a short ISR cannot commit.
         if self.watermark.advance() or is_new or self.watermark.is_short:
-            self._settled(self)
+            self._changed(self)
         if config is not None:
             self._commit_by_config()
 
@@ -485,7 +494,7 @@ class Partition:
         self._proposed = self._proposed.union(isr) if isr else frozenset()
         self.watermark.use_role(self.role, self._proposed)
         if self.watermark.advance():
-            self._settled(self)
+            self._changed(self)
 
     def note_fetch(
         self, node_id: int, broker_epoch: int, offset: int, now_ms: int, log_start: int = 0
@@ -504,7 +513,7 @@ class Partition:
         follower.log_start_offset = log_start
         # DeleteRecords waits until every live replica has deleted its records (KIP-107).
         if self.watermark.advance() or has_deleted:
-            self._settled(self)
+            self._changed(self)
 
     def low_watermark(self, live: Container[int]) -> int:
         """Return the offset before which no live replica has records, -1 if that is unknown.
@@ -680,7 +689,7 @@ class Partition:
 
     def _on_offline(self) -> None:
         self._update_serves()
-        self._settled(self)
+        self._changed(self)
 
     def read(
         self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
@@ -773,7 +782,7 @@ class Partition:
         log.advance_log_start(before)
         assert before <= log.log_start_offset <= self.watermark.offset
         if log.log_start_offset > start:
-            self._settled(self)  # followers learn of it in the fetches that wait
+            self._changed(self)  # followers learn of it in the fetches that wait
         return log.log_start_offset
 
     def delete_old_segments(self, now_ms: int, *, at_once: bool = False) -> int:
@@ -861,7 +870,7 @@ class Partition:
     def retire(self) -> None:
         """Stop serving the partition, because its topic was deleted or the broker is stopping."""
         self._availability.is_retired = True
-        self._update_serves()
+        self._on_offline()
 
     def take_offline(self, reason: str) -> None:
         """Stop serving the partition until a restart, which recovers the log from disk."""

@@ -145,12 +145,12 @@ class Partitions:
 
     def remove(self, partition: Partition) -> None:
         """Remove and retire a partition: callers that still hold it get an error for its topic."""
-        partition.retire()
         self._forget(partition)
         for key in ((partition.topic, partition.index), (partition.topic_id, partition.index)):
             if self._by_key.get(key) is partition:
                 del self._by_key[key]
                 self._forget_one(key[0])
+        partition.retire()  # after the removal, which waiting requests then find
 
     def _forget(self, partition: Partition) -> None:
         self._all.pop(partition, None)

@@ -407,7 +407,7 @@ class Server:
         log_elections(self._options.node_id, old, new, records)
         self._settings.follow(old, new)
         self._control.follow(old, new)
-        gone = await self._replicas.follow(old, new, records)
+        gone = await self._replicas.logs.follow(old, new, records)
         if gone:
             self._coordinators.on_topics_deleted(gone)
         self._coordinators.follow(old, new, records)

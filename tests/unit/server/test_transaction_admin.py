@@ -17,7 +17,6 @@ from lakelog.protocol.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from lakelog.replica.purgatory import Purgatory
 from lakelog.server.handlers import describe_producers, write_txn_markers
 from memory_broker import MemoryBroker
 from storage_kit import (
@@ -79,11 +78,7 @@ def marker(
     )
 
 
-def test_a_hanging_transaction_is_described_and_aborted(
-    admin: TransactionAdmin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    woken: list[object] = []
-    monkeypatch.setattr(Purgatory, "check", lambda _, key: woken.append(key))
+def test_a_hanging_transaction_is_described_and_aborted(admin: TransactionAdmin) -> None:
     append(admin.log, make_batch(2, producer=(8, 1, 5)))
     append_in_transaction(admin.log, (9, 0, 0), 2)
     (described,) = admin.describe("t", 0)
@@ -94,7 +89,6 @@ def test_a_hanging_transaction_is_described_and_aborted(
     assert first.last_timestamp == NOW + 1
     assert (hanging.producer_id, hanging.current_txn_start_offset) == (9, 2)
     assert admin.write(marker(9, 0)) == [(9, {"t": {0: 0}})]
-    assert woken == [(admin.topic_id, 0)]
     assert admin.log.last_stable_offset == admin.log.log_end_offset == 5
     (described,) = admin.describe("t", 0)
     ended = described.active_producers[1]

@@ -68,7 +68,9 @@ class Replicas:
 
     Args:
         config: returns the broker's configuration in force.
-        flush_soon, settled: called by partitions, see `Partition`.
+        flush_soon: called by partitions, see `Partition`.
+        appended, changed: called with the keys of partitions in the events of these names, see
+            `Partition`.
         role_changed: called with each new partition, and when the role of one changes or ends.
         note_shortage: called with temporary failures, see `Shortages.note`.
         revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
@@ -84,7 +86,8 @@ class Replicas:
         partitions: Partitions,
         config: Callable[[], BrokerConfig],
         flush_soon: Callable[[Partition], object],
-        settled: Callable[[Partition], object],
+        appended: Callable[[tuple[bytes, int]], object],
+        changed: Callable[[tuple[bytes, int]], object],
         role_changed: Callable[[Partition], object],
         clock: Clock,
         tasks: Tasks,
@@ -101,7 +104,8 @@ class Replicas:
         self._partitions = partitions
         self._config = config
         self._flush_soon = flush_soon
-        self._settled = settled
+        self._appended = appended
+        self._changed = changed
         self._role_changed = role_changed
         self._clock = clock
         self._tasks = tasks
@@ -311,12 +315,11 @@ class Replicas:
         for partition in self._partitions:
             partition.note_flush()
             partition.retire()
-            self._settled(partition)
 
-    def _on_settled(self, partition: Partition) -> None:
+    def _on_changed(self, partition: Partition) -> None:
         if not partition.is_online:
             self._revoke()
-        self._settled(partition)
+        self._changed(partition.key)
 
     async def _yield_sometimes(self) -> None:
         """Give the loop a turn now and then; called for each log created or removed."""
@@ -379,7 +382,7 @@ class Replicas:
                 log,
                 role,
                 self._flush_soon,
-                self._on_settled,
+                self._on_changed,
                 self._note_shortage,
                 self._directory.gate,
                 # The checkpoint: a leader that starts with 0 would hide committed records until its
@@ -388,6 +391,7 @@ class Replicas:
                 self._monotonic_ms(),
                 self._monotonic_ms,
                 self._failed,
+                self._appended,
             )
             self._partitions.add(partition)
         elif partition.role != role:
@@ -479,7 +483,6 @@ class Replicas:
             # Retired before its files are renamed: a request that holds it must not open one of
             # them.
             self._partitions.remove(partition)
-            self._revoke()
             self._role_changed(partition)
             self._directory.schedule_delete(partition.log)
         elif (topic.name, index) in self._directory.failed:

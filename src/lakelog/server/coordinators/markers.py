@@ -96,7 +96,6 @@ class LocalMarkers:
             return error.code
         except NotReady as first:
             return _NotReady(partition, first.job)
-        self._purgatory.check(partition.key)
         return Appended(partition, offset + 1, partition.leader_epoch)
 
     async def _outcome(

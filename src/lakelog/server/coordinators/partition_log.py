@@ -183,10 +183,7 @@ class LocalPartitionLog:
         # the same.
         base, last = await self._ready(append)
         replica = self._replica
-        must_wait = replica.watermark.offset <= last
-        # Followers wait for these records, and so do consumers of the internal topic.
-        self._purgatory.check(replica.key)
-        if must_wait:
+        if replica.watermark.offset <= last:
             appended = Appended(replica, last + 1, self._leader_epoch)
             deadline = self._clock.monotonic() + self._timeout_s
             await committed(appended, self._purgatory, self._tasks, deadline)

@@ -213,8 +213,7 @@ class _Appends:
         except KafkaError as error:
             return self.reject(entry, error)
         result = PartitionProduceResponse(index=entry.index)
-        if self._complete(result, partition, appended):
-            broker.purgatory.check_soon(partition.key)
+        self._complete(result, partition, appended)
         return result
 
     def reject(self, entry: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
@@ -234,20 +233,18 @@ class _Appends:
 
     def _complete(
         self, result: PartitionProduceResponse, partition: Partition, appended: AppendResult
-    ) -> bool:
-        """Fill in the result of an append; return whether it needs no acknowledgement any more."""
+    ) -> None:
+        """Fill in the result of an append, which may have to wait for its acknowledgement."""
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.append_time_ms
         result.log_start_offset = appended.log_start_offset
         if partition.watermark.offset > appended.last_offset:
-            return True
+            return
         # Without `acks=all` the leader's finished write suffices.
         by_leader = self._request.acks != ACKS_ALL
         wait = Appended(partition, appended.last_offset + 1, partition.leader_epoch, by_leader)
-        if by_leader and wait.is_settled:
-            return True
-        self._waiting.append((wait, result))
-        return False
+        if not by_leader or not wait.is_settled:
+            self._waiting.append((wait, result))
 
     def _keep_slow(self) -> None:
         """Copy the batches out of the receive buffer, which is reused once the handler returns."""
@@ -272,8 +269,7 @@ class _Appends:
                         self._context.connection.sampling.repeat()
                     _copy_error(self.reject(one.entry, error), one.result)
                 else:
-                    if self._complete(one.result, partition, appended):
-                        broker.purgatory.check(partition.key)
+                    self._complete(one.result, partition, appended)
         return self._answer(response)
 
     async def _append_one(self, one: _Slow) -> tuple[Partition, AppendResult]:
@@ -346,9 +342,6 @@ class _Appends:
                 context.complete([])
 
         appends = [appended for appended, _ in self._waiting]
-        for appended in appends:
-            if appended.partition.role.followers:  # they wait for these records
-                broker.purgatory.check_soon(appended.partition.key)
         deadline = broker.clock.monotonic() + max(self._request.timeout_ms, 0) / 1000
         parked = Acknowledgement(appends, settle, fail).park(broker.purgatory, deadline)
         context.on_abandon = lambda: broker.purgatory.cancel(parked)

@@ -133,7 +133,6 @@ class ProduceRepeat(KnownRequest[_Key]):
             return 0
         if not offsets:
             return self._append_one(partition, numbers[0], batches[0], sampled=False)
-        broker.purgatory.check_soon(partition.key)
         count, log_start = len(offsets), partition.log.log_start_offset
         sampling.left -= count
         if count == 1:
@@ -236,7 +235,6 @@ class ProduceRepeat(KnownRequest[_Key]):
             sampling.note(batch, sampled=True)
         else:
             sampling.left -= 1
-        broker.purgatory.check_soon(partition.key)
         self._responses.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1
 

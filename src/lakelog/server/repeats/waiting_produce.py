@@ -91,7 +91,6 @@ class WaitingProduce:
             self._release()
 
         context.on_abandon = abandon
-        purgatory.check_soon(run.partition.key)  # the followers wait for these records
 
     def _settle(self) -> None:
         run = self._run

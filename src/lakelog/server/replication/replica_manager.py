@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import Record
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.cluster.durable_topics import DurableTopics
-from lakelog.server.cluster.replicas import DeletedTopics, Replicas
+from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.controller.control_plane import ControlPlane
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
@@ -90,7 +88,9 @@ class ReplicaManager:
             self.partitions,
             events.config,
             events.flush_soon,
-            lambda partition: purgatory.check(partition.key),
+            # A request that appends is answered before the requests that wait for its records.
+            purgatory.check_soon,
+            purgatory.check,
             self._on_role_changed,
             clock,
             tasks,
@@ -124,17 +124,6 @@ class ReplicaManager:
         """Change the ISR of led partitions from now on, in a cluster."""
         if self._options.is_clustered:
             self.in_sync.start()
-
-    async def follow(
-        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
-    ) -> DeletedTopics:
-        """See `Replicas.follow`; fetches that wait on a deleted topic get an error."""
-        gone = await self.logs.follow(old, new, records)
-        for _, topic_id in gone:
-            topic = old.topic_by_id(topic_id)
-            for index in sorted(topic.partitions) if topic is not None else ():
-                self._purgatory.check((topic_id, index))
-        return gone
 
     def stop_copying(self) -> None:
         """Change no ISR and copy nothing from now on; partitions keep their roles."""

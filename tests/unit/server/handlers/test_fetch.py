@@ -130,7 +130,6 @@ def test_a_fetch_waits_for_records(world: MemoryBroker) -> None:
     world.pass_time(0.4)
     assert not waiting.is_answered
     world.append("orders")
-    world.broker.purgatory.check(world.partition("orders").key)
     assert offsets(waiting.response().responses[0].partitions[0]) == [0]
 
 
