@@ -188,17 +188,20 @@ class Partition:
 
     def use_config(self, config: LogConfig) -> None:
         """Adopt new settings; records that need no flush under these are committed."""
+        needed_flush = self.watermark.by_flush
         self._adopt(config)
-        self._commit_by_config()
+        self._commit_by_config(needed_flush)
 
     def _adopt(self, config: LogConfig) -> None:
         self.log.use_config(config)
         self.watermark.use_config()
 
-    def _commit_by_config(self) -> None:
+    def _commit_by_config(self, needed_flush: bool) -> None:
         self.note_flush()
         if not self.watermark.is_written:
             self._flush_soon(self)
+        elif needed_flush:
+            self._changed(self)  # appends with `acks=1` that waited for a flush
 
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""
@@ -445,6 +448,7 @@ class Partition:
         # The same leader epoch may come again with another ISR. That ends nothing: the leader's
         # positions of its followers and its pending operations stay valid.
         is_new = role.leader_epoch > self.leader_epoch or role.is_leader is not self.role.is_leader
+        needed_flush = self.watermark.by_flush
         if config is not None:
             self._adopt(config)
         self.role = role
@@ -479,7 +483,7 @@ class Partition:
         if self.watermark.advance() or is_new or self.watermark.is_short:
             self._changed(self)
         if config is not None:
-            self._commit_by_config()
+            self._commit_by_config(needed_flush)
 
     # Replication
 

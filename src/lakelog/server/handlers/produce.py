@@ -341,9 +341,13 @@ class _Appends:
             if context.parts is None:
                 context.complete([])
 
-        appends = [appended for appended, _ in self._waiting]
+        wait = Acknowledgement([appended for appended, _ in self._waiting], settle, fail)
+        # An append may have been committed while the request walked its next batch: no event
+        # follows.
+        if wait.try_complete():
+            return
         deadline = broker.clock.monotonic() + max(self._request.timeout_ms, 0) / 1000
-        parked = Acknowledgement(appends, settle, fail).park(broker.purgatory, deadline)
+        parked = wait.park(broker.purgatory, deadline)
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
     def _name_leaders(self, response: ProduceResponse) -> None:

@@ -17,12 +17,16 @@ from lakelog.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from lakelog.replica.partition import Partition
+from lakelog.replica.role import Role
+from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.transaction_verification import TopicPartition
 from lakelog.server.broker import Broker
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.handlers import produce
 from lakelog.server.requests.context import Context
 from lakelog.storage.log import Log
+from lakelog.storage.validation.batches import WALKED_AT_ONCE, WalkedBatch
 from memory_broker import Asked, MemoryBroker
 from storage_kit import (
     NOW,
@@ -303,3 +307,39 @@ def test_not_enough_replicas_keep_acks_all_from_writing(world: MemoryBroker) -> 
     world.create("t", min_insync_replicas="2")
     assert written(world, plain(make_batch(), acks=-1))[0].error_code == E.NOT_ENOUGH_REPLICAS
     assert written(world, plain(make_batch(), acks=1))[0].error_code == E.NONE
+
+
+def replicated(world: MemoryBroker, **configs: str) -> Partition:
+    """Return partition 0 of `t`, with a follower in sync that has fetched nothing."""
+    world.create("t", 2, **configs)
+    partition = world.partition("t")
+    partition.assume(Role(partition.leader_epoch, 1, True, (1, 2), (2,)), 0)
+    return partition
+
+
+def test_a_commit_between_two_appends_of_a_request_is_not_missed(
+    world: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower fetches partition 0 while the broker still walks the batch of partition 1."""
+    partition, walked = replicated(world), SlowBatches.walked
+
+    async def walk(*batch: Any, **options: Any) -> WalkedBatch:
+        if partition.log.log_end_offset:
+            partition.note_fetch(2, 0, partition.log.log_end_offset, 0)
+        return await walked(*batch, **options)
+
+    monkeypatch.setattr(SlowBatches, "walked", walk)
+    batches = [make_batch(WALKED_AT_ONCE + 1) for _ in range(2)]
+    waiting = world.start(produce.handle, plain(*batches, acks=-1, timeout_ms=60_000), 12)
+    world.pass_time(1.0)
+    assert partition.watermark.offset == WALKED_AT_ONCE + 1
+    assert waiting.is_answered
+
+
+def test_a_leader_that_needs_no_flush_any_more_acknowledges(world: MemoryBroker) -> None:
+    """With `acks=1`, while the follower has not fetched."""
+    partition = replicated(world, durability="fsync")
+    waiting = world.start(produce.handle, plain(make_batch(), timeout_ms=60_000), 12)
+    assert not waiting.is_answered
+    partition.use_config(partition.log.config._replace(durability="page-cache"))
+    assert waiting.is_answered
