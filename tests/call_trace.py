@@ -18,13 +18,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import lakelog
 
-COLUMNS = ("files", "moves", "returns", "calls")
 _SOURCE = f"{Path(lakelog.__file__).parent}/"
 _TEST_DOUBLES = f"{_SOURCE}testing/"
+
+
+class Figures(NamedTuple):
+    """The figures of one trace; the module defines them."""
+
+    files: int
+    moves: int
+    returns: int
+    calls: int
 
 
 class CallTrace:
@@ -74,13 +82,13 @@ class CallTrace:
             self._called.pop()
             assert self._called, "the event loop does not return while it is traced"
 
-    def figures(self, *, to_answer: bool) -> list[str]:
-        """Values of `COLUMNS`, up to the last byte of the answer or to the end of the trace."""
+    def figures(self, *, to_answer: bool) -> Figures:
+        """Return the figures up to the last byte of the answer, or to the end of the trace."""
         end, calls = self._answered if to_answer else (len(self._files), self._calls)
         files = self._files[:end]
         moves = sum(file != before for file, before in zip(files, ["", *files], strict=False))
         distinct = len(set(files))
-        return [str(figure) for figure in (distinct, moves, moves - distinct, calls)]
+        return Figures(distinct, moves, moves - distinct, calls)
 
     def sequence(self, *, to_answer: bool) -> list[str]:
         """Return one line for each counted call, indented by its depth.
