@@ -1,4 +1,4 @@
-"""A broker of a version without numbers of decisions and without promises, amid newer ones.
+"""A broker of a version without numbers of decisions and with leases by Metadata, amid newer ones.
 
 Whether it coordinates, leads or follows: nothing is lost, and every transaction ends whole.
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from lakelog.base.errors import KafkaError
 from lakelog.coordinator.transaction.markers import Marker
+from lakelog.protocol.metadata import MetadataRequest
 from lakelog.records.control import NO_DECISION
 from lakelog.server.broker import Broker
 from lakelog.server.coordinators.cluster_markers import ClusterMarkers
-from lakelog.server.handlers import metadata, write_txn_markers
-from lakelog.server.requests.context import Context
+from lakelog.server.coordinators.later_leaders import Agreement, LaterLeaders
+from lakelog.server.handlers import write_txn_markers
+from lakelog.server.peers.peer import Peer
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import CLASSIC, ClusterPlan
 from simulator.cluster.world import ClusterWorld
@@ -29,7 +33,8 @@ def unnumbered(marker: Any) -> Any:
 def age(monkeypatch: pytest.MonkeyPatch, old: int) -> Counter[str]:
     """Have this broker neither send nor understand the new fields; count its old requests."""
     seen = Counter[str]()
-    write, handle, promised = ClusterMarkers.write, write_txn_markers._write, metadata._promised
+    write, handle = ClusterMarkers.write, write_txn_markers._write
+    request, answer = Peer.request, LaterLeaders._answer
 
     def write_as_before(self: ClusterMarkers, markers: Sequence[Marker]) -> Any:
         if self._leaders.node_id == old:
@@ -43,12 +48,27 @@ def age(monkeypatch: pytest.MonkeyPatch, old: int) -> Counter[str]:
             marker.decision = NO_DECISION
         return handle(broker, marker, *rest)
 
-    def promised_as_before(broker: Broker, context: Context, node_id: int) -> bool:
-        return broker.node_id == old or promised(broker, context, node_id)
+    async def request_from_newer(self: Peer, message: Any, **options: Any) -> Any:
+        if self.node_id != old or not getattr(message, "want_lease", False):
+            return await request(self, message, **options)
+        response: Any = await request(self, type(message)(broker_id=message.broker_id), **options)
+        assert not response.is_lease_granted
+        return response
+
+    async def ask_as_before(self: LaterLeaders, peer: Peer) -> Agreement:
+        if self._node_id != old:
+            return await answer(self, peer)
+        seen["wanted a lease"] += 1
+        message = MetadataRequest(topics=[], lease_of=old)
+        with suppress(KafkaError):
+            response: Any = await request(peer, message, timeout_s=1.0)
+            assert response.controller_id == -1, "it names no controller"
+        return Agreement.OPEN
 
     monkeypatch.setattr(ClusterMarkers, "write", write_as_before)
     monkeypatch.setattr(write_txn_markers, "_write", handle_as_before)
-    monkeypatch.setattr(metadata, "_promised", promised_as_before)
+    monkeypatch.setattr(Peer, "request", request_from_newer)
+    monkeypatch.setattr(LaterLeaders, "_answer", ask_as_before)
     return seen
 
 
@@ -64,3 +84,4 @@ def test_an_older_broker_coordinates_leads_and_follows(
     )
     assert run_cluster(ClusterWorld(seed, plan)).violations == ()
     assert seen["coordinated"] and seen["led"]
+    assert seen["wanted a lease"] or seed == 1

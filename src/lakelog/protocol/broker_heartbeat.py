@@ -32,6 +32,9 @@ class BrokerHeartbeatRequest(Message, versions="0-2", flexible="0+"):
     """Nor this one. Offline folders are about other controllers if there are any of these."""
     via_broker: int = int32("0+", tag=OWN_TAGS + 2, default=-1)
     """The broker that sends the request on to the controller; -1 for none."""
+    want_lease: bool = boolean("0+", tag=OWN_TAGS + 3)
+    """Whether the receiver, controller or not, is asked not to fence the broker for a while
+    (`lakelog.server.controller.promises`). The request has no other effect then."""
 
 
 class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):
@@ -44,6 +47,8 @@ class BrokerHeartbeatResponse(Message, versions="0-2", flexible="0+"):
     should_shut_down: bool = boolean()
     answered_by: int = int32("0+", tag=OWN_TAGS, default=-1)
     """The broker that has handled the request. Apache Kafka does not have this field."""
+    is_lease_granted: bool = boolean("0+", tag=OWN_TAGS + 1)
+    """The answer to `want_lease`; false from a broker that does not know the field."""
 
 
 API = Api(63, BrokerHeartbeatRequest, BrokerHeartbeatResponse)

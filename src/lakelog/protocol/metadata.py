@@ -26,7 +26,7 @@ class MetadataRequest(Message, versions="0-13", flexible="9+"):
     include_cluster_authorized_operations: bool = boolean("8-10")
     include_topic_authorized_operations: bool = boolean("8+")
     lease_of: int = int32("9+", tag=OWN_TAGS, default=-1)
-    """The broker that asks whether its coordinators have successors; -1 for other requests."""
+    """The broker that wants a lease, in a request of an earlier version; -1 for other requests."""
 
 
 class MetadataResponseBroker(Struct):

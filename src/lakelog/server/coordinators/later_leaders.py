@@ -2,8 +2,8 @@
 
 They must also know the same controller. A new one, whose election this broker has missed, does not
 get its heartbeats, and may soon elect another coordinator although all of them still agree. And
-they promise not to fence this broker while their answers count (`controller.promises`). An older
-broker answers without a promise.
+they grant a lease: they do not fence this broker while their answers count (`controller.promises`).
+A broker of an older version grants none, so this one gets no full agreement.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.image import MetadataImage
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.server.peers.peer import Peer
 
@@ -27,7 +28,7 @@ class Agreement(Enum):
     """The answers of the other brokers together."""
 
     FULL = auto()
-    """All that may lead have answered, with the same controller and no later leader."""
+    """All that may lead have granted a lease, and know the same controller and no later leader."""
     OPEN = auto()
     DENIED = auto()
     """One of them knows a later leader of a partition that this broker leads."""
@@ -82,17 +83,19 @@ class LaterLeaders:
         }
 
     async def _answer(self, peer: Peer) -> Agreement:
+        wanted = BrokerHeartbeatRequest(broker_id=self._node_id, want_lease=True)
         topics = [MetadataRequestTopic(name=name) for name in _TOPICS]
-        request = MetadataRequest(
-            topics=topics, allow_auto_topic_creation=False, lease_of=self._node_id
-        )
+        question = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         try:
-            response = await peer.request(request, timeout_s=_PATIENCE_S)
+            grant = await peer.request(wanted, timeout_s=_PATIENCE_S)
+            # Only after the grant the peer elects no leader that this answer could miss.
+            response = await peer.request(question, timeout_s=_PATIENCE_S)
         except KafkaError:
             return Agreement.OPEN
+        assert isinstance(grant, BrokerHeartbeatResponse)
         assert isinstance(response, MetadataResponse)
         image = self._image()
-        is_same = response.controller_id == self._controller_id()
+        is_same = grant.is_lease_granted and response.controller_id == self._controller_id()
         for topic in response.topics:
             for partition in topic.partitions:
                 own = image.partition(topic.name or "", partition.partition_index)

@@ -1,4 +1,7 @@
-"""BrokerHeartbeat (63): unfences a broker that has caught up, or lets it stop."""
+"""BrokerHeartbeat (63): unfences a broker that has caught up, or lets it stop.
+
+Any broker, not only the controller, answers the request for a lease of coordinators.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ async def handle(
 ) -> BrokerHeartbeatResponse:
     if not broker.relays.may_send(context.principal, request):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if request.want_lease:
+        granted = broker.controller.promises.give(request.broker_id)
+        return BrokerHeartbeatResponse(is_lease_granted=granted)
     if broker.relays.has_to_send_on(request):
         return await broker.relays.send_on(request, BrokerHeartbeatResponse)
     return await broker.controller.heartbeat(request)

@@ -21,7 +21,6 @@ from lakelog.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from lakelog.server.auth.principal import is_broker
 from lakelog.server.broker import Broker, Node
 from lakelog.server.cluster.availability import leader_error, offline_replicas
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
@@ -42,8 +41,9 @@ _NO_CONTROLLER = -1
 def handle(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse] | Deferred:
-    if request.lease_of != _NO_LEASE and not _promised(broker, context, request.lease_of):
-        # Without a controller the answer confirms nothing.
+    if request.lease_of != _NO_LEASE:
+        # An earlier version takes this answer for a lease only if it names the controller. Leases
+        # are granted by BrokerHeartbeat.
         return MetadataResponse(controller_id=_NO_CONTROLLER)
     if broker.losses:
         return _after_losses(broker, context, request)
@@ -57,11 +57,6 @@ def handle(
 
 
 API = ServedApi(MetadataRequest, handle, done="By name and by id, with creation of topics.")
-
-
-def _promised(broker: Broker, context: Context, node_id: int) -> bool:
-    """Promise not to fence the asking broker while the answer counts."""
-    return is_broker(context.principal, node_id) and broker.controller.promises.give(node_id)
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:

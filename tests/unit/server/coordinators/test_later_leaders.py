@@ -16,6 +16,7 @@ from lakelog.metadata.records import (
     Record,
     TopicRecord,
 )
+from lakelog.protocol.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from lakelog.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -33,17 +34,28 @@ EPOCH = 5
 class OtherBroker:
     """Knows the leader epochs of `__consumer_offsets`, or does not answer."""
 
-    def __init__(self, *epochs: int, answers: bool = True, controller: int = SECOND) -> None:
+    def __init__(
+        self,
+        *epochs: int,
+        answers: bool = True,
+        controller: int = SECOND,
+        grants: bool = True,
+    ) -> None:
         self.epochs = epochs
         self.controller = controller
         self.answers = answers
-        self.requests: list[MetadataRequest] = []
+        self.grants = grants
+        self.requests: list[Any] = []
 
-    async def request(self, message: Any, *, timeout_s: float) -> MetadataResponse:
+    async def request(
+        self, message: Any, *, timeout_s: float
+    ) -> BrokerHeartbeatResponse | MetadataResponse:
         self.requests.append(message)
         if not self.answers:
             await asyncio.sleep(timeout_s)
             raise PeerTimedOutError("silent")
+        if isinstance(message, BrokerHeartbeatRequest):
+            return BrokerHeartbeatResponse(is_lease_granted=self.grants)
         partitions = [
             MetadataResponsePartition(partition_index=index, leader_epoch=epoch)
             for index, epoch in enumerate(self.epochs)
@@ -98,8 +110,11 @@ def test_all_others_have_to_agree() -> None:
     assert not none_known({SECOND: second})
     assert not none_known({SECOND: second, THIRD: OtherBroker(EPOCH, answers=False)})
     for broker in (second, third):
-        assert not broker.requests[0].allow_auto_topic_creation
-        assert broker.requests[0].lease_of == OWN
+        wanted, question, *_ = broker.requests
+        assert (wanted.broker_id, wanted.want_lease) == (OWN, True)
+        assert isinstance(question, MetadataRequest)
+        assert not question.allow_auto_topic_creation
+        assert question.lease_of == -1
 
 
 def test_a_fenced_broker_that_is_eligible_has_to_agree() -> None:
@@ -129,6 +144,14 @@ def test_a_later_leader_in_its_place_differs_from_silence() -> None:
     assert ask({SECOND: silent, THIRD: later}) is Agreement.DENIED
     assert ask({SECOND: silent, THIRD: OtherBroker(EPOCH)}) is Agreement.OPEN
     assert ask({SECOND: OtherBroker(EPOCH), THIRD: OtherBroker(EPOCH, 0)}) is Agreement.OPEN
+
+
+def test_a_broker_that_grants_no_lease_still_denies() -> None:
+    """An older version, or a controller that has found this broker dead."""
+    second = OtherBroker(EPOCH)
+    assert ask({SECOND: second, THIRD: OtherBroker(EPOCH, grants=False)}) is Agreement.OPEN
+    later = OtherBroker(EPOCH + 1, grants=False)
+    assert ask({SECOND: second, THIRD: later}) is Agreement.DENIED
 
 
 def test_several_silent_brokers_take_no_longer_than_one() -> None:

@@ -34,3 +34,26 @@ def test_nothing_else_speaks_for_a_broker(sender: int | None) -> None:
         response = world.ask(broker_heartbeat.handle, request, 0, sender=sender)
         assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert world.broker.image is before
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_lease_keeps_the_broker_from_being_fenced(version: int, is_dead: bool) -> None:
+    with MemoryBroker() as world:
+        promises, before = world.broker.controller.promises, world.broker.image
+        if is_dead:
+            promises.divide({2: 7})
+        request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
+        response = world.ask(broker_heartbeat.handle, request, version, sender=2)
+        assert response.is_lease_granted is not is_dead
+        due, _ = promises.divide({2: 7})
+        assert due == ({2: 7} if is_dead else {})
+        assert world.broker.image is before
+
+
+def test_another_broker_gets_no_lease_for_it() -> None:
+    with MemoryBroker() as world:
+        request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
+        response = world.ask(broker_heartbeat.handle, request, 0, sender=3)
+        assert not response.is_lease_granted
+        assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
