@@ -1,6 +1,6 @@
 """The order in which a request calls the functions of the broker.
 
-Python reports every call; only functions of `src/lakelog` count, without its test doubles. Work of
+Python reports every call; only functions of `src/lakelog` count. Work of
 other threads is not seen.
 
 - files: distinct source files whose functions were called.
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import lakelog
 
 _SOURCE = f"{Path(lakelog.__file__).parent}/"
-_TEST_DOUBLES = f"{_SOURCE}testing/"
 
 
 class Figures(NamedTuple):
@@ -55,9 +54,7 @@ class CallTrace:
         code = frame.f_code
         if code in self._answering:
             self._answered = (len(self._files), self._calls)
-        elif code.co_filename.startswith(_SOURCE) and not code.co_filename.startswith(
-            _TEST_DOUBLES
-        ):
+        elif code.co_filename.startswith(_SOURCE):
             if event == "call":
                 self._enter(code)
             elif event == "return":
