@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-kills", type=int, default=0, help="kills in each long form of a sink")
     parser.addoption("--readers", default="", help="the python of the environment of readers")
     parser.addoption("--torture-seed", type=int, default=1, help="seed of a cluster's faults")
+    parser.addoption("--prove", action="store_true", help="every planted bug, not one for each law")
     parser.addoption(
         "--moving-leaders",
         action="store_true",
@@ -86,6 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if not config.getoption("--long"):
         _leave_out(config, items, lambda item: bool(item.get_closest_marker("long")))
+    if not config.getoption("--prove"):
+        _leave_out(config, items, lambda item: bool(item.get_closest_marker("prove")))
     if not config.getoption("--sink-kills"):
         _leave_out(config, items, lambda item: bool(item.get_closest_marker("kills")))
     if not config.getoption("--readers"):

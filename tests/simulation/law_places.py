@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from lakelog.testing import simulation
+import simulator
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 
-FOLDER = Path(simulation.__file__).parent
+FOLDER = Path(simulator.__file__).parent
 
 
 class Place(NamedTuple):

@@ -103,7 +103,7 @@ def watermark_over_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("a silent broker that is not fenced", ("idempotent",), ("cut brokers",))
 def silent_broker_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that the metadata store hears is alive, although no other broker reaches it."""
-    monkeypatch.setattr(Silence, "silent", lambda self, part=1.0: frozenset())
+    monkeypatch.setattr(Silence, "unseen", lambda self: frozenset())
 
 
 @bug("a mute controller that keeps its term", ("idempotent",), ("mute controller",))
