@@ -10,7 +10,8 @@ their results after that.
 A broker stands for election when it opens the log, when it has a change to write and the controller
 is dead, and when the store reports the death of a broker. A broker that does not serve yet answers
 no requests, so it stands only if no other broker serves, either. A controller that does not serve
-is replaced, although it is alive, after a broker has got no answer from it (`doubt`).
+is replaced, although it is alive, after a broker has got no answer from it (`doubt`). A serving
+controller is replaced if most brokers get no answer from it (`Witnesses.missed_epoch`).
 
 One task handles submitted plans and reported changes; it exists only while there are any. A
 reported change that cannot be read is retried, after a pause that doubles, and one line in the log
@@ -89,6 +90,11 @@ class Witnesses(Protocol):
         """
         ...
 
+    @property
+    def missed_epoch(self) -> int:
+        """The epoch of a term whose live holder most live brokers miss, -1 without one."""
+        ...
+
 
 class _Joining(NamedTuple):
     """A subscriber that knows an older image."""
@@ -129,7 +135,7 @@ class MetadataLog:
         self._queue = PlanQueue(self._space, store.entry_bytes_max)
         self._snapshots = Snapshots(store, tasks, self._space)
         self._changes = NO_CHANGE
-        self._on_brokers: Callable[[], object] = tuple
+        self._on_brokers: list[Callable[[], object]] = []
         self._on_failure: Callable[[MetadataError], object] = lambda error: None
         self._failure: MetadataError | None = None
         self._retry: Timer | None = None
@@ -208,7 +214,7 @@ class MetadataLog:
 
     def watch_brokers(self, callback: Callable[[], object]) -> None:
         """Call `callback` after brokers may have registered, died, or become the controller."""
-        self._on_brokers = callback
+        self._on_brokers.append(callback)
 
     def watch_failure(self, callback: Callable[[MetadataError], object]) -> None:
         """Call `callback` once, after a failure that only a new process may overcome."""
@@ -382,7 +388,8 @@ class MetadataLog:
             # A new term matters as well: brokers that died under the earlier controller may not be
             # fenced yet.
             if changes & (Change.BROKERS | Change.TERM):
-                self._on_brokers()
+                for callback in self._on_brokers:
+                    callback()
         except BaseException:
             self._changes |= changes
             raise
@@ -506,7 +513,9 @@ class MetadataLog:
         if is_behind or not self._may_lead(live):
             # A serving broker takes the term of a dead controller as soon as it learns of it.
             return await self._store.controller()
-        past = -1 if self._term.broker_id in serving else self._doubted
+        missed = -1 if self._witnesses is None else self._witnesses.missed_epoch
+        # The older of the two epochs is of a former term.
+        past = missed if self._term.broker_id in serving else max(missed, self._doubted)
         return await self._store.elect(past=past)
 
     async def _stand_for_election(self) -> None:

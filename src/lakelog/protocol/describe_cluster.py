@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.protocol.api import Api
+from lakelog.protocol.api import OWN_TAGS, Api
 from lakelog.wire.schema import (
     Message,
     Struct,
@@ -26,6 +26,8 @@ class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
     endpoint_type: int = int8("1+", default=1)
     """1: brokers, 2: controllers."""
     include_fenced_brokers: bool = boolean("2+")
+    missing: int = int32("0+", tag=OWN_TAGS, default=-1)
+    """A controller that does not answer the sender, a broker. Not a field of Apache Kafka."""
 
 
 class DescribeClusterBroker(Struct):
@@ -50,6 +52,8 @@ class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
     """One bit per operation; the minimum int32 when not requested."""
+    is_missing: bool = boolean("0+", tag=OWN_TAGS)
+    """Whether that controller does not answer the asked broker, either. Nor is this one."""
 
 
 API = Api(60, DescribeClusterRequest, DescribeClusterResponse)

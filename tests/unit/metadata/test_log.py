@@ -501,24 +501,60 @@ def test_a_controller_that_does_not_answer_is_replaced_unless_it_serves(tmp_path
     _play(tmp_path, scenario)
 
 
+class Witnessing:
+    """Witnesses of a broker that may miss the controller, or be cut off itself."""
+
+    may = True
+    missed_epoch = -1
+
+    def may_lead(self, live: Mapping[int, bytes]) -> bool:
+        return self.may
+
+    def seen_s(self, controller_id: int) -> float:
+        return -5.0
+
+
+def test_a_serving_controller_that_most_brokers_miss_is_replaced(tmp_path: Path) -> None:
+    async def scenario(logs: MetadataLogs) -> None:
+        first, second = (logs.log(logs.embedded(shared=True), each) for each in (1, 2))
+        await first.open(create=True)
+        first.serve()
+        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
+        await second.open(create=False)
+        second.serve()
+        epoch, witnesses = second.term.epoch, Witnessing()
+        second.use_witnesses(witnesses)
+        terms: list[int] = []
+        second.watch_brokers(lambda: terms.append(second.term.epoch))
+        second.watch_brokers(lambda: terms.append(second.controller_id))
+        for missed, may in ((-1, True), (epoch - 1, True), (epoch, False)):
+            witnesses.missed_epoch, witnesses.may = missed, may
+            second.review()
+            await second.catch_up()
+            assert (second.controller_id, second.term.epoch) == (1, epoch)
+        witnesses.may = True
+        second.review()
+        await second.catch_up()
+        assert (second.controller_id, second.term.epoch) == (2, epoch + 1)
+        assert terms[-2:] == [epoch + 1, 2], "all callbacks learn of it"
+        first.review()
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            await first.submit(_ids)
+        assert first.controller_id == 2, "the former controller does not take the term back"
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
 def test_a_controller_that_reaches_too_few_brokers_resigns_and_does_not_stand(
     tmp_path: Path,
 ) -> None:
-    class Isolated:
-        """Witnesses of a broker that may be cut off."""
-
-        may = False
-
-        def may_lead(self, live: Mapping[int, bytes]) -> bool:
-            return self.may
-
-        def seen_s(self, controller_id: int) -> float:
-            return -5.0
-
     async def scenario(logs: MetadataLogs) -> None:
         first = logs.log(logs.embedded(shared=True), 1)
         await first.open(create=True)
-        isolated = Isolated()
+        isolated = Witnessing()
+        isolated.may = False
         first.use_witnesses(isolated)
         assert first.heartbeat_s == -5.0
         for _ in range(2):

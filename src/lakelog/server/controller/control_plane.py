@@ -29,6 +29,7 @@ from lakelog.server.controller.link import ControllerLink
 from lakelog.server.controller.membership import KeptTopics, Membership
 from lakelog.server.controller.presence import Presence
 from lakelog.server.controller.relays import Relays
+from lakelog.server.controller.succession import Succession
 from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions
 from lakelog.server.peers.peer import Peer, PeerSeams
@@ -80,6 +81,16 @@ class ControlPlane:
             self.peers.silence,
         )
         self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
+        self.succession = Succession(
+            node_id,
+            self.metadata,
+            lambda: self.peers.called,
+            self.peers.silence,
+            options.config.get_int("broker.session.timeout.ms") / 1000,
+            environment.clock,
+            tasks,
+        )
+        self.metadata.watch_brokers(self._on_brokers)
         self.presence = Presence(
             self.metadata,
             self.relays,
@@ -192,6 +203,11 @@ class ControlPlane:
         self.metadata.review()
         self.relays.note_silence()
         self.presence.note_silence()
+        self.succession.note_silence()
+
+    def _on_brokers(self) -> None:
+        self.relays.note_term()
+        self.succession.note_term()
 
     def check(self, image: MetadataImage) -> None:
         """See `Membership.check`. Raises `RegistrationLost`."""
@@ -205,6 +221,11 @@ class ControlPlane:
         """See `lakelog.metadata.log.Witnesses`."""
         return self.peers.silence.contact_s(controller_id)
 
+    @property
+    def missed_epoch(self) -> int:
+        """See `lakelog.metadata.log.Witnesses`."""
+        return self.succession.missed_epoch
+
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a change of the registered brokers."""
         if new.brokers is not old.brokers:
@@ -215,6 +236,7 @@ class ControlPlane:
         """Stop acting as the controller and calling other brokers; the log stays open."""
         self.controller.stop()
         self.presence.stop()
+        self.succession.stop()
         self.peers.stop()
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.log import MetadataLog
@@ -40,6 +40,13 @@ class Relayed(Protocol):
 Response = TypeVar("Response", bound=Message)
 
 
+class _Wait(NamedTuple):
+    """A request under way to a broker, which may have been the controller at its begin."""
+
+    node_id: int
+    is_for_controller: bool
+
+
 class Relays:
     """Both ends of the way through another broker.
 
@@ -62,8 +69,9 @@ class Relays:
         self._peer = peer
         self._silence = silence
         self._tasks = tasks
-        self._waits: dict[asyncio.Future[Any], int] = {}
-        """Requests under way to each broker; a wait ends when that does not answer any more."""
+        self._waits: dict[asyncio.Future[Any], _Wait] = {}
+        """Requests under way; a wait ends when the broker does not answer any more, or has lost the
+        controller's term."""
 
     @property
     def are_needed(self) -> bool:
@@ -73,9 +81,15 @@ class Relays:
     def note_silence(self) -> None:
         """Give up requests to brokers that do not answer any more."""
         unanswering = self._silence.unanswering()
-        for wait, node_id in self._waits.items():
-            if node_id in unanswering:
-                settle(wait)
+        for over, wait in self._waits.items():
+            if wait.node_id in unanswering:
+                settle(over)
+
+    def note_term(self) -> None:
+        """Give up requests to a former controller; a leader makes its proposal again."""
+        for over, wait in self._waits.items():
+            if wait.is_for_controller and wait.node_id != self._metadata.controller_id:
+                settle(over)
 
     # The sender
 
@@ -130,7 +144,8 @@ class Relays:
         asking = self._tasks.spawn(work, name=f"ask broker {peer.node_id}")
         asking.add_done_callback(_retrieve)
         over = self._tasks.future()
-        self._waits[over] = peer.node_id
+        is_for_controller = peer.node_id == self._metadata.controller_id
+        self._waits[over] = _Wait(peer.node_id, is_for_controller)
         try:
             await asyncio.wait((asking, over), return_when=asyncio.FIRST_COMPLETED)
             if asking.done():

@@ -30,7 +30,8 @@ def handle(
         return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
     if request.endpoint_type != _BROKERS:
         return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
-    if context.principal.kind == BROKER:
+    is_of_broker = context.principal.kind == BROKER
+    if is_of_broker:
         broker.silence.note_request(int(context.principal.name))
     nodes = broker.nodes_for(context.connection)
     if request.include_fenced_brokers:
@@ -48,6 +49,7 @@ def handle(
             )
             for node in nodes
         ],
+        is_missing=is_of_broker and _misses(broker, request.missing),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _OPERATIONS
@@ -60,6 +62,13 @@ API = ServedApi(
     done="Brokers, fenced ones on request (KIP-1073).",
     missing="Controllers: one of the brokers is the controller.",
 )
+
+
+def _misses(broker: Broker, controller_id: int) -> bool:
+    """Return whether a broker is the controller, and does not answer this one."""
+    return controller_id == broker.metadata.controller_id and (
+        controller_id in broker.silence.missed()
+    )
 
 
 def _refused(

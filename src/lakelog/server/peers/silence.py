@@ -17,6 +17,8 @@ from lakelog.server.auth.broker_proof import Process
 
 LEADS_FOR = 0.4
 """Part of a session after which a silent broker no longer counts as reached by a controller."""
+_MISSED_AFTER = 0.3
+"""Part of a session after which a broker that does not answer may lose the controller's term."""
 _STEADY = 0.5
 """Part of a session for which a broker has to be seen after it was unseen for a session."""
 
@@ -110,6 +112,11 @@ class Silence:
         """Return the brokers whose last answer is two fifths of a session ago."""
         return self._brokers(lambda each: each.unanswered_s >= self._session_s * LEADS_FOR)
 
+    def missed(self) -> frozenset[int]:
+        """Return the brokers whose last answer is three tenths of a session ago."""
+        after_s = self._session_s * _MISSED_AFTER
+        return self._brokers(lambda each: each.was_reached and each.unanswered_s >= after_s)
+
     def unreached(self) -> frozenset[int]:
         """Return the brokers that do not count as reached by a controller.
 
@@ -126,19 +133,27 @@ class Silence:
         return found is None or found.unsteady_s <= 0.0
 
     def reaches_half(self, live: Mapping[int, bytes]) -> bool:
-        """Return whether this broker and the brokers that it reaches are half of the live ones.
+        """Return whether this broker and the brokers that it reaches are half of the live ones."""
+        counted = self._counted(live)
+        lost = self.unreached().intersection(counted)
+        return 2 * (1 + len(counted) - len(lost)) >= 1 + len(counted)
+
+    def is_majority(self, count: int, live: Mapping[int, bytes]) -> bool:
+        """Return whether so many brokers are more than half of the live ones."""
+        return 2 * count > 1 + len(self._counted(live))
+
+    def _counted(self, live: Mapping[int, bytes]) -> list[int]:
+        """Return the other live brokers.
 
         live: the processes that the metadata store counts as live. A process that this broker has
         never reached does not count: after a power failure of all hosts, the store still counts the
         former processes.
         """
-        counted = [
+        return [
             node_id
             for node_id, each in self._known.items()
             if each.was_reached and live.get(node_id) == each.process.incarnation_id
         ]
-        lost = self.unreached().intersection(counted)
-        return 2 * (1 + len(counted) - len(lost)) >= 1 + len(counted)
 
     def contact_s(self, node_id: int) -> float:
         """Return when the last call began that a broker has answered; infinite without such one."""

@@ -85,7 +85,7 @@ class PeerWatch:
         self._ticked_s = 0.0
         self.peers = Peers(own, listener_name, seams)
         limits = DEFAULT_LIMITS._replace(connect_timeout_s=self._patience_s)
-        self._called = Peers(own, listener_name, seams, limits)
+        self.called = Peers(own, listener_name, seams, limits)
         """Connections for the regular calls alone: behind a request that waits for another broker,
         a call would make this one seem silent."""
         self.leaders = Peers(own, listener_name, seams)
@@ -127,9 +127,9 @@ class PeerWatch:
         self.losses.follow(image)
         if not self._is_started:
             return
-        self._called.follow(image)
-        self.silence.follow(map(_callee, self._called), self._seams.clock.monotonic())
-        current = set(self._called)
+        self.called.follow(image)
+        self.silence.follow(map(_callee, self.called), self._seams.clock.monotonic())
+        current = set(self.called)
         for peer in [each for each in self._calls if each not in current]:
             self._calls.pop(peer).cancel()
             self._reach.pop(peer, None)
@@ -137,7 +137,7 @@ class PeerWatch:
         if self._timer is None and current:  # a broker alone does nothing while it is idle
             self._ticked_s = self._seams.clock.monotonic()
             self._tick()
-        for peer in self._called:
+        for peer in self.called:
             if peer not in self._calls:
                 task = self._seams.tasks.spawn(self._call(peer), name=f"call {peer.node_id}")
                 self._calls[peer] = task
@@ -155,7 +155,7 @@ class PeerWatch:
         self._reach.clear()
         self.losses.close()
         self.peers.close()
-        self._called.close()
+        self.called.close()
         self.leaders.close()
 
     def counts(self) -> Mapping[Reach, int]:
@@ -168,7 +168,13 @@ class PeerWatch:
         self._ticked_s = now_s
         self._timer = self._seams.tasks.call_later(self._tick_s, self._tick)
         found = self.silence
-        silent = (found.unreached(), found.unanswering(), found.unheard(), found.unseen())
+        silent = (
+            found.unreached(),
+            found.unanswering(),
+            found.missed(),
+            found.unheard(),
+            found.unseen(),
+        )
         if silent != self._silent:
             self._silent = silent
             self._on_silence()

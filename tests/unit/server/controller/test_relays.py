@@ -178,6 +178,42 @@ def test_a_request_is_given_up_when_the_controller_stops_answering(scene: Scene)
     assert scene.loop.run_until_complete(ask()) == 1.0
 
 
+@pytest.mark.parametrize("successor", [THIRD, OWN, -1])
+def test_a_request_to_a_former_controller_is_given_up(scene: Scene, successor: int) -> None:
+    scene.outcomes = {CONTROLLER: None}
+
+    async def ask() -> float:
+        begun = scene.loop.time()
+        asking = asyncio.ensure_future(scene.ask())
+        await asyncio.sleep(1.0)
+        scene.relays.note_term()
+        await asyncio.sleep(1.0)
+        assert not asking.done(), "a new term of the same controller changes nothing"
+        scene.metadata.controller_id = successor
+        scene.relays.note_term()
+        with pytest.raises(PeerTimedOutError) as raised:
+            await asking
+        assert raised.value.is_outcome_unknown
+        return scene.loop.time() - begun
+
+    assert scene.loop.run_until_complete(ask()) == 2.0
+
+
+def test_a_request_to_a_broker_between_outlives_the_controller(scene: Scene) -> None:
+    scene.outcomes = {CONTROLLER: UNSENT, THIRD: None}
+
+    async def ask() -> None:
+        asking = asyncio.ensure_future(scene.ask())
+        await asyncio.sleep(1.0)
+        scene.metadata.controller_id = FOURTH
+        scene.relays.note_term()
+        await asyncio.sleep(1.0)
+        assert not asking.done()
+        asking.cancel()
+
+    scene.loop.run_until_complete(ask())
+
+
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [

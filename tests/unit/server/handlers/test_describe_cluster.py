@@ -5,7 +5,9 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerFenced
+from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.server.auth.broker_proof import Process
 from lakelog.server.handlers.describe_cluster import handle
 from memory_broker import LOCAL, MemoryBroker
 
@@ -37,6 +39,32 @@ def test_fenced_brokers_come_on_request(world: MemoryBroker) -> None:
 
     assert brokers(2, fenced=False) == brokers(1, fenced=False) == [(1, False), (2, False)]
     assert brokers(2, fenced=True) == [(1, False), (2, False), (3, True)]
+
+
+@pytest.mark.parametrize(
+    ("sender", "missing", "silent_s", "is_missing"),
+    [
+        (3, 2, 9.0, True),
+        (3, 2, 1.0, False),
+        (3, 4, 9.0, False),
+        (3, -1, 9.0, False),
+        (None, 2, 9.0, False),
+    ],
+    ids=["missed", "answers", "no controller", "not asked", "a client"],
+)
+def test_other_brokers_learn_whether_the_controller_answers(
+    world: MemoryBroker, sender: int | None, missing: int, silent_s: float, is_missing: bool
+) -> None:
+    world.broker.metadata._term = ControllerTerm(2, 9, b"2" * 16)
+    silence = world.broker.silence
+    silence._tick_s = silent_s
+    processes = [Process(each, bytes([each]) * 16) for each in (2, 4)]
+    silence.follow(processes, 0.0)
+    for each in processes:
+        silence.note_answer(each, 0.0)
+    silence.tick(silent_s)
+    response = world.ask(handle, DescribeClusterRequest(missing=missing), 0, sender=sender)
+    assert response.is_missing is is_missing
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,30 @@ def test_a_controller_has_to_reach_half_of_the_live_brokers(
     assert found.reaches_half(live(*others)) is is_half
 
 
+@pytest.mark.parametrize(
+    ("others", "most"), [((), 1), ((2,), 2), ((2, 3), 2), ((2, 3, 4), 3), ((2, 3, 4, 5), 3)]
+)
+def test_a_majority_is_more_than_half_of_the_live_brokers(
+    others: tuple[int, ...], most: int
+) -> None:
+    found = silence(*others)
+    assert found.is_majority(most, live(*others))
+    assert not found.is_majority(most - 1, live(*others))
+    assert found.is_majority(1, live()), "dead brokers do not count"
+
+
+def test_a_controller_is_missed_three_tenths_of_a_session_after_its_last_answer() -> None:
+    found = silence(2, 3)
+    pass_s(found, 2.5, 2)
+    assert not found.missed()
+    found.note_answer(PROCESSES[3], 1.0)
+    pass_s(found, TICK_S, 2)
+    assert found.missed() == {2}, "its requests are no answers"
+    found = silence(2, reached=False)
+    pass_s(found, SESSION_S)
+    assert not found.missed(), "this broker has never reached it"
+
+
 def test_a_controller_whose_requests_alone_arrive_is_mute() -> None:
     found = silence(2, 3)
     for _ in range(round(SESSION_S / TICK_S)):

@@ -1,0 +1,160 @@
+"""Replaces a controller that most brokers miss, before its session with the store ends.
+
+While the controller is cut off or stopped, no ISR can shrink, and leaders wait for replicas that do
+not fetch. A broker that has got no answer from the controller for three tenths of a session asks
+the others whether the controller answers them. If more than half of the live brokers miss it, this
+one included, it stands for election against the term: in the same situation the controller would
+resign (`Silence.reaches_half`). The broker whose silence began last finds the majority, so no
+repetition of the question delays the election.
+
+A broker that is not of this version answers that it does not miss the controller. A term is left
+alone for its first session, so that brokers which stall in turn do not pass it around.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.store.api import ControllerTerm
+from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from lakelog.runtime.api import Clock, Tasks, pause
+from lakelog.server.peers.peer import Peer
+from lakelog.server.peers.silence import Silence
+
+logger = logging.getLogger(__name__)
+
+_QUESTIONS_PER_SESSION = 6
+_PATIENCE_PER_SESSION = 1 / 12
+"""For the answers of all brokers, as a part of a session."""
+NO_TERM = -1
+
+
+class Succession:
+    """The questions of one broker about the controller, until `stop`.
+
+    Args:
+        node_id: of this broker.
+        peers: returns the connections for regular calls of all other brokers.
+        silence: of other brokers, as this one sees it.
+        session_s: `broker.session.timeout.ms`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        peers: Callable[[], Iterable[Peer]],
+        silence: Silence,
+        session_s: float,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._peers = peers
+        self._silence = silence
+        self._session_s = session_s
+        self._clock = clock
+        self._tasks = tasks
+        self._term: ControllerTerm | None = None
+        self._since_s = 0.0
+        """When this broker learned of the term."""
+        self._missed = NO_TERM
+        self._running: Any = None
+        self._task = FailingTask(logger, "the question whether brokers miss the controller")
+
+    @property
+    def missed_epoch(self) -> int:
+        """The epoch of a term whose holder most live brokers miss, by the last question; or -1."""
+        return self._missed if self._misses() else NO_TERM
+
+    def note_silence(self) -> None:
+        """Ask the other brokers while the controller does not answer."""
+        if self._running is None and self._misses():
+            self._running = self._tasks.spawn(self._run(), name="ask about the controller")
+
+    def note_term(self) -> None:
+        """Note when the term changes."""
+        if self._metadata.term != self._term:
+            self._term, self._since_s = self._metadata.term, self._clock.monotonic()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def _misses(self) -> bool:
+        return self._metadata.controller_id in self._silence.missed()
+
+    async def _run(self) -> None:
+        try:
+            while self._misses():
+                await self._try_round()
+                await pause(self._tasks, self._session_s / _QUESTIONS_PER_SESSION)
+        finally:
+            self._running = None
+
+    async def _try_round(self) -> None:
+        try:
+            await self._round()
+        except MetadataError:
+            self._missed = NO_TERM  # without the store there is no election, either
+        except Exception as bug:  # noqa: BLE001 - the next question may succeed
+            self._missed = NO_TERM
+            self._task.failed(bug)
+        else:
+            self._task.succeeded()
+
+    async def _round(self) -> None:
+        """Ask once, and stand for election if most brokers miss the controller."""
+        self.note_term()
+        term = self._metadata.term
+        if self._clock.monotonic() < self._since_s + self._session_s:
+            return
+        missing = 1 + await self._count_missing(term.broker_id)
+        live = await self._metadata.live_brokers()
+        is_news = self._missed != term.epoch
+        self._missed = NO_TERM
+        is_majority = self._silence.is_majority(missing, live)
+        if not is_majority or term != self._metadata.term or not self._misses():
+            return
+        self._missed = term.epoch
+        if is_news:
+            logger.warning(
+                "Controller %d does not answer most of the live brokers: this one stands for "
+                "election",
+                term.broker_id,
+                extra=event("controller_missed", controller=term.broker_id, epoch=term.epoch),
+            )
+        self._metadata.review()
+
+    async def _count_missing(self, controller_id: int) -> int:
+        """Return how many other brokers miss the controller; a silent one counts as none."""
+        asking = [
+            self._tasks.spawn(self._ask(peer, controller_id), name=f"ask broker {peer.node_id}")
+            for peer in self._peers()
+            if peer.node_id != controller_id
+        ]
+        if not asking:
+            return 0
+        done, late = await asyncio.wait(asking, timeout=self._session_s * _PATIENCE_PER_SESSION)
+        for each in late:
+            each.cancel()
+        return sum(each.result() for each in done)
+
+    async def _ask(self, peer: Peer, controller_id: int) -> bool:
+        request = DescribeClusterRequest(missing=controller_id)
+        try:
+            response = await peer.request(request, timeout_s=self._session_s)
+        except KafkaError:
+            return False
+        assert isinstance(response, DescribeClusterResponse)
+        return response.is_missing
