@@ -35,6 +35,8 @@ class CalledBroker:
         self.listen()
         self.sockets: list[SimulatedSocket] = []
         self.asked: list[str] = []
+        self.calls: list[DescribeClusterRequest] = []
+        self.denied_lease = -1
         self.is_silent = False
         self.is_reading = True
         self.greeting_error = 0
@@ -112,7 +114,10 @@ class CalledBroker:
             return SaslAuthenticateRequest, self._authenticated(version, frame)
         if key == DESCRIBE_CLUSTER:
             self.asked.append("")
-            return DescribeClusterRequest, None if self.is_silent else DescribeClusterResponse()
+            start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
+            self.calls.append(decode(DescribeClusterRequest, frame, version, start, len(frame)))
+            described = DescribeClusterResponse(denied_lease=self.denied_lease)
+            return DescribeClusterRequest, None if self.is_silent else described
         start = decode_request_header(frame, 4, len(frame), flexible=True)[2]
         topics = decode(MetadataRequest, frame, version, start, len(frame)).topics
         name = ",".join(topic.name or "" for topic in topics or ())

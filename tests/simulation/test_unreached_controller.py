@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
-from lakelog.replica.partition import Partition
-from lakelog.server.app import Server
 from lakelog.server.controller.relays import DIRECT, Relays
+from one_way_filter import led, refuse
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.plan import SESSION_S, ClusterPlan
 from simulator.cluster.world import ClusterWorld
-from simulator.engine.process import Process
 from simulator.network.network import Network
-from simulator.network.sockets import Address, SimulatedSocket
 
 CUT_S = 4 * SESSION_S
 SEEDS = (1, 2, 3)
@@ -85,41 +81,6 @@ def cut(network: Network, leader: str, controller: str) -> Callable[[], None]:
     for way in ways:
         network.cut(*way)
     return lambda: network.mend(ways)
-
-
-def refuse(network: Network, leader: str, controller: str) -> Callable[[], None]:
-    """Break and refuse connections that the leader opens, as a firewall does."""
-    connect, opened = (
-        network.connect,
-        [
-            sock
-            for listener in network._listeners.values()
-            if listener.address[0] == controller
-            for sock in listener.process.sockets
-            if sock.other.process.host == leader and sock.getsockname() == listener.address
-        ],
-    )
-    for sock in opened:
-        network.reset(sock)
-
-    async def connect_if_allowed(process: Process, address: Address) -> SimulatedSocket:
-        if (process.host, address[0]) == (leader, controller):
-            await asyncio.sleep(0.01)
-            raise OSError(errno.EHOSTUNREACH, "filtered")
-        return await connect(process, address)
-
-    network.connect = connect_if_allowed  # type: ignore[method-assign]
-
-    def mend() -> None:
-        network.connect = connect  # type: ignore[method-assign]
-
-    return mend
-
-
-def led(server: Server) -> Iterator[Partition]:
-    return (
-        each for each in server.broker.partitions if each.role.is_leader and each.role.followers
-    )
 
 
 @pytest.mark.parametrize("one_way", [False, True], ids=["cut", "filtered"])

@@ -12,6 +12,7 @@ from lakelog.wire.schema import (
     int8,
     int16,
     int32,
+    int64,
     string,
 )
 
@@ -26,8 +27,12 @@ class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
     endpoint_type: int = int8("1+", default=1)
     """1: brokers, 2: controllers."""
     include_fenced_brokers: bool = boolean("2+")
-    missing: int = int32("0+", tag=OWN_TAGS, default=-1)
-    """A controller that does not answer the sender, a broker. Not a field of Apache Kafka."""
+    missed_brokers: list[int] | None = array(int32, "0+", tag=OWN_TAGS, nullable="0+", default=None)
+    """Brokers that do not answer the sender, a broker. Apache Kafka does not have this field."""
+    ended_lease: int = int64("0+", tag=OWN_TAGS + 1, default=-1)
+    """The `denied_lease` of the last response, after the lease has ended. Nor this one."""
+    missing: int = int32("0+", tag=OWN_TAGS + 2, default=-1)
+    """A controller that does not answer the sender, a broker. Nor this one."""
 
 
 class DescribeClusterBroker(Struct):
@@ -52,8 +57,11 @@ class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
     """One bit per operation; the minimum int32 when not requested."""
-    is_missing: bool = boolean("0+", tag=OWN_TAGS)
-    """Whether that controller does not answer the asked broker, either. Nor is this one."""
+    denied_lease: int = int64("0+", tag=OWN_TAGS, default=-1)
+    """A number if the coordinators of the broker that asks get no lease: no broker reaches it.
+    Apache Kafka does not have this field."""
+    is_missing: bool = boolean("0+", tag=OWN_TAGS + 1)
+    """Whether that controller does not answer the asked broker, either. Nor this one."""
 
 
 API = Api(60, DescribeClusterRequest, DescribeClusterResponse)

@@ -125,6 +125,7 @@ class Server:
             lambda: control.image.forgotten_epochs_end,
         )
         self._coordinators = self._make_coordinators(shared, topics, producer_ids)
+        control.peers.watch_denial(self._coordinators.deny_lease)
         self.broker = self._make_broker(shared, topics, producer_ids)
         self.failure: MetadataError | None = None
         """The reason to stop: the metadata store has another history than this broker."""

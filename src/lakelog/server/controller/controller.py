@@ -70,6 +70,7 @@ from lakelog.server.auth.broker_proof import Process
 from lakelog.server.controller.declared_levels import DeclaredLevels
 from lakelog.server.controller.promises import Promises
 from lakelog.server.peers.contacts import Contacts
+from lakelog.server.peers.deafness import NONE
 from lakelog.server.peers.silence import Silence
 
 logger = logging.getLogger(__name__)
@@ -173,7 +174,10 @@ class Controller:
             response = await self._heartbeat(request)
         except KafkaError as error:
             return BrokerHeartbeatResponse(error_code=error.code)
-        response.answered_by = self._node_id
+        is_controller = self._metadata.controller_id == self._node_id
+        deafness = self._silence.deafness
+        if deafness.denial(request.broker_id, is_controller=is_controller) == NONE:
+            response.answered_by = self._node_id
         return response
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -401,21 +405,22 @@ class Controller:
         )
 
     def _silent(self, live: Mapping[int, bytes]) -> frozenset[int]:
-        """Return the brokers that this one has not seen for a session, through another one either.
+        """Return the brokers that this one has not seen for a session, and deaf brokers.
 
         The set is empty while this broker may not decide by its own view.
         """
         now_s, term = self._clock.monotonic(), self._metadata.term
         if term != self._term:
             self._term, self._since_s = term, now_s
-        silent = self._silence.unseen()
-        if not silent or not self._silence.reaches_half(live):
+            self._silence.deafness.forget_denials()
+        silent, deaf = self._silence.unseen(), self._silence.deafness.deaf()
+        if not (silent or deaf) or not self._silence.reaches_half(live):
             return frozenset()
         wait_s = self._since_s + self._settled_s - now_s
-        if wait_s > 0.0:
+        if silent and wait_s > 0.0:
             self._look_again(wait_s)
-            return frozenset()
-        return silent
+            return deaf
+        return silent | deaf
 
     async def _fence(self, brokers: dict[int, int], reason: str) -> None:
         if not brokers:

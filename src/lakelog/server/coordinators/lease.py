@@ -78,7 +78,8 @@ class Lease:
 
     def start(self) -> None:
         """Renew the lease from now on; the image is complete."""
-        self._until = self._clock.monotonic() + self._lease_s
+        if self._until == float("inf"):  # the controller may have denied it already
+            self._until = self._clock.monotonic() + self._lease_s
         self._running = [
             self._tasks.spawn(self._renew(limit), name=f"lease by {by}")
             for by, limit in (("store", self._by_store), ("peers", self._by_peers))
@@ -89,6 +90,10 @@ class Lease:
         for task in self._running:
             task.cancel()
         self._running = ()
+
+    def deny(self) -> None:
+        """End it: the controller may replace this broker soon, although it answers its calls."""
+        self._denied_s = self._until = self._clock.monotonic()
 
     async def _renew(self, limit: Callable[[float], Awaitable[float]]) -> None:
         """Extend the lease to `limit`, which gets the time of the question."""
@@ -122,6 +127,6 @@ class Lease:
             return asked_s
         answer = await self._ask_peers()
         if answer is Agreement.DENIED:
-            self._denied_s = self._until = self._clock.monotonic()
+            self.deny()
         agreed = answer is Agreement.FULL
         return asked_s + self._session_s * WORD_PER_SESSION if agreed else asked_s

@@ -185,6 +185,10 @@ class Coordinators:
         self._lease.start()
         self._hanging.look(self._partitions)
 
+    def deny_lease(self) -> None:
+        """Answer no more until the controller confirms this broker again."""
+        self._lease.deny()
+
     def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
         """Have consumer groups follow the topics that they subscribe to.
 

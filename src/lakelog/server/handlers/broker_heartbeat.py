@@ -21,7 +21,8 @@ async def handle(
     if not broker.relays.may_send(context.principal, request):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.want_lease:
-        granted = broker.controller.promises.give(request.broker_id)
+        is_denied = broker.silence.deafness.is_denied(request.broker_id)
+        granted = not is_denied and broker.controller.promises.give(request.broker_id)
         return BrokerHeartbeatResponse(is_lease_granted=granted)
     if broker.relays.has_to_send_on(request):
         return await broker.relays.send_on(request, BrokerHeartbeatResponse)

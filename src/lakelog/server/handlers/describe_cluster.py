@@ -30,9 +30,6 @@ def handle(
         return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
     if request.endpoint_type != _BROKERS:
         return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
-    is_of_broker = context.principal.kind == BROKER
-    if is_of_broker:
-        broker.silence.note_request(int(context.principal.name))
     nodes = broker.nodes_for(context.connection)
     if request.include_fenced_brokers:
         nodes += broker.fenced_nodes_for(context.connection)
@@ -49,8 +46,10 @@ def handle(
             )
             for node in nodes
         ],
-        is_missing=is_of_broker and _misses(broker, request.missing),
     )
+    if context.principal.kind == BROKER:
+        response.is_missing = _misses(broker, request.missing)
+        response.denied_lease = _note_call(broker, int(context.principal.name), request)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _OPERATIONS
     return response
@@ -69,6 +68,16 @@ def _misses(broker: Broker, controller_id: int) -> bool:
     return controller_id == broker.metadata.controller_id and (
         controller_id in broker.silence.missed()
     )
+
+
+def _note_call(broker: Broker, caller: int, request: DescribeClusterRequest) -> int:
+    """Note a call of another broker; return the number that denies it a lease."""
+    silence, metadata = broker.silence, broker.metadata
+    silence.note_request(caller)
+    if request.missed_brokers is not None:
+        silence.deafness.note_report(caller, frozenset(request.missed_brokers), request.ended_lease)
+    is_controller = metadata.controller_id == metadata.broker_id
+    return silence.deafness.denial(caller, is_controller=is_controller)
 
 
 def _refused(

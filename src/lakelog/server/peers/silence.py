@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakelog.server.auth.broker_proof import Process
+from lakelog.server.peers.deafness import NONE, Deafness
 
 LEADS_FOR = 0.4
 """Part of a session after which a silent broker no longer counts as reached by a controller."""
 _MISSED_AFTER = 0.3
 """Part of a session after which a broker that does not answer may lose the controller's term."""
+_CALLED_WITHIN = 0.6
+"""Part of a session after which a broker that answers, and does not call, is not reached either: it
+misses one call, and the next one after its connection was broken."""
 _STEADY = 0.5
 """Part of a session for which a broker has to be seen after it was unseen for a session."""
 
@@ -33,6 +37,8 @@ class _Witnessed:
     unheard_s: since the last call of the process.
     unseen_s: the same, but a request that another broker has sent on counts.
     unsteady_s: how much longer it has to be seen before it counts as steady.
+    denial: the number with which its last answer has denied this broker a lease.
+    denied_s: when such an answer came last; older calls are no contact.
     """
 
     process: Process
@@ -42,6 +48,9 @@ class _Witnessed:
     unseen_s: float = 0.0
     unsteady_s: float = 0.0
     was_reached: bool = False
+    has_answered: bool = False
+    denial: int = NONE
+    denied_s: float = float("-inf")
 
 
 class Silence:
@@ -55,10 +64,12 @@ class Silence:
         self._session_s = session_s
         self._tick_s = tick_s
         self._known: dict[int, _Witnessed] = {}
+        self.deafness = Deafness(session_s)
 
     def follow(self, processes: Iterable[Process], now_s: float) -> None:
         """Adopt the registered processes; a new one counts as heard now."""
-        known = self._known
+        known, processes = self._known, list(processes)
+        self.deafness.follow(processes)
         self._known = {
             each.node_id: found
             if (found := known.get(each.node_id)) is not None and found.process == each
@@ -70,13 +81,27 @@ class Silence:
         """Note that a process has answered a call that began at `called_s`."""
         found = self._known.get(process.node_id)
         if found is not None and found.process == process:
-            found.contact_s = max(found.contact_s, called_s)
-            found.unanswered_s, found.was_reached = 0.0, True
+            _note_contact(found, called_s)
+            found.denial, found.unanswered_s = NONE, 0.0
+            found.was_reached = found.has_answered = True
+
+    def note_denial(self, process: Process, denial: int, now_s: float) -> None:
+        """Note an answer that denies this broker a lease; its process is no contact any more."""
+        found = self._known.get(process.node_id)
+        if found is not None and found.process == process:
+            found.contact_s, found.denied_s = float("-inf"), now_s
+            found.denial, found.unanswered_s = denial, 0.0
+            found.was_reached = found.has_answered = True
+
+    def denial_by(self, node_id: int) -> int:
+        """Return the number with which a broker has denied this one a lease, or `NONE`."""
+        found = self._known.get(node_id)
+        return NONE if found is None else found.denial
 
     def note_relayed_answer(self, node_id: int, called_s: float) -> None:
         """Note the answer of a broker to a call that another one has sent on."""
         if (found := self._known.get(node_id)) is not None:
-            found.contact_s = max(found.contact_s, called_s)
+            _note_contact(found, called_s)
 
     def note_request(self, node_id: int) -> None:
         """Note a request of a broker, over a connection of its own."""
@@ -99,6 +124,9 @@ class Silence:
                 each.unsteady_s = self._session_s * _STEADY
             elif each.unseen_s < self._session_s * LEADS_FOR and each.unsteady_s > 0.0:
                 each.unsteady_s -= elapsed_s
+        unanswering = self.unanswering()
+        answering = self._brokers(lambda each: each.has_answered) - unanswering
+        self.deafness.tick(elapsed_s, answering, unanswering)
 
     def unseen(self) -> frozenset[int]:
         """Return the brokers that sent no request for a session, through another one either."""
@@ -117,20 +145,26 @@ class Silence:
         after_s = self._session_s * _MISSED_AFTER
         return self._brokers(lambda each: each.was_reached and each.unanswered_s >= after_s)
 
+    def unanswered(self) -> frozenset[int]:
+        """Return the brokers that this one reports: they do not answer, or never have."""
+        return self.unanswering() | self._brokers(lambda each: not each.has_answered)
+
     def unreached(self) -> frozenset[int]:
         """Return the brokers that do not count as reached by a controller.
 
-        A broker that answers is reached, even if it calls late, until it was unheard for a session:
-        then its requests do not arrive.
+        A broker that answers is reached even if it calls late, but not if its requests do not
+        arrive.
         """
-        return self.unheard() | self._brokers(
-            lambda each: min(each.unanswered_s, each.unheard_s) >= self._session_s * LEADS_FOR
+        late_s, unheard_s = self._session_s * LEADS_FOR, self._session_s * _CALLED_WITHIN
+        return self._brokers(
+            lambda each: each.unheard_s >= (late_s if each.unanswered_s >= late_s else unheard_s)
         )
 
     def is_steady(self, node_id: int) -> bool:
-        """Return whether a broker may be unfenced: it was seen for a while since a silence."""
+        """Return whether a broker may be unfenced: it was seen and reached for a while."""
         found = self._known.get(node_id)
-        return found is None or found.unsteady_s <= 0.0
+        is_seen = found is None or found.unsteady_s <= 0.0
+        return is_seen and not self.deafness.is_denied(node_id)
 
     def reaches_half(self, live: Mapping[int, bytes]) -> bool:
         """Return whether this broker and the brokers that it reaches are half of the live ones."""
@@ -162,3 +196,8 @@ class Silence:
 
     def _brokers(self, is_meant: Callable[[_Witnessed], bool]) -> frozenset[int]:
         return frozenset(node_id for node_id, each in self._known.items() if is_meant(each))
+
+
+def _note_contact(found: _Witnessed, called_s: float) -> None:
+    if called_s > found.denied_s:
+        found.contact_s = max(found.contact_s, called_s)

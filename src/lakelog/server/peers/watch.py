@@ -21,12 +21,13 @@ from typing import Any
 from lakelog.base.failing_task import FailingTask
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
-from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, pause, settle
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.event_log.peer_log import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.contacts import Contacts
+from lakelog.server.peers.deafness import NONE
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
 from lakelog.server.peers.exchange import DEFAULT_LIMITS
 from lakelog.server.peers.losses import Losses
@@ -80,6 +81,7 @@ class PeerWatch:
         self._retry_s = min(RETRY_S, 2 * self._tick_s)
         self.silence = Silence(session_s, self._tick_s)
         self._on_silence = on_silence
+        self._on_denial: Callable[[], object] = tuple
         self._silent: tuple[frozenset[int], ...] = ()
         self._timer: Timer | None = None
         self._ticked_s = 0.0
@@ -117,6 +119,13 @@ class PeerWatch:
             identity = Identity(image.cluster_id, self._node_id)
             work = check_advertised(identity, own.endpoints, self._seams)
             self._check = self._seams.tasks.spawn(work, name="advertised addresses")
+
+    def watch_denial(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when a controller denies this broker a lease.
+
+        It has to end the lease at once: the next call reports the end to the controller.
+        """
+        self._on_denial = callback
 
     def follow(self, image: MetadataImage) -> None:
         """Adopt the registered brokers of an image; they are called only after `start`."""
@@ -174,6 +183,7 @@ class PeerWatch:
             found.missed(),
             found.unheard(),
             found.unseen(),
+            found.deafness.deaf(),
         )
         if silent != self._silent:
             self._silent = silent
@@ -200,9 +210,9 @@ class PeerWatch:
         error: PeerError | None = None
         called_s = self._seams.clock.monotonic()
         try:
-            await peer.request(DescribeClusterRequest(), timeout_s=self._patience_s)
+            response = await peer.request(self._regular_call(peer), timeout_s=self._patience_s)
         except PeerError as failure:
-            error = failure
+            error, response = failure, None
         self._note(peer, error)
         self._note_contact(peer, is_alive=error is None)
         if peer in self._answered and peer.is_absent:
@@ -210,9 +220,24 @@ class PeerWatch:
             self._on_death(_callee(peer))
         if error is None:
             self._answered.add(peer)
-            self.silence.note_answer(_callee(peer), called_s)
+            self._note_answer(peer, called_s, response)
             self.losses.settled(peer.node_id)
         return error is None
+
+    def _regular_call(self, peer: Peer) -> DescribeClusterRequest:
+        return DescribeClusterRequest(
+            missed_brokers=sorted(self.silence.unanswered()),
+            ended_lease=self.silence.denial_by(peer.node_id),
+        )
+
+    def _note_answer(self, peer: Peer, called_s: float, response: Any) -> None:
+        assert isinstance(response, DescribeClusterResponse)
+        if response.denied_lease == NONE:
+            self.silence.note_answer(_callee(peer), called_s)
+            return
+        now_s = self._seams.clock.monotonic()
+        self.silence.note_denial(_callee(peer), response.denied_lease, now_s)
+        self._on_denial()
 
     async def _rest(self, peer: Peer) -> None:
         """Wait until the next call, or the end of the connection, is due."""

@@ -294,6 +294,25 @@ def test_a_heartbeat_through_another_broker_shows_that_its_sender_lives(cluster:
     assert pass_a_session(late), "a request of a former process shows nothing"
 
 
+def test_a_deaf_broker_is_fenced_and_gets_no_lease(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = cluster.register().broker_epoch
+    cluster.beat(epoch)
+    deafness = cluster.controller._silence.deafness
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    assert cluster.beat(epoch).answered_by == 1
+    monkeypatch.setattr(deafness, "is_denied", lambda node_id: True)
+    monkeypatch.setattr(deafness, "denial", lambda node_id, is_controller: 5)
+    assert cluster.beat(epoch).answered_by == -1
+    monkeypatch.setattr(deafness, "deaf", lambda: frozenset({OTHER}))
+    cluster.controller.start()
+    cluster.world.pass_time(0.01)
+    assert cluster.is_fenced, "not only after the begin of a term"
+    assert cluster.beat(epoch).is_fenced
+
+
 def test_silence_fences_no_broker_at_the_begin_of_a_term(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     silence = cluster.controller._silence

@@ -231,3 +231,30 @@ def test_the_lease_is_renewed_after_a_bug(caplog: pytest.LogCaptureFixture) -> N
 
     in_world(scenario)
     assert [each.__dict__["event"] for each in caplog.records] == ["task_failed"]
+
+
+def test_a_denial_ends_it_until_this_broker_is_confirmed_again() -> None:
+    async def scenario(world: World) -> None:
+        world.lease.start()
+        await asyncio.sleep(1)
+        world.lease.deny()
+        world.seen, world._heartbeat_at = False, float("-inf")
+        assert not world.lease.holds
+        await asyncio.sleep(SESSION_S)
+        assert not world.lease.holds
+        world.seen = True
+        await asyncio.sleep(SESSION_S / 4)
+        assert world.lease.holds
+
+    in_world(scenario)
+
+
+def test_a_lease_that_is_denied_before_its_begin_does_not_begin() -> None:
+    async def scenario(world: World) -> None:
+        world.seen, world._heartbeat_at = False, float("-inf")
+        world.lease.deny()
+        world.lease.start()
+        await asyncio.sleep(1)
+        assert not world.lease.holds
+
+    in_world(scenario)

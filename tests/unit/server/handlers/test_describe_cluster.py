@@ -77,3 +77,27 @@ def test_a_broker_describes_brokers_only(
     response = world.ask(handle, DescribeClusterRequest(endpoint_type=endpoint), 1)
     assert (response.error_code, response.endpoint_type) == (code, endpoint)
     assert response.error_message and not response.brokers
+
+
+def test_a_broker_that_no_other_one_reaches_gets_no_lease(world: MemoryBroker) -> None:
+    silence = world.broker.silence
+    silence.follow([Process(2, b"a" * 16), Process(3, b"b" * 16)], 0.0)
+
+    def ask(sender: int | None, missed: list[int] | None, ended: int = -1) -> int:
+        request = DescribeClusterRequest(missed_brokers=missed, ended_lease=ended)
+        return world.ask(handle, request, 2, sender=sender).denied_lease
+
+    assert ask(2, [3]) == ask(3, [2]) == -1
+    silence.note_answer(Process(3, b"b" * 16), 0.0)
+    for _ in range(40):
+        ask(None, [])
+        ask(2, None)
+        ask(3, [2])
+        silence.note_answer(Process(3, b"b" * 16), 0.0)
+        silence.tick(world.broker.config.get_int("broker.session.timeout.ms") / 1000 / 36)
+    assert ask(3, [2]) == ask(None, None) == -1
+    denied = ask(2, [])
+    assert denied == ask(2, []) > 0
+    assert not silence.deafness.deaf()
+    ask(2, [], denied)
+    assert silence.deafness.deaf() == {2}

@@ -136,7 +136,7 @@ def test_a_controller_is_missed_three_tenths_of_a_session_after_its_last_answer(
 
 def test_a_controller_whose_requests_alone_arrive_is_mute() -> None:
     found = silence(2, 3)
-    for _ in range(round(SESSION_S / TICK_S)):
+    for _ in range(round(0.6 * SESSION_S / TICK_S)):
         assert found.reaches_half(live(2, 3))
         found.tick(TICK_S)
         for each in (2, 3):
@@ -152,3 +152,39 @@ def test_dead_brokers_and_brokers_that_were_never_reached_do_not_count() -> None
     found = silence(2, 3, reached=False)
     pass_s(found, SESSION_S)
     assert found.reaches_half(live(2, 3))
+
+
+def test_an_answer_that_denies_a_lease_is_no_contact() -> None:
+    found = silence(2, 3)
+    pass_s(found, SESSION_S)
+    found.note_denial(PROCESSES[2], 7, 9.0)
+    assert found.unanswering() == {3}
+    assert found.denial_by(2) == 7
+    assert found.contact_s(2) == float("-inf")
+    found.note_relayed_answer(2, 8.5)
+    assert found.contact_s(2) == float("-inf"), "this call began before the denial"
+    found.note_answer(PROCESSES[2], 9.5)
+    assert (found.denial_by(2), found.contact_s(2)) == (-1, 9.5)
+    found.note_denial(Process(3, b"f" * 16), 7, 9.0)
+    assert (found.denial_by(3), found.denial_by(4)) == (-1, -1), "another process denies nothing"
+
+
+def test_a_broker_that_has_never_answered_is_reported() -> None:
+    found = silence(2, 3, reached=False)
+    found.note_request(2)
+    found.note_answer(PROCESSES[3], 1.0)
+    assert found.unanswered() == {2}
+    pass_s(found, SESSION_S)
+    assert found.unanswered() == {2, 3}
+
+
+def test_a_deaf_broker_is_not_steady() -> None:
+    found = silence(2, 3)
+    for _ in range(round(SESSION_S / TICK_S)):
+        found.tick(TICK_S)
+        for each in (2, 3):
+            found.note_request(each)
+        found.note_answer(PROCESSES[3], 1.0)
+        found.deafness.note_report(3, frozenset({2}), -1)
+    assert not found.is_steady(2)
+    assert found.is_steady(3)

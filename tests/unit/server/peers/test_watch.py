@@ -243,3 +243,30 @@ def test_calls_continue_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -
         assert len(watched.broker.asked) > asked
 
     run(scenario)
+
+
+def test_a_denied_lease_has_ended_before_the_next_call_says_so(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        denials: list[int] = []
+        watched.watch.watch_denial(lambda: denials.append(len(watched.broker.calls)))
+        watched.watch.start(KNOWN)
+        await asyncio.sleep(10.0)
+        silence = watched.watch.silence
+        assert not denials
+        assert silence.contact_s(OTHER) > 0.0
+        watched.broker.denied_lease = 5
+        begun = len(watched.broker.calls)
+        await asyncio.sleep(10.0)
+        assert silence.contact_s(OTHER) == float("-inf")
+        assert not silence.unanswering(), "it answers"
+        ended = [each.ended_lease for each in watched.broker.calls[begun:]]
+        assert ended == [-1] + [5] * (len(ended) - 1)
+        assert denials == list(range(begun + 1, begun + 1 + len(ended)))
+        watched.broker.denied_lease = -1
+        await asyncio.sleep(10.0)
+        assert silence.contact_s(OTHER) > 0.0
+        assert watched.broker.calls[-1].ended_lease == -1
+        assert watched.broker.calls[0].missed_brokers == [OTHER], "it has not answered yet"
+        assert watched.broker.calls[-1].missed_brokers == []
+
+    run(scenario)
