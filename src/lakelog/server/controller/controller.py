@@ -15,6 +15,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.brokers import (
     check_broker_epoch,
@@ -123,6 +124,7 @@ class Controller:
         self.promises = Promises(session_s, clock)
         self._settled_s = _SETTLED * session_s
         self._fencing: Any = None
+        self._task = FailingTask(logger, "the fencing of brokers")
         self._is_due = False
         self._reported_at: float | None = None
         self._retry: Timer | None = None
@@ -350,25 +352,37 @@ class Controller:
         try:
             while self._is_due and not self._stopped:
                 self._is_due = False
-                # A report that arrives during the fencing starts a time of its own.
-                reported_at, self._reported_at = self._reported_at, None
-                # Every broker gets these reports, and any of them may become the controller at the
-                # next election.
-                is_controller = self._metadata.controller_id == self._node_id
-                dead, silent = await self._lost() if is_controller else ({}, {})
-                due, next_s = self.promises.divide(dead | silent)
-                if next_s is not None:
-                    self._look_again(next_s)
-                await self._fence_now(due, reported_at, silent)
-            self._retry_s = _RETRY_S
+                await self._fence_once()
         except (KafkaError, MetadataError) as error:
-            if not self._stopped:
-                if self._retry_s == _RETRY_S:  # one line for one time without the store
-                    _log_failure(error)
-                self._look_again(self._retry_s)
-                self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
+            # One line for one time without the store.
+            if not self._stopped and self._retry_s == _RETRY_S:
+                _log_failure(error)
+            self._retry_later()
+        except Exception as bug:  # noqa: BLE001 - dead brokers would stay leaders
+            self._task.failed(bug)
+            self._retry_later()
+        else:
+            self._retry_s = _RETRY_S
+            self._task.succeeded()
         finally:
             self._fencing = None
+
+    async def _fence_once(self) -> None:
+        # A report that arrives during the fencing starts a time of its own.
+        reported_at, self._reported_at = self._reported_at, None
+        # Every broker gets these reports, and any of them may become the controller at the next
+        # election.
+        is_controller = self._metadata.controller_id == self._node_id
+        dead, silent = await self._lost() if is_controller else ({}, {})
+        due, next_s = self.promises.divide(dead | silent)
+        if next_s is not None:
+            self._look_again(next_s)
+        await self._fence_now(due, reported_at, silent)
+
+    def _retry_later(self) -> None:
+        if not self._stopped:
+            self._look_again(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, _RETRY_S_MAX)
 
     def _look_again(self, pause_s: float) -> None:
         if self._retry is not None:

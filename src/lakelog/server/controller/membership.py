@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
 from lakelog.metadata.controller.brokers import is_noted
 from lakelog.metadata.controller.failed_replicas import plan_failed_replicas
 from lakelog.metadata.controller.features import check_supported
@@ -88,6 +89,7 @@ class Membership:
         self._controller = controller
         self._tasks = tasks
         self._reporting: Any = None
+        self._task = FailingTask(logger, "the report to the controller")
         self._serves = False
         self._is_read_only = False
         self._failed: dict[tuple[bytes, int], int] = {}
@@ -312,6 +314,10 @@ class Membership:
                 )
             self._metadata.doubt()
             return False
+        except Exception as bug:  # noqa: BLE001 - this broker would stay fenced
+            self._task.failed(bug)
+            return False
+        self._task.succeeded()
         return True
 
     async def _await_controller(self, request: Message, here: Callable[[], Awaitable[Any]]) -> Any:

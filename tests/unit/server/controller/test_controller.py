@@ -210,6 +210,26 @@ def test_a_dead_broker_is_fenced_and_a_live_one_is_not(cluster: Cluster) -> None
     cluster.world.metadata._brokers.pop(OTHER)
 
 
+def test_a_dead_broker_is_fenced_after_a_bug(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.beat(cluster.register().broker_epoch)
+    cluster.world.metadata._brokers.pop(OTHER)
+
+    def fail(dead: object) -> None:
+        raise RuntimeError("planted")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(cluster.controller.promises, "divide", fail)
+        cluster.controller.start()
+        cluster.world.pass_time(10.0)
+        fenced = [cluster.is_fenced]
+    cluster.world.pass_time(10.0)
+    assert [*fenced, cluster.is_fenced] == [False, True]
+    failures = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert [each.__dict__["event"] for each in failures] == ["task_failed"]
+
+
 def test_an_ended_broker_is_fenced_without_delay(cluster: Cluster) -> None:
     cluster.beat(cluster.register().broker_epoch)
     cluster.world.metadata._brokers.pop(OTHER)

@@ -51,6 +51,26 @@ def test_a_broker_that_was_fenced_by_mistake_comes_back() -> None:
         assert not world.broker.image.brokers[OWN].is_fenced
 
 
+def test_a_fenced_broker_comes_back_after_a_bug(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MemoryBroker() as world:
+        membership, metadata = world._server._control.membership, world.broker.metadata
+
+        async def fail() -> None:
+            raise RuntimeError("planted")
+
+        with monkeypatch.context() as planted:
+            planted.setattr(metadata, "refresh", fail)
+            membership.serve()
+            world.run(metadata.submit(lambda image: plan_fence(image, {OWN: membership.epoch})))
+            world.pass_time(2.0)
+            assert world.broker.image.brokers[OWN].is_fenced
+        world.pass_time(2.0)
+        assert not world.broker.image.brokers[OWN].is_fenced
+        assert [each.__dict__.get("event") for each in caplog.records] == ["task_failed"]
+
+
 def test_the_controller_knows_whether_the_broker_can_write() -> None:
     with MemoryBroker() as world:
         membership, noted = world._server._control.membership, []
