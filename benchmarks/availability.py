@@ -191,8 +191,8 @@ def main(argv: Sequence[str]) -> int:
         return (
             f"The longest time without an acknowledgement, in seconds; {SIZE} brokers, "
             f"{PARTITIONS} partitions of {SIZE} replicas, acks=all, min.insync.replicas=2, an "
-            "idempotent producer of confluent-kafka, data folders in memory; sessions of the default, 4 s and "
-            f"9 s with Kafka. A fault that lasts takes {options.hold:.0f} s."
+            "idempotent producer of confluent-kafka, data folders in memory; sessions of the "
+            f"default, 4 s, and 9 s with Kafka. A fault that lasts takes {options.hold:.0f} s."
         )
 
     words = [word for word in argv if word != _INSIDE]

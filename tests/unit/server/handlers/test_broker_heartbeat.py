@@ -57,3 +57,12 @@ def test_another_broker_gets_no_lease_for_it() -> None:
         response = world.ask(broker_heartbeat.handle, request, 0, sender=3)
         assert not response.is_lease_granted
         assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
+
+
+def test_a_deaf_broker_gets_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MemoryBroker() as world:
+        deafness = world.broker.silence.deafness
+        monkeypatch.setattr(deafness, "is_denied", lambda node_id: node_id == 2)
+        request = BrokerHeartbeatRequest(broker_id=2, want_lease=True)
+        assert not world.ask(broker_heartbeat.handle, request, 0, sender=2).is_lease_granted
+        assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)

@@ -61,15 +61,6 @@ def test_a_broker_of_an_earlier_version_gets_no_lease(world: MemoryBroker) -> No
     assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
 
 
-def test_the_lease_of_a_deaf_broker_is_not_confirmed(
-    world: MemoryBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(world.broker.silence.deafness, "is_denied", lambda node_id: node_id == 2)
-    request = MetadataRequest(topics=[], lease_of=2)
-    assert world.ask(handle, request, 13, sender=2).controller_id == -1
-    assert world.broker.controller.promises.divide({2: 7}) == ({2: 7}, None)
-
-
 @pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (13, None)])
 def test_all_topics_are_an_empty_list_in_version_0_and_null_since(
     world: MemoryBroker, version: int, topics: list[MetadataRequestTopic] | None
