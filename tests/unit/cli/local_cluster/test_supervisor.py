@@ -3,7 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -37,10 +38,12 @@ class Cluster:
         self.pids: Mapping[int, int] = {}
 
     def run(self) -> None:
-        supervisor = Supervisor(
+        asyncio.run(asyncio.wait_for(self.supervisor().run(), 120))
+
+    def supervisor(self) -> Supervisor:
+        return Supervisor(
             SPECS, None, is_complete=self._is_complete, report=self._report, line=self._line
         )
-        asyncio.run(asyncio.wait_for(supervisor.run(), 120))
 
     def _report(self, text: str) -> None:
         self.reports.append(text)
@@ -63,10 +66,56 @@ class Cluster:
         return True
 
 
+class _LateLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can jump; `then` is called after all timers of that time."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self._late_s = 0.0
+        super().__init__()
+        self._then = then
+
+    def time(self) -> float:
+        return super().time() + self._late_s
+
+    def pass_a_day(self) -> None:
+        self._late_s += 86_400.0
+        self._go_round(20)
+
+    def _go_round(self, turns: int) -> None:
+        if turns:
+            self.call_soon(self._go_round, turns - 1)
+        else:
+            self._then()
+
+
 def test_a_signal_stops_all_brokers_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     cluster.run()
     assert sorted(cluster.up) == [1, 2]
+    assert cluster.reports == ["Stopping"]
+
+
+def test_a_broker_may_need_a_day_until_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    wait = f"import sys; sys.argv[1] == '1' and open({str(gate)!r}).read(1); "
+    cluster = Cluster(monkeypatch, wait + _STOPS)
+    opened = os.open(gate, os.O_RDWR)  # no writer waits for a reader that has ended
+    loop = _LateLoop(lambda: os.write(opened, b"."))
+    line = cluster._line
+
+    def note_line(node_id: int, text: bytes) -> None:
+        if not cluster.up:
+            loop.pass_a_day()
+        line(node_id, text)
+
+    cluster._line = note_line  # type: ignore[method-assign,assignment]
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(cluster.supervisor().run())
+    os.close(opened)
+    assert cluster.up == [2, 1]
     assert cluster.reports == ["Stopping"]
 
 
