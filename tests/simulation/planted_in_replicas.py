@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +13,14 @@ from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.store.zookeeper.session import Check, Operation, Refusal
+from lakelog.protocol.fetch import FetchResponse
 from lakelog.replica.followers import Followers
 from lakelog.replica.partition import Partition
 from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.controller import controller as controllers
 from lakelog.server.fetches import reading
+from lakelog.server.replication.leader_session import Fetched, LeaderSession, Position
 from simulation.planted_in_clusters import bug
 from simulator.cluster.ensemble import NetworkedSession
 
@@ -91,6 +93,35 @@ def truncated_to_the_leaders_end(monkeypatch: pytest.MonkeyPatch) -> None:
         truncate(self, 2**31 - 1, end, leader_epoch)
 
     monkeypatch.setattr(Partition, "truncate", to_its_end)
+
+
+@bug("an answer of another leader epoch", ("idempotent",), ("late answer",))
+def answer_of_another_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower stores records of an earlier epoch, which its next fetch truncates."""
+    append, drop = Partition.append_fetched, LeaderSession._drop
+    on_response = LeaderSession.on_response
+    asked: dict[tuple[LeaderSession, tuple[bytes, int]], Position] = {}
+
+    def append_any(self: Partition, records: memoryview, leader_epoch: int, *rest: int) -> None:
+        append(self, records, self.leader_epoch, *rest)
+
+    def drop_later(self: LeaderSession, key: tuple[bytes, int]) -> None:
+        if key in self._in_session:
+            asked[self, key] = self._in_session[key]
+        drop(self, key)
+
+    def with_dropped(self: LeaderSession, response: FetchResponse) -> Iterator[Fetched]:
+        yield from on_response(self, response)
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                position = asked.pop((self, key), None)
+                if position is not None and key in self._followed:
+                    yield Fetched(self._followed[key], position, data)
+
+    monkeypatch.setattr(Partition, "append_fetched", append_any)
+    monkeypatch.setattr(LeaderSession, "_drop", drop_later)
+    monkeypatch.setattr(LeaderSession, "on_response", with_dropped)
 
 
 # Elections

@@ -81,6 +81,8 @@ class Law(Enum):
     WATERMARK_KEPT = "the high watermark of a replica does not decrease while its process runs"
     LEADER_COMPLETE = "a leader has every acknowledged record"
     IN_SYNC = "an in-sync or eligible replica has every committed record"
+    EPOCHS_IN_ORDER = "the leader epochs of the batches in a log do not fall"
+    COPIED = "a follower stores only batches that the leader of its epoch has"
     SAME_PREFIX = "all replicas have the same committed bytes"
     CURRENT_MEMBERS = "an in-sync replica joined with its current broker epoch, and is not fenced"
     ONE_COORDINATOR = "a coordinator acts in the leader epoch of its partition, alone"

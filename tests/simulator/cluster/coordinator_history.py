@@ -9,7 +9,7 @@ from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.replica.partitions import Partitions
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.replica_history import Run
+from simulator.cluster.stored_batches import Run
 
 
 class Coordinator(Protocol):

@@ -18,7 +18,8 @@ from simulator.cluster.brokers import HOME
 from simulator.cluster.coordinator_history import CoordinatorHistory
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.image_history import ImageHistory
-from simulator.cluster.replica_history import ReplicaHistory, Run
+from simulator.cluster.replica_history import ReplicaHistory
+from simulator.cluster.stored_batches import Run
 from simulator.cluster.transaction_history import TransactionHistory
 from simulator.engine.simulator import Simulator
 from simulator.network.network import Network
@@ -108,7 +109,7 @@ class ClusterObserver:
     def _check(self, host: BrokerHost) -> None:
         assert host.server is not None
         broker, run = host.server.broker, Run(host.node_id, host.starts)
-        self.replicas.check(run, broker.partitions, self.images.newest)
+        self.replicas.check(run, broker.partitions, host.disk, self.images.newest)
         self._coordinators.check(run, broker.groups, broker.transactions, broker.partitions)
         self.transactions.check(run, broker.partitions, self.images.newest, self)
 

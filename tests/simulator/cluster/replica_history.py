@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from doubles.disk import MemoryDisk
 from lakelog.metadata.image import MetadataImage
@@ -13,16 +12,7 @@ from lakelog.storage.names import LOG
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.record_history import RecordHistory
-
-Key = tuple[bytes, int]
-"""Topic id and partition index."""
-
-
-class Run(NamedTuple):
-    """One process of a broker: its node id, and its number among the starts."""
-
-    node_id: int
-    start: int
+from simulator.cluster.stored_batches import Key, Run, StoredBatches, name_of
 
 
 class ReplicaHistory:
@@ -41,8 +31,15 @@ class ReplicaHistory:
         """Checksum, leader epoch and last offset of committed batches by base offset."""
         self._compared: dict[tuple[Run, Key], int] = {}
         """The end of the compared part of a replica."""
+        self.stored = StoredBatches(findings)
 
-    def check(self, run: Run, partitions: Iterable[Partition], image: MetadataImage) -> None:
+    def check(
+        self,
+        run: Run,
+        partitions: Iterable[Partition],
+        disk: MemoryDisk,
+        image: MetadataImage,
+    ) -> None:
         """Check the replicas of a running broker; `image` is the newest one of any broker."""
         for partition in partitions:
             if not partition.is_online:
@@ -51,6 +48,7 @@ class ReplicaHistory:
             if partition.role.is_leader:
                 self._check_leader(run, partition)
             self._check_in_sync(run, partition, image)
+            self.stored.check(run, partition, disk)
 
     def _check_watermark(self, run: Run, partition: Partition, image: MetadataImage) -> None:
         key, now = partition.key, partition.watermark.offset
@@ -63,7 +61,7 @@ class ReplicaHistory:
         self._findings.expect(
             Law.WATERMARK_KEPT,
             now >= before,
-            f"{_name(run, partition)}: the high watermark went from {before} to {now}",
+            f"{name_of(run, partition)}: the high watermark went from {before} to {now}",
         )
         self._watermarks[run, key] = now
         self.committed[key] = max(now, self.committed.get(key, 0))
@@ -74,7 +72,7 @@ class ReplicaHistory:
         self._findings.expect(
             Law.ONE_LEADER,
             leader == run,
-            f"{_name(run, partition)} leads in epoch {epoch}, in which broker {leader} led",
+            f"{name_of(run, partition)} leads in epoch {epoch}, in which broker {leader} led",
         )
         if epoch < self._newest.get(key, -1):
             return  # a leader that has not heard yet of the next one
@@ -83,7 +81,7 @@ class ReplicaHistory:
         self._findings.expect(
             Law.LEADER_COMPLETE,
             partition.log.log_end_offset >= known,
-            f"{_name(run, partition)} leads in epoch {epoch} up to "
+            f"{name_of(run, partition)} leads in epoch {epoch} up to "
             f"{partition.log.log_end_offset}, and clients know of records up to {known}",
         )
 
@@ -96,7 +94,7 @@ class ReplicaHistory:
         self._findings.expect(
             Law.IN_SYNC,
             partition.log.log_end_offset >= committed,
-            f"{_name(run, partition)} ends at {partition.log.log_end_offset}, and is in the "
+            f"{name_of(run, partition)} ends at {partition.log.log_end_offset}, and is in the "
             f"ISR {state.isr} or the ELR {state.elr}; records up to {committed} are committed",
         )
 
@@ -127,12 +125,13 @@ class ReplicaHistory:
                 self._findings.expect(
                     Law.SAME_PREFIX,
                     known.setdefault(header.base_offset, found) == found,
-                    f"{_name(run, partition)} has another committed batch at {header.base_offset}",
+                    f"{name_of(run, partition)} has another committed batch at "
+                    f"{header.base_offset}",
                 )
         self._findings.expect(
             Law.SAME_PREFIX,
             at == end,
-            f"{_name(run, partition)} has batches up to {at}, and has committed {end}",
+            f"{name_of(run, partition)} has batches up to {at}, and has committed {end}",
         )
         self._compared[run, key] = end
 
@@ -142,7 +141,3 @@ def _is_copied_again(run: Run, partition: Partition, image: MetadataImage) -> bo
     state = image.partition(partition.topic_id, partition.index)
     is_counted = state is None or run.node_id in (*state.isr, *state.elr)
     return not is_counted and not partition.role.is_leader
-
-
-def _name(run: Run, partition: Partition) -> str:
-    return f"{partition.topic}-{partition.index} on broker {run.node_id}"

@@ -14,7 +14,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.replica.partition import Partition
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.replica_history import Run
+from simulator.cluster.stored_batches import Run
 
 
 class Owners(Protocol):

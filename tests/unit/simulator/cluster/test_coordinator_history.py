@@ -11,7 +11,7 @@ from lakelog.replica.role import Role
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.cluster.coordinator_history import CoordinatorHistory
-from simulator.cluster.replica_history import Run
+from simulator.cluster.stored_batches import Run
 
 
 class Loaded:

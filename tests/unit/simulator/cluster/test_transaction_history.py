@@ -14,7 +14,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import PartitionRecord, TopicRecord
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.replica_history import Run
+from simulator.cluster.stored_batches import Run
 from simulator.cluster.transaction_history import TransactionHistory
 
 S = TransactionState
