@@ -773,6 +773,18 @@ def test_a_transaction_is_unstable_until_the_followers_have_its_marker(
     assert partition.last_stable_offset == partition.watermark.offset == 2
 
 
+def test_a_follower_ends_a_transaction_when_its_marker_is_committed() -> None:
+    leader, follower = open_partition(), open_partition()
+    in_transaction(leader, 7)
+    end(leader, 7, commit=True)
+    follower.assume(Role(6, 2, is_leader=False, isr=(1, 2)), 0)
+    copied = memoryview(b"".join(read_batches(leader.log)))
+    follower.append_fetched(copied, 6, 1, 0, NOW)
+    assert follower.log.last_stable_offset == 0
+    follower.append_fetched(memoryview(b""), 6, 2, 0, NOW)
+    assert follower.log.last_stable_offset == 2
+
+
 def test_where_appends_commit_a_transaction_is_over_with_its_marker() -> None:
     partition = open_partition()
     in_transaction(partition, 7)

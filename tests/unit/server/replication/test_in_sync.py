@@ -153,6 +153,32 @@ def test_a_proposal_without_an_answer_is_repeated(
     assert led.world.partition("t").watermark.offset == 4
 
 
+def test_a_lost_answer_opens_no_proposal_of_a_partition_that_was_not_led_meanwhile(
+    led: Led, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise no refusal could close the next one."""
+    led.fetch(3)
+    partition = led.world.partition("t")
+    wanted: dict[Partition, tuple[int, ...]] = {partition: (LEADER, FOLLOWER)}
+    in_sync = led.world._server._replicas.in_sync
+    known = in_sync._propose(wanted)
+
+    async def lost(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        role = partition.role
+        for partition.role in (role._replace(followers=()), role):
+            in_sync.note_role(partition)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(in_sync, "_alter", lost)
+        led.world.run(in_sync._ask(known, wanted))
+    known = in_sync._propose(wanted)
+    led.submit(BrokerFenced(FOLLOWER, EPOCH))
+    led.world.append("t")
+    led.world.run(in_sync._ask(known, wanted))
+    assert partition.watermark.offset == 4
+
+
 def test_a_member_that_joined_and_was_fenced_at_once_does_not_count(led: Led) -> None:
     led.fetch(3)
     partition, old = led.world.partition("t"), led.state()

@@ -8,7 +8,7 @@ import pytest
 
 from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt, MetadataMissing, MetadataUnavailable
-from lakelog.metadata.store.api import Outcome, Snapshot
+from lakelog.metadata.store.api import MetadataBatch, Outcome, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
 from lakelog.metadata.store.zookeeper.layout import StoredEntry
 from lakelog.metadata.store.zookeeper.session import Node, Notify, Put
@@ -220,3 +220,39 @@ def test_a_new_session_at_a_stale_server_misses_no_entry(
         assert not newest
 
     in_world(work, faults=Faults(lag_turns_max=200), seed=seed)
+
+
+def test_a_deposed_writer_is_fenced_before_its_successor_has_written() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 1)
+        batch = MetadataBatch(WRITER, 2, handle.terms.known.epoch, b"x")
+        successor = await world.handle()
+        await successor.take_term(2)
+        await handle.terms.current()
+        assert (await handle.log.append(batch, 1)).outcome is Outcome.FENCED
+
+    in_world(work)
+
+
+def test_a_writer_of_the_present_term_that_is_behind_has_lost_its_place() -> None:
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 2)
+        batch = MetadataBatch(WRITER, 9, handle.terms.known.epoch, b"x")
+        outcome = await handle.log.append(batch, 1)
+        assert (outcome.outcome, outcome.end) == (Outcome.LOST, 2)
+
+    in_world(work)
+
+
+def test_a_forgotten_term_is_refused() -> None:
+    """The entries are complete, so that only the term shows that writes are lost."""
+
+    async def work(world: World) -> None:
+        handle = await _with_entries(world, 2)
+        backup = world.ensemble.committed
+        await handle.take_term()
+        world.ensemble.restore(backup)
+        with pytest.raises(MetadataCorrupt, match="is at epoch 1, but epoch 2 was seen"):
+            await handle.log.verify()
+
+    in_world(work)
