@@ -60,15 +60,8 @@ def health(*, session: Session, output: Output) -> int:
     min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).
     Brokers are fenced or unregistered.
     """
-    from lakelog.client.admin import ResourceType
-
     with open_admin(session) as admin:
-        cluster, topics = _cluster(admin)
-        names = [topic.name for topic in topics]
-        values = admin.configs.values(ResourceType.TOPIC, names, _MIN_ISR)
-        problems = _folder_problems(admin, cluster)
-    minima = {name: int(value) for name, value in values.items() if value is not None}
-    document = health_document(examine(topics, minima), _states(cluster, topics), problems)
+        document = health_of(admin)
     show(document, output.format)
     return ExitCode.OK if document.data["is_healthy"] else ExitCode.FAILURE
 
@@ -149,6 +142,18 @@ def feature_command(
         confirm(f"change {', '.join(wanted)}", yes=consent.yes)
         admin.features.update(up, down, is_unsafe=unsafe)
     note(f"Changed {', '.join(wanted)}", quiet=session.quiet)
+
+
+def health_of(admin: Admin) -> Document:
+    """Ask the brokers for the health of the cluster. Raises `KafkaError` and `OSError`."""
+    from lakelog.client.admin import ResourceType
+
+    cluster, topics = _cluster(admin)
+    names = [topic.name for topic in topics]
+    values = admin.configs.values(ResourceType.TOPIC, names, _MIN_ISR)
+    problems = _folder_problems(admin, cluster)
+    minima = {name: int(value) for name, value in values.items() if value is not None}
+    return health_document(examine(topics, minima), _states(cluster, topics), problems)
 
 
 def _cluster(admin: Admin) -> tuple[ClusterDescription, list[Topic]]:
