@@ -37,6 +37,8 @@ class Kind(Enum):
     """After all faults had ended, a role had no success within the deadline."""
     UNAVAILABLE = "unavailable partition"
     """During a fault of a minority, a partition acknowledged nothing for too long."""
+    HIDDEN = "hidden failure"
+    """A surface showed health, and a partition acknowledged nothing for too long."""
 
 
 class Anomaly(NamedTuple):

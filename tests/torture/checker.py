@@ -7,7 +7,7 @@ checker knows nothing of brokers, only the responses to clients.
 from __future__ import annotations
 
 from torture.anomalies import Anomaly, Kind
-from torture.availability import check_availability
+from torture.availability import check_availability, check_shown
 from torture.history import History
 from torture.offsets import check_offsets
 from torture.places import Places
@@ -16,16 +16,14 @@ from torture.reading import check_reading
 from torture.transactions import check_transactions
 
 
-def check(
-    history: History, deadline_s: float, silence_s_max: float = float("inf")
-) -> list[Anomaly]:
+def check(history: History, deadline_s: float, session_s: float = float("inf")) -> list[Anomaly]:
     """Return all anomalies of a history.
 
     Args:
         history: all operations of a run.
         deadline_s: seconds after a healing in which each role has to succeed.
-        silence_s_max: seconds after a fault of a minority in which each partition has to
-            acknowledge.
+        session_s: the session timeout of the brokers: each partition has to acknowledge soon
+            after it has passed since a fault of a minority.
     """
     places = Places(history)
     return [
@@ -35,5 +33,6 @@ def check(
         *check_transactions(history),
         *check_offsets(history),
         *check_progress(history, deadline_s),
-        *check_availability(history, silence_s_max),
+        *check_availability(history, session_s),
+        *check_shown(history, session_s),
     ]

@@ -18,6 +18,7 @@ from torture.hosts import CLIENTS, Cut, Hosts
 from torture.plan import Plan
 from torture.servers import (
     BROKERS,
+    FILLED,
     NUMBERS,
     PARTITIONS,
     SERVERS,
@@ -35,6 +36,8 @@ class Fault(NamedTuple):
     wait: Callable[[], object] = lambda: None
     is_minor: bool = False
     """Whether a majority of brokers, and of the store, works on and is connected."""
+    is_blind: bool = False
+    """Whether clients are cut off a part of the cluster, and may not see what works."""
 
 
 class Faults:
@@ -86,6 +89,7 @@ class Faults:
             lambda: self._kill(self._rng.sample(BROKERS, 2)),
             lambda: self._kill(list(BROKERS)),
             lambda: self._stop(self._leader()),
+            self._fill_disk,
             lambda: self._pause([self._leader()]),
             lambda: self._pause([self._controller()]),
             lambda: self._pause(self._rng.sample(BROKERS, 2)),
@@ -155,6 +159,14 @@ class Faults:
         text = f"stop {_brokers([number])} in order"
         return Fault(text, broker.launch, broker.await_ready, True)
 
+    def _fill_disk(self) -> Fault | None:
+        if not self._running([FILLED], host_of_broker):
+            return None
+        disk = self._servers.disk
+        disk.fill()
+        text = f"fill the disk of {_brokers([FILLED])}"
+        return Fault(text, disk.make_room, is_minor=True)
+
     def _pause(self, wanted: Iterable[int]) -> Fault | None:
         numbers = self._running(wanted, host_of_broker)
         for number in numbers:
@@ -179,10 +191,9 @@ class Faults:
         cuts = [Cut(host, name) for name in names if out]
         cuts += [Cut(name, host) for name in names if into]
         self._hosts.cut(cuts)
-        # A broker that only its clients or only its peers do not reach remains the leader.
-        is_minor = out and into and not {CLIENTS, *map(host_of_server, SERVERS)}.isdisjoint(names)
-        is_minor = is_minor and names != [CLIENTS]
-        return Fault(text, lambda: self._hosts.heal(cuts), is_minor=is_minor)
+        # A broker that only its clients do not reach remains the leader.
+        is_blind = names == [CLIENTS]
+        return Fault(text, lambda: self._hosts.heal(cuts), is_minor=not is_blind, is_blind=is_blind)
 
     def _kill_server(self) -> Fault | None:
         ensemble, number = self._servers.ensemble, self._rng.choice(SERVERS)
@@ -219,7 +230,7 @@ class Faults:
 
     def _kill_client(self) -> Fault:
         name = self._crew.kill_one(self._rng, self._plan.mortal)
-        return Fault(f"kill client {name}", lambda: self._crew.start(name))
+        return Fault(f"kill client {name}", lambda: self._crew.start(name), is_minor=True)
 
 
 def _brokers(numbers: list[int]) -> str:

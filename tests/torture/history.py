@@ -18,7 +18,12 @@ an invocation has a number `op`; a later line of the same process and number com
     assign    ok       reader, group or null, isolation, positions: {partition: offset}
     poll      ok       reader, records: [[partition, offset, value]]
     error     ok       text: a response that must never occur
-    fault     ok       text; optional: minor, whether a majority works on
+    shown     invoke   whether a surface shows health; its name is the process
+              ok       it does
+              fail     it does not, or nothing answers
+    pace      ok       factor: how much slower the machine is than an idle one
+    fault     ok       text; optional: minor, whether a majority works on; blind, whether clients
+                       are cut off a part of the cluster
     healed    ok       roles: process names before the dot, and partitions, that must make progress
     complete  ok       the last reads have reached the end of all partitions
 
@@ -122,6 +127,12 @@ class History:
     faults: list[str] = field(default_factory=list)
     minor_faults: list[tuple[int, str]] = field(default_factory=list)
     """Time and text of each fault that left a majority of brokers and of the store at work."""
+    major_faults: list[int] = field(default_factory=list)
+    """Time of each other fault."""
+    blind: list[tuple[int, int]] = field(default_factory=list)
+    """Begin and healing of each fault that cut clients off a part of the cluster."""
+    paces: list[tuple[int, float]] = field(default_factory=list)
+    """How much slower the machine was than an idle one, by time."""
     errors: list[str] = field(default_factory=list)
     polls: int = 0
     is_complete: bool = False
@@ -149,6 +160,7 @@ class _Parser:
         self.history = History()
         self._open: dict[tuple[str, int], Operation] = {}
         self._readers: dict[str, Reader] = {}
+        self._blind_since: int | None = None
 
     def take(self, line: dict[str, Any]) -> None:
         if line["type"] == "invoke":
@@ -200,12 +212,27 @@ class _Parser:
             case "error":
                 history.errors.append(f"{line['process']}: {line['text']}")
             case "fault":
-                history.faults.append(line["text"])
-                if line.get("minor", False):
-                    history.minor_faults.append((line["at"], line["text"]))
+                self._begin_fault(line)
+            case "pace":
+                history.paces.append((line["at"], line["factor"]))
             case "healed":
+                self._end_blindness(line["at"])
                 history.healed.append(Healed(line["at"], line["roles"]))
             case "complete":
                 history.is_complete = True
             case other:
                 raise ValueError(f"{line['process']} wrote {other!r}")
+
+    def _begin_fault(self, line: dict[str, Any]) -> None:
+        self.history.faults.append(line["text"])
+        if line.get("minor", False):
+            self.history.minor_faults.append((line["at"], line["text"]))
+        else:
+            self.history.major_faults.append(line["at"])
+        if line.get("blind", False):
+            self._blind_since = line["at"]
+
+    def _end_blindness(self, at: int) -> None:
+        if self._blind_since is not None:
+            self.history.blind.append((self._blind_since, at))
+            self._blind_since = None

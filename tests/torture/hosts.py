@@ -37,11 +37,11 @@ class _Host(NamedTuple):
 
 
 def enter_own_network(command: list[str]) -> None:
-    """Replace this process by a command in a network namespace of its own."""
+    """Replace this process by a command in namespaces of its own, for networks and for mounts."""
     sys.stdout.flush()
     # Without root, it needs to be root of a user namespace, which some systems forbid.
     options = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    os.execvp("unshare", ["unshare", "--net", *options, *command])
+    os.execvp("unshare", ["unshare", "--net", "--mount", *options, *command])
 
 
 class Hosts:

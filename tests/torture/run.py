@@ -21,6 +21,7 @@ from torture.following import Following
 from torture.history import History, parse
 from torture.hosts import Hosts
 from torture.journal import Journal
+from torture.patience import Pace, Patience
 from torture.plan import CONSUMERS, PRODUCERS, Plan
 from torture.progress import recoveries
 from torture.servers import (
@@ -29,18 +30,15 @@ from torture.servers import (
     NUMBERS,
     OUTPUTS,
     SERVERS,
+    SESSION_S,
     Servers,
     host_of_broker,
     host_of_server,
 )
+from torture.surfaces import Surfaces
 
 PROGRESS_S = 180.0
 """The deadline of each role after a healing; generous, for machines with other work."""
-SILENCE_S_MAX = 20.0
-"""The deadline of each partition after a fault of a minority.
-
-The session timeout and two seconds are 5 s; the rest is for clients, and machines with other work.
-"""
 _FAULT_S = 1.0, 4.0
 _LONG_S = 25.0
 """The time of some faults of a minority: the cluster has to go on while they last."""
@@ -86,12 +84,20 @@ class Run:
             self._following = Following(crew.journals)
             self._offsets = Offsets(servers.bootstrap, self._journal)
             stack.callback(self._offsets.close)
+            self._watch(stack, servers, hosts, crew)
             self._torture(servers, crew, Faults(self._plan, servers, hosts, crew, self._rng))
             self._finish(servers, crew)
             servers.stop()
             differing = servers.differing_replicas()
             assert not differing, f"the replicas of {', '.join(differing)} differ"
         return self.history()
+
+    def _watch(self, stack: ExitStack, servers: Servers, hosts: Hosts, crew: Crew) -> None:
+        """Measure the pace of the machine, and ask the surfaces, until the run ends."""
+        pace = Journal(crew.journals / "pace.jsonl", "pace")
+        stack.enter_context(Pace(self._folder, pace))
+        addresses = [hosts.address(host_of_broker(number)) for number in BROKERS]
+        stack.enter_context(Surfaces(servers.bootstrap, addresses, crew.journals))
 
     def history(self) -> History:
         """Merge the journals into `history.jsonl`, in order of time, and parse them."""
@@ -117,7 +123,7 @@ class Run:
             is_double = not self._plan.only_leaders and self._rng.random() < _SECOND_FAULT
             for fault in faults.begin(2 if is_double else 1):
                 is_minor = fault.is_minor and not is_double
-                self._journal.note("fault", text=fault.text, minor=is_minor)
+                self._journal.note("fault", text=fault.text, minor=is_minor, blind=fault.is_blind)
                 begun.append(fault)
             fault_s = self._rng.uniform(*_FAULT_S)
             is_long = self._rng.random() < _LONG and not is_double and begun[0].is_minor
@@ -178,7 +184,7 @@ class Run:
 
     def judge(self, history: History) -> list[Anomaly]:
         """Return the anomalies of a history."""
-        return check(history, PROGRESS_S, SILENCE_S_MAX)
+        return check(history, PROGRESS_S, SESSION_S)
 
 
 def summary(history: History, anomalies: list[Anomaly]) -> Iterator[str]:
@@ -199,6 +205,8 @@ def summary(history: History, anomalies: list[Anomaly]) -> Iterator[str]:
             f"(median), {max(waits):.2f} s (maximum)"
         )
     if found := silences(history):
-        seconds, partition, fault = found[0]
-        yield f"  the longest silence was {seconds:.2f} s, of {partition} after: {fault}"
+        seconds, partition, fault, at = found[0]
+        limit_s = Patience(SESSION_S, history).between(at, at + seconds * 1e9)
+        text = f"{seconds:.2f} s (at most {limit_s:.1f} s), of {partition} after: {fault}"
+        yield f"  the longest silence was {text}"
     yield from map(str, anomalies[:50])

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 from broker_process import BrokerProcess, eventually
 from lakelog.cli.local_cluster.ensemble import Home, ZooKeeperEnsemble
 from torture.hosts import Hosts
+from torture.small_disk import SmallDisk
 
 NUMBERS, LEDGER, OUTPUTS = "numbers", "ledger", "outputs"
 TOPICS = (NUMBERS, LEDGER, OUTPUTS)
@@ -23,16 +24,19 @@ PARTITIONS = 4
 BROKERS = (1, 2, 3)
 SERVERS = (1, 2, 3)
 """Numbers of the ZooKeeper servers."""
+FILLED = 3
+"""The broker whose disk a run can fill."""
 EMBEDDED, ZOOKEEPER = "sqlite", "zookeeper"
-_PORT = 9092
+_PORT, HTTP_PORT = 9092, 9180
 _TIMEOUT_S = 10
 _FULL_S = 120.0
+SESSION_S = 3.0
+"""Shorter than most faults, so that they have consequences."""
 _SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.min.session.timeout.ms": "1000",
-    # Shorter than most faults, so that they have consequences.
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": str(int(SESSION_S * 1000)),
     "replica.lag.time.max.ms": "3000",
     "min.insync.replicas": "2",
 }
@@ -68,18 +72,27 @@ class Servers:
                 folder / f"broker{number}",
                 _PORT,
                 _SETTINGS,
-                ("--node-id", str(number), "--metadata", place, "--insecure"),
+                (
+                    "--node-id",
+                    str(number),
+                    "--metadata",
+                    place,
+                    "--insecure",
+                    *_http(hosts, number),
+                ),
                 hosts.address(host_of_broker(number)),
                 hosts.prefix(host_of_broker(number)),
             )
             for number in BROKERS
         }
+        self.disk = SmallDisk(self.brokers[FILLED].data)
         self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.enter_context(self.disk)
             if self.ensemble is not None:
                 stack.enter_context(self.ensemble)
             for broker in self.brokers.values():
@@ -146,6 +159,10 @@ class Servers:
             for name in names
             if len({_stored(each.data / name) for each in self.brokers.values()}) != 1
         ]
+
+
+def _http(hosts: Hosts, number: int) -> tuple[str, str]:
+    return "--http", f"{hosts.address(host_of_broker(number))}:{HTTP_PORT}"
 
 
 def _stored(folder: Path) -> bytes:

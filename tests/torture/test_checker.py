@@ -386,20 +386,30 @@ def silent_for(seconds: int, *, minor: bool) -> Written:
     written = Written()
     written.line("nemesis", f="fault", type="ok", text="kill broker 1", minor=minor)
     for _ in range(seconds - 2):
-        written.line("nemesis", f="fault", type="ok", text="kill a client")
+        written.line("nemesis", f="healed", type="ok", roles=[])
     beat(written, begin_pulse(written))
     return written
 
 
 def silence_kinds(written: Written) -> set[Kind]:
-    found = check(written.history(), DEADLINE_S, silence_s_max=5.0)
-    return {each.kind for each in found} & {Kind.UNAVAILABLE}
+    found = check(written.history(), DEADLINE_S, session_s=1.0)
+    return {each.kind for each in found} & {Kind.UNAVAILABLE, Kind.HIDDEN}
 
 
 def test_a_partition_that_is_silent_during_a_fault_of_a_minority_is_found() -> None:
     assert silence_kinds(silent_for(9, minor=True)) == {Kind.UNAVAILABLE}
-    assert silence_kinds(silent_for(4, minor=True)) == set()
+    assert silence_kinds(silent_for(5, minor=True)) == set()
     assert silence_kinds(silent_for(9, minor=False)) == set()
+
+
+def test_a_silence_ends_with_the_begin_of_a_fault_of_a_majority() -> None:
+    written = Written()
+    for minor in (True, False):
+        written.line("nemesis", f="fault", type="ok", text="kill brokers", minor=minor)
+    for _ in range(8):
+        written.line("nemesis", f="healed", type="ok", roles=[])
+    beat(written, begin_pulse(written))
+    assert silence_kinds(written) == set()
 
 
 def test_a_pulse_that_began_earlier_does_not_count() -> None:
@@ -408,3 +418,40 @@ def test_a_pulse_that_began_earlier_does_not_count() -> None:
     written.line("nemesis", f="fault", type="ok", text="pause broker 1", minor=True)
     beat(written, number)
     assert silence_kinds(written) == {Kind.UNAVAILABLE}
+
+
+def test_a_slow_machine_gets_more_time_beside_the_session() -> None:
+    written = silent_for(9, minor=True)
+    written.lines.append(pace(1.2))
+    assert silence_kinds(written) == {Kind.UNAVAILABLE}
+    written.lines.append(pace(4.0))
+    assert silence_kinds(written) == set()
+
+
+def pace(factor: float) -> str:
+    """Return the line of a measurement while the partition is silent."""
+    line = {"at": 4 * SECOND, "process": "pace", "f": "pace", "type": "ok", "factor": factor}
+    return json.dumps(line)
+
+
+def shown_for(times: int, outcome: str = "ok", **fault: bool) -> Written:
+    """Return a history with a surface asked so often between two acknowledgements."""
+    written = Written()
+    beat(written, begin_pulse(written))
+    written.line("nemesis", f="fault", type="ok", text="cut", **fault)
+    for _ in range(times):
+        number = written.invoke("readyz", "shown")
+        written.end("readyz", number, outcome)
+    written.line("nemesis", f="healed", type="ok", roles=[])
+    beat(written, begin_pulse(written))
+    return written
+
+
+def test_a_partition_that_cannot_be_written_while_a_surface_shows_health_is_found() -> None:
+    assert silence_kinds(shown_for(5)) == {Kind.HIDDEN}
+    assert silence_kinds(shown_for(3)) == set()
+    assert silence_kinds(shown_for(5, outcome="fail")) == set()
+
+
+def test_clients_that_are_cut_off_judge_no_surface() -> None:
+    assert silence_kinds(shown_for(5, blind=True)) == set()
