@@ -21,6 +21,8 @@ _WORK_S = 2.0
 """For elections and their metadata, beside the session."""
 _CLIENT_S = 3.0
 """Of the pulse: 1.5 s for the record under way, 1 s for a request, 0.5 s for metadata."""
+_LONGEST_S = 20.0
+"""On any machine."""
 _STEP_S, _SYNC_S = 0.03, 0.01
 """CPU time of one measurement, and the usual time of a sync."""
 _EVERY_S = 1.0
@@ -42,7 +44,7 @@ class Patience:
         end = max(end, start + _NS * (self._session_s + _WORK_S))
         paces = [pace for at, pace in self._paces if start <= at <= end + _NS]
         pace = max(1.0, sum(paces) / len(paces)) if paces else 1.0
-        return self._session_s + (_WORK_S + _CLIENT_S) * pace
+        return min(self._session_s + (_WORK_S + _CLIENT_S) * pace, _LONGEST_S)
 
 
 class Pace:
