@@ -85,3 +85,13 @@ def test_a_deleted_lock_that_another_process_has_taken_is_lost(tmp_path: Path) -
         registration.renewed()
     registration.release()
     other.release()
+
+
+def test_a_refused_registration_keeps_no_file_open(tmp_path: Path) -> None:
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    before = sorted(Path("/dev/fd").iterdir())
+    with pytest.raises(BrokerIdInUse):
+        neighbourhood.register(1, b"2" * 16)
+    assert sorted(Path("/dev/fd").iterdir()) == before
+    registration.release()

@@ -36,3 +36,9 @@ def test_files_of_another_log_are_not_touched(tmp_path: Path, suffix: str) -> No
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(MetadataUnavailable, match="no/metadata"):
         load_file(tmp_path / "no" / "metadata.db", STATE, b"records")
+
+
+def test_a_load_keeps_no_file_open(tmp_path: Path) -> None:
+    before = sorted(Path("/dev/fd").iterdir())
+    load_file(tmp_path / "metadata.db", STATE, b"records")
+    assert sorted(Path("/dev/fd").iterdir()) == before

@@ -309,3 +309,32 @@ def test_an_older_format_is_refused(path: Path) -> None:
     _execute(path, "PRAGMA user_version = 1")
     with pytest.raises(MetadataUnsupported, match="format 1"):
         _read(path)
+
+
+def test_a_writer_of_the_present_term_that_is_behind_has_lost_its_place(path: Path) -> None:
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=False)
+    epoch = log.controller().epoch
+    assert log.append(MetadataBatch(WRITER, 9, epoch, b"late"), 2).outcome is Outcome.LOST
+    assert log.append(MetadataBatch(WRITER, 9, epoch - 1, b"old"), 2).outcome is Outcome.FENCED
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_failure"),
+    [
+        (sqlite3.SQLITE_IOERR_WRITE, True),
+        (sqlite3.SQLITE_IOERR_FSYNC, True),
+        (sqlite3.SQLITE_IOERR_READ, False),
+        (sqlite3.SQLITE_FULL, False),
+    ],
+)
+def test_a_write_that_fails_is_a_failure_of_the_device(
+    path: Path, code: int, is_failure: bool
+) -> None:
+    log, failures = SqliteLog(DatabaseFile(path)), list[None]()
+    log.on_device_failure = lambda: failures.append(None)
+    error = sqlite3.OperationalError("planted")
+    error.sqlite_errorcode = code
+    log._note(error)
+    assert bool(failures) is is_failure

@@ -157,3 +157,12 @@ def test_new_topics_of_one_change_are_written_at_once(
     folder.broker.run(folder.topics.add(bytes([number]) * 16 for number in range(50)))
     folder.broker.run(folder.topics.add([ORDERS]))
     assert written == [52]
+
+
+def test_a_file_of_an_earlier_process_that_cannot_be_removed_is_reported(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.broker.disk.fail("name", errno.EIO, suffix="durable-topics", times=100)
+    folder.begin(NEXT, FORMER)
+    events = [record.event for record in caplog.records]  # type: ignore[attr-defined]
+    assert "durable_topics_not_removed" in events

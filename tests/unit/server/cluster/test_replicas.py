@@ -634,3 +634,22 @@ def test_after_a_power_failure_a_torn_end_is_no_loss_of_a_durable_topic(node: No
     assert [(name, index) for name, _, index in Node(node.disk, node.image).replicas.lost] == [
         ("orders", 0)
     ]
+
+
+def test_a_topic_that_becomes_durable_as_it_grows_waits_for_its_flush(
+    node: Node, named: bool
+) -> None:
+    """Its partition has records that were appended under the weaker setting."""
+    asyncio.run(node.durable.begin(-1, None))
+    node.apply(topic("orders", ORDERS, 1), named=named)
+    grown = PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 0, 0)
+    written: list[frozenset[bytes]] = []
+    add = node.durable.add
+
+    async def recorded(topic_ids: Iterable[bytes]) -> None:
+        written.append(frozenset(topic_ids))
+        await add(written[-1])
+
+    node.durable.add = recorded  # type: ignore[method-assign]
+    node.apply([grown, _durability("orders", "fsync")], named=named)
+    assert frozenset({ORDERS}) not in written

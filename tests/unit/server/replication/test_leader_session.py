@@ -302,3 +302,9 @@ def idle_cost(topics: int) -> int:
 
 def test_a_fetch_costs_the_leader_nothing_for_idle_partitions() -> None:
     assert idle_cost(40) == idle_cost(80)
+
+
+def test_a_removed_partition_is_no_reason_to_hurry(cluster: Cluster) -> None:
+    assert cluster.session.are_others_unflushed([])
+    cluster.session.remove(cluster.follower)
+    assert not cluster.session.are_others_unflushed([])
