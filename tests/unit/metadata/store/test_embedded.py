@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.metadata.errors import MetadataUnavailable
-from lakelog.metadata.store import embedded
+from lakelog.metadata.errors import MetadataUnavailable, MetadataUnsupported
+from lakelog.metadata.store import embedded, filesystem
 from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.metadata.store.liveness import Neighbourhood
@@ -260,3 +261,23 @@ def test_a_store_of_one_broker_needs_no_heartbeats(shared: bool, tmp_path: Path)
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_a_file_on_a_network_file_system_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 {os.major(device)}:{os.minor(device)} / / rw - nfs4 x rw\n")
+    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
+
+    async def work() -> None:
+        store = EmbeddedStore(tmp_path / "metadata.db", SystemClock())
+        try:
+            with pytest.raises(MetadataUnsupported, match="nfs4"):
+                await store.open(create=True)
+        finally:
+            await store.close()
+
+    asyncio.run(work())
+    assert not (tmp_path / "metadata.db").exists()

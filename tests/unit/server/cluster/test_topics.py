@@ -19,11 +19,12 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record, ResourceType, TopicRecord
 from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.protocol.create_topics import CreateTopicsRequest
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
-from lakelog.server.controller.link import ControllerLink
+from lakelog.server.controller.link import PATIENCE_S, ControllerLink
 from lakelog.server.controller.relays import Relays
 from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.silence import Silence
@@ -267,3 +268,21 @@ def isrs(cluster: TopicsOfLog, name: str) -> list[tuple[int, ...]]:
     topic = cluster.log.image.topic(name)
     assert topic is not None
     return [each.isr for each in topic.partitions.values()]
+
+
+def test_the_controller_has_as_much_time_to_create_topics_as_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: TopicsOfLog) -> None:
+        sent: list[CreateTopicsRequest] = []
+        carry_out = cluster.topics._link.carry_out
+
+        async def noting(request: Any, *rest: Any, **named: Any) -> Any:
+            sent.append(request)
+            return await carry_out(request, *rest, **named)
+
+        monkeypatch.setattr(cluster.topics._link, "carry_out", noting)
+        await cluster.topics.ensure_group_topic()
+        assert [each.timeout_ms for each in sent] == [PATIENCE_S * 1000]
+
+    run(tmp_path, scenario)

@@ -6,6 +6,7 @@ import pytest
 
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.brokers import plan_producer_ids
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import PartitionRecord
 from lakelog.server.auth.broker_proof import Process
@@ -61,3 +62,11 @@ def test_the_end_of_a_process_ends_the_promise_not_to_fence_it() -> None:
         control._report_dead(Process(2, b"a" * 16))
         assert control.controller.promises.divide({2: 7}) == ({2: 7}, None)
         world.pass_time(0.01)
+
+
+def test_producer_epochs_that_may_be_lost_are_recorded() -> None:
+    with MemoryBroker() as world:
+        world.run(world.broker.metadata.submit(lambda image: plan_producer_ids(image, 1)))
+        assert world.broker.image.forgotten_epochs_end < world.broker.image.next_producer_id
+        world.run(world._server._control.forget_epochs())
+        assert world.broker.image.forgotten_epochs_end == world.broker.image.next_producer_id

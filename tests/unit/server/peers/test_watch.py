@@ -8,7 +8,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -268,5 +268,19 @@ def test_a_denied_lease_has_ended_before_the_next_call_says_so(run: Run) -> None
         assert watched.broker.calls[-1].ended_lease == -1
         assert watched.broker.calls[0].missed_brokers == [OTHER], "it has not answered yet"
         assert watched.broker.calls[-1].missed_brokers == []
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_is_a_loss(run: Run) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.watch.start(KNOWN)
+        watched.watch.follow(KNOWN)
+        await asyncio.sleep(10.0)
+        lost, losses = list[int](), cast("Any", watched.watch.losses)
+        losses.add = lost.append
+        watched.broker.stop_listening()
+        await asyncio.sleep(0.5)
+        assert lost == [OTHER]
 
     run(scenario)
