@@ -242,7 +242,7 @@ class Workloads:
         self._readers(places)
 
     async def _topics(self, _: Client) -> None:
-        self.clients.append(TopicMaker(self._context, self.named("shortlived")))
+        self.clients.append(TopicMaker(self._context, self.named("fleeting")))
 
     async def _reconfiguration(self, hand: Client) -> None:
         """Replicas and settings change."""

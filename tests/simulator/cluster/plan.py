@@ -117,13 +117,14 @@ _LATER_FAULTS = (
     ("earlier reign", 0.1),
     ("two elections", 0.1),
 )
-_LATER_WORKLOADS = (
+LATER_WORKLOADS = (
     ("reconfiguration", 0.15),
     ("administration", 0.1),
     ("compaction", 0.1),
     ("retention", 0.1),
     ("many partitions", 0.04),
 )
+"""Workloads with their chances, which go with any of `WORKLOADS`."""
 _LAST_FAULTS = (("disk error", 0.1), (LATE_ANSWER, 0.1))
 """Names with their chances."""
 
@@ -173,5 +174,5 @@ def _add_later_parts(plan: ClusterPlan, rng: random.Random) -> None:
     if rng.random() < 0.15:
         plan.faults |= {LATE_ISR}
     plan.faults |= {name for name, chance in _LATER_FAULTS if rng.random() < chance}
-    plan.workloads |= {name for name, chance in _LATER_WORKLOADS if rng.random() < chance}
+    plan.workloads |= {name for name, chance in LATER_WORKLOADS if rng.random() < chance}
     plan.faults |= {name for name, chance in _LAST_FAULTS if rng.random() < chance}

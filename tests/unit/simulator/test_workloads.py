@@ -14,6 +14,7 @@ from lakelog.protocol.create_topics import (
 from scripted_clients import ScriptedConnection
 from simulator import World
 from simulator.clients.client import Client
+from simulator.cluster import plan as cluster
 from simulator.plan import WORKLOADS, Plan
 from simulator.workloads import Workloads
 
@@ -55,7 +56,7 @@ def test_only_planned_workloads_run() -> None:
 
 
 def test_workloads_of_one_plan_share_no_client_name() -> None:
-    _, workloads, _ = filled(*WORKLOADS)
+    _, workloads, _ = filled(*WORKLOADS, *cluster.WORKLOADS, *dict(cluster.LATER_WORKLOADS))
     names = [client.name for client in workloads.clients]
     assert len(set(names)) == len(names)
 
