@@ -135,6 +135,11 @@ class BrokerHost:
         return self._simulator.loop.time() - self._harmed_at > _CALM_S
 
     @property
+    def has_slow_threads(self) -> bool:
+        """Whether a fault delays offloaded work: each step of a start, and of its metadata."""
+        return self.thread_s_max > _THREAD_S_MAX
+
+    @property
     def producer_expiration_ms(self) -> int:
         return int(self.settings[EXPIRATION])
 

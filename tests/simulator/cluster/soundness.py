@@ -23,7 +23,10 @@ class Soundness(NamedTuple):
     runs: tuple[int, ...]
     """The number of starts of each broker."""
     able: frozenset[int]
-    """Brokers that run, reach the metadata store and the client, and have a disk that works."""
+    """Brokers that run, reach the metadata store and the client, and have a disk that works.
+
+    A broker in a slow recovery is not able: it may need longer than the law allows to serve.
+    """
     pairs: frozenset[Pair]
     """Pairs of able brokers that reach each other; none while the network is slow."""
     untouched: frozenset[int]
@@ -49,6 +52,7 @@ def soundness_of(hosts: Sequence[BrokerHost], network: Network, client: str) -> 
         for host in hosts
         if _runs(host, network)
         and host.has_sound_disk
+        and not host.has_slow_threads
         and all(are_joined(network, host.name, other) for other in (STORE, client))
     }
     pairs = frozenset(

@@ -51,6 +51,10 @@ def test_each_fault_takes_a_broker_out() -> None:
         network.cut(CLIENT, first.name)
         assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         network.heal()
+        first.slow_threads(2.0)
+        assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
+        first.slow_threads()
+        assert soundness_of(world.hosts, network, CLIENT) == whole
         first.disk.fail("write", errno.EIO, times=1)
         assert soundness_of(world.hosts, network, CLIENT).able == {2, 3}
         first.disk.forget_faults()
