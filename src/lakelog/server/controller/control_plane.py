@@ -80,7 +80,6 @@ class ControlPlane:
             self.peers.contacts,
             self.peers.silence,
         )
-        self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
         self.succession = Succession(
             node_id,
             self.metadata,
@@ -89,6 +88,9 @@ class ControlPlane:
             options.config.get_int("broker.session.timeout.ms") / 1000,
             environment.clock,
             tasks,
+        )
+        self.membership = Membership(
+            node_id, self.metadata, self.link, self.controller, self.succession, tasks
         )
         self.metadata.watch_brokers(self._on_brokers)
         self.presence = Presence(

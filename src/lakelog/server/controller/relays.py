@@ -133,9 +133,9 @@ class Relays:
         if peer is None:
             return None
         cast("Relayed", request).via_broker = via
-        return await self._while_answering(peer, request)
+        return await self.while_answering(peer, request)
 
-    async def _while_answering(self, peer: Peer, request: Message) -> Any:
+    async def while_answering(self, peer: Peer, request: Message) -> Any:
         """Return the response of a broker unless it stops answering the regular calls.
 
         Raises `PeerError`.
@@ -176,7 +176,7 @@ class Relays:
         code = ErrorCode.NOT_CONTROLLER
         if peer is not None:
             try:
-                return cast("Response", await self._while_answering(peer, request))
+                return cast("Response", await self.while_answering(peer, request))
             except PeerError as error:
                 if error.is_outcome_unknown:
                     code = ErrorCode.REQUEST_TIMED_OUT
