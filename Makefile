@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted mutants endurance torture libraries kills readers bench clean
+.PHONY: help setup java maven demo demo-cluster check types units test conformance moving fuzz sim planted prove mutants endurance torture libraries kills readers bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -114,6 +114,13 @@ sim: setup ## Seeded worlds of three brokers (SEEDS=200, BROKERS=1, or SEED=7 to
 planted: setup ## How many seeds of clusters catch each planted bug (SEEDS=20 BUG="a stale ...")
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(or $(SEEDS),20) \
 	  $(if $(BUG),--bug "$(BUG)")
+
+prove: setup java ## Every planted bug, 200 seeded worlds of each kind, and long torture on both stores
+	$(BIN)/pytest -q -n 2 --dist loadfile --prove tests/simulation
+	@$(MAKE) --no-print-directory sim SEEDS=200
+	@$(MAKE) --no-print-directory sim SEEDS=200 BROKERS=1
+	@$(MAKE) --no-print-directory torture STORE=zookeeper
+	@$(MAKE) --no-print-directory torture STORE=sqlite
 
 mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=400 SEED=1 PACKAGES= AGAIN=1)
 	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),400) --seed $(or $(SEED),1) \
