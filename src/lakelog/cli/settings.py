@@ -108,7 +108,9 @@ def _owner_of(key: str, kind: ResourceType) -> str:
     from lakelog.base.config.keys.topics import TOPIC_CONFIGS
 
     if key in TOPIC_CONFIGS and kind.name != "TOPIC":
-        return f"{key} is a setting of topics: use --topic NAME"
+        synonyms = TOPIC_CONFIGS[key].synonyms if kind.name == "BROKER" else ()
+        of_all = "".join(f", or {each.name} for all topics" for each in synonyms[:1])
+        return f"{key} is a setting of topics: use --topic NAME{of_all}"
     if key in GROUP_CONFIGS and kind.name != "GROUP":
         return f"{key} is a setting of groups: use --group NAME"
     return ""

@@ -200,8 +200,10 @@ class Partition:
         self.note_flush()
         if not self.watermark.is_written:
             self._flush_soon(self)
-        elif needed_flush:
-            self._changed(self)  # appends with `acks=1` that waited for a flush
+        elif needed_flush or self.watermark.is_short:
+            # Appends with `acks=1` waited for a flush. A coordinator that loads its records waits
+            # for their commit no longer if too few replicas are in sync.
+            self._changed(self)
 
     def note_flush(self) -> None:
         """Commit the records that a finished flush made durable."""

@@ -33,13 +33,7 @@ class ReplicaHistory:
         """The end of the compared part of a replica."""
         self.stored = StoredBatches(findings)
 
-    def check(
-        self,
-        run: Run,
-        partitions: Iterable[Partition],
-        disk: MemoryDisk,
-        image: MetadataImage,
-    ) -> None:
+    def check(self, run: Run, partitions: Iterable[Partition], image: MetadataImage) -> None:
         """Check the replicas of a running broker; `image` is the newest one of any broker."""
         for partition in partitions:
             if not partition.is_online:
@@ -48,7 +42,12 @@ class ReplicaHistory:
             if partition.role.is_leader:
                 self._check_leader(run, partition)
             self._check_in_sync(run, partition, image)
-            self.stored.check(run, partition, disk)
+
+    def check_stored(self, run: Run, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
+        """Check the batches that the replicas of a running broker have stored."""
+        for partition in partitions:
+            if partition.is_online:
+                self.stored.check(run, partition, disk)
 
     def _check_watermark(self, run: Run, partition: Partition, image: MetadataImage) -> None:
         key, now = partition.key, partition.watermark.offset

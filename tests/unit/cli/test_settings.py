@@ -57,6 +57,8 @@ def test_a_change_that_the_broker_rejects_names_the_owner_of_the_key() -> None:
     admin: Any = SimpleNamespace(configs=SimpleNamespace(describe=lambda *_: known))
     hints = {
         "table.enable": "table.enable is a setting of topics: use --topic NAME",
+        "retention.ms": "retention.ms is a setting of topics: use --topic NAME, "
+        "or log.retention.ms for all topics",
         "log.retention.mss": "did you mean 'log.retention.ms'?",
         "log.retention.ms": "",
     }

@@ -830,3 +830,21 @@ def test_records_that_the_table_lacks_are_not_compacted() -> None:
     assert (partition.last_stable_offset, partition.compactable_end) == (4, 2)
     partition.use_config(LogConfig())
     assert partition.compactable_end == 4
+
+
+def test_a_minimum_that_is_raised_above_the_isr_is_an_event() -> None:
+    """A coordinator that loads its records waits for their commit no longer."""
+    directory = LogDirectory(DATA, MemoryDisk(ManualClock()), ManualClock(), SeededRandom(1))
+    directory.open(None, 1)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    events: list[bool] = []
+    partition = Partition(
+        log,
+        Role(5, 1, is_leader=True, isr=(1,), followers=(2,)),
+        lambda _: None,
+        lambda changed: events.append(changed.watermark.is_short),
+    )
+    partition.assume(partition.role, 0)
+    events.clear()
+    partition.use_config(LogConfig(min_insync_replicas=2))
+    assert events == [True]

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from simulator import World, run
 
 SEEDS = (9, 31)
 REPEATED = 9
+_TESTS = Path(__file__).parents[2]
 
 
 @pytest.mark.histories
@@ -29,7 +31,7 @@ def test_a_seed_is_the_same_in_another_process_and_under_another_hash_seed() -> 
     command = [sys.executable, "-m", "simulator", "--seed", str(REPEATED)]
     hashes = set()
     for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_TESTS)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         found = re.search(r"hash (\w+)", done.stdout)

@@ -96,7 +96,10 @@ class Presence:
         if request is None:
             return False
         try:
-            response = await self._relays.ask(self._metadata.controller_id, request)
+            # The regular calls ask the controller directly already.
+            response = await self._relays.ask(
+                self._metadata.controller_id, request, through_others=True
+            )
         except KafkaError:
             return False
         if response.error_code or response.answered_by < 0:

@@ -1,4 +1,4 @@
-"""Brokers that this one does not fence yet, although the metadata store counts them as dead.
+"""Brokers that this one does not fence yet, although they are dead or silent.
 
 A broker that does not reach the store asks the others whether its coordinators have successors
 (`lakelog.server.coordinators.lease`). An answer counts for a part of a session, so a broker that
@@ -42,7 +42,7 @@ class Promises:
     def divide(self, dead: Mapping[int, int]) -> tuple[dict[int, int], float | None]:
         """Return which of the dead brokers may be fenced now, and in how many seconds the next one.
 
-        dead: all brokers that the store counts as dead now, with their epochs.
+        dead: all brokers that are dead for the store, or silent, with their epochs.
         """
         self._dead, now = frozenset(dead), self._clock.monotonic()
         self._until = {broker: until for broker, until in self._until.items() if until > now}

@@ -28,6 +28,7 @@ from lakelog.wire.schema import Message
 ATTEMPT_S = 10.0
 DIRECT = -1
 """In `via_broker`: no other broker sends the request on."""
+_NOT_SENT_ON = (ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Relayed(Protocol):
@@ -93,14 +94,18 @@ class Relays:
 
     # The sender
 
-    async def ask(self, controller_id: int, request: Message) -> Any:
+    async def ask(
+        self, controller_id: int, request: Message, *, through_others: bool = False
+    ) -> Any:
         """Return the response to one attempt.
+
+        through_others: whether an unanswering controller is not asked directly, as a last resort.
 
         Raises `KafkaError`: `PeerError` if the controller cannot be reached, or its answer is
         unknown; NOT_CONTROLLER if it is not known to have an address.
         """
         failure = unregistered(controller_id)
-        for via in self._ways(controller_id):
+        for via in self._ways(controller_id, through_others=through_others):
             try:
                 response = await self._ask_via(controller_id, via, request)
             except PeerError as error:
@@ -110,12 +115,13 @@ class Relays:
                 continue
             if response is None:
                 continue
-            # A broker that is not the controller and does not reach it has sent nothing on.
-            if via == DIRECT or response.error_code != ErrorCode.NOT_CONTROLLER:
+            # A broker that is not the controller and does not reach it has sent nothing on. A
+            # controller of an older version accepts no request that another broker sends on.
+            if via == DIRECT or response.error_code not in _NOT_SENT_ON:
                 return response
         raise failure
 
-    def _ways(self, controller_id: int) -> Iterator[int]:
+    def _ways(self, controller_id: int, *, through_others: bool) -> Iterator[int]:
         """Return the brokers to send a request to in turn; the first one takes it, as a rule."""
         unanswering = self._silence.unanswering()
         if controller_id not in unanswering:
@@ -124,7 +130,7 @@ class Relays:
         for node_id, broker in sorted(self._metadata.image.brokers.items()):
             if node_id not in left_out and not broker.is_fenced:
                 yield node_id
-        if controller_id in unanswering:
+        if controller_id in unanswering and not through_others:
             yield DIRECT
 
     async def _ask_via(self, controller_id: int, via: int, request: Message) -> Any:
@@ -174,7 +180,9 @@ class Relays:
         """
         peer = self._peer(self._metadata.controller_id)
         code = ErrorCode.NOT_CONTROLLER
-        if peer is not None:
+        # Without this, the request would wait for a controller that does not answer here, and the
+        # sender would try no other broker.
+        if peer is not None and not self.are_needed:
             try:
                 return cast("Response", await self.while_answering(peer, request))
             except PeerError as error:

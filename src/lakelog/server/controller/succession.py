@@ -76,6 +76,7 @@ class Succession:
         self._is_starting = False
         self._unregistered = Unregistered(2 * session_s / _QUESTIONS_PER_SESSION)
         self._running: Any = None
+        self._stopped = False
         self._task = FailingTask(logger, "the question whether brokers miss the controller")
 
     @property
@@ -100,7 +101,7 @@ class Succession:
 
     def note_silence(self) -> None:
         """Ask the other brokers while the controller does not answer."""
-        if self._running is None and self._misses():
+        if self._running is None and not self._stopped and self._misses():
             self._running = self._tasks.spawn(self._run(), name="ask about the controller")
 
     def note_term(self) -> None:
@@ -111,6 +112,7 @@ class Succession:
 
     def stop(self) -> None:
         """Ask no more."""
+        self._stopped = True
         if self._running is not None:
             self._running.cancel()
 
@@ -128,7 +130,8 @@ class Succession:
                 await self._try_round()
                 await pause(self._tasks, self._session_s / _QUESTIONS_PER_SESSION)
         finally:
-            self._running = None
+            # A later silence needs a vote of its own.
+            self._running, self._missed = None, NO_TERM
 
     async def _try_round(self) -> None:
         try:
@@ -144,20 +147,20 @@ class Succession:
     async def _round(self) -> None:
         """Ask once, and stand for election if most brokers miss the controller."""
         self.note_term()
-        term = self._metadata.term
+        term, before = self._metadata.term, self._missed
         live = await self._metadata.live_brokers()
         now_s = self._clock.monotonic()
         self._unregistered.observe(self._metadata.image, live, term, now_s)
         if now_s < self._since_s + self._session_s:
             return
         missing = await self._missing(term.broker_id)
-        is_news = self._missed != term.epoch
         self._missed = NO_TERM
-        is_majority = 2 * len(missing) > len(self._voters(live, term.broker_id))
+        voters = self._voters(live, term.broker_id)
+        is_majority = 2 * len(missing & voters) > len(voters)
         if not is_majority or term != self._metadata.term or not self._misses():
             return
         self._missed = term.epoch
-        if is_news:
+        if before != term.epoch:
             logger.warning(
                 "Controller %d does not answer most of the live brokers: this one stands for "
                 "election",

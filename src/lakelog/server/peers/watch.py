@@ -81,6 +81,7 @@ class PeerWatch:
         self._retry_s = min(RETRY_S, 2 * self._tick_s)
         self.silence = Silence(session_s, self._tick_s)
         self._on_silence = on_silence
+        self._ticking = FailingTask(logger, "the count of silent brokers")
         self._on_denial: Callable[[], object] = tuple
         self._silent: tuple[frozenset[int], ...] = ()
         self._timer: Timer | None = None
@@ -172,10 +173,19 @@ class PeerWatch:
         return dict.fromkeys(Reach, 0) | Counter(self._reach.values())
 
     def _tick(self) -> None:
-        now_s = self._seams.clock.monotonic()
-        self.silence.tick(now_s - self._ticked_s)
-        self._ticked_s = now_s
+        # First: without ticks no broker would be silent ever again.
         self._timer = self._seams.tasks.call_later(self._tick_s, self._tick)
+        try:
+            self._count()
+        except Exception as bug:  # noqa: BLE001 - the next tick may succeed
+            self._ticking.failed(bug)
+        else:
+            self._ticking.succeeded()
+
+    def _count(self) -> None:
+        now_s = self._seams.clock.monotonic()
+        elapsed_s, self._ticked_s = now_s - self._ticked_s, now_s
+        self.silence.tick(elapsed_s)
         found = self.silence
         silent = (
             found.unreached(),
@@ -186,8 +196,8 @@ class PeerWatch:
             found.deafness.deaf(),
         )
         if silent != self._silent:
-            self._silent = silent
             self._on_silence()
+            self._silent = silent
 
     async def _call(self, peer: Peer) -> None:
         """Runs until cancelled."""

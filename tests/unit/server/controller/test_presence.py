@@ -43,7 +43,9 @@ class Scene:
     def heartbeat(self) -> BrokerHeartbeatRequest | None:
         return BrokerHeartbeatRequest(broker_id=1) if self.serves else None
 
-    async def ask(self, controller_id: int, request: object) -> BrokerHeartbeatResponse:
+    async def ask(
+        self, controller_id: int, request: object, *, through_others: bool
+    ) -> BrokerHeartbeatResponse:
         assert controller_id == CONTROLLER
         self.asked += 1
         await asyncio.sleep(0.1)

@@ -160,6 +160,30 @@ def test_a_controller_that_does_not_answer_is_the_last_way(scene: Scene) -> None
     assert scene.asked == [(FOURTH, FOURTH), (CONTROLLER, DIRECT)]
 
 
+def test_a_heartbeat_is_not_sent_to_a_controller_that_does_not_answer(scene: Scene) -> None:
+    scene.pass_s(SESSION_S * LEADS_FOR + 0.25, FOURTH)
+    scene.outcomes = {FOURTH: UNSENT, CONTROLLER: None}
+    asking = scene.relays.ask(CONTROLLER, AlterPartitionRequest(broker_id=OWN), through_others=True)
+    with pytest.raises(PeerUnreachableError):
+        scene.loop.run_until_complete(asking)
+    assert scene.asked == [(FOURTH, FOURTH)]
+
+
+def test_a_controller_of_an_older_version_takes_no_relayed_request(scene: Scene) -> None:
+    scene.outcomes = {CONTROLLER: UNSENT, THIRD: ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    response = scene.loop.run_until_complete(scene.ask())
+    assert response.error_code == ErrorCode.NONE
+    assert [each for each, _ in scene.asked] == [CONTROLLER, THIRD, FOURTH]
+
+
+def test_a_broker_sends_nothing_on_to_a_controller_that_does_not_answer_it(scene: Scene) -> None:
+    """It would keep the request of the other broker until its limit, which could ask a third."""
+    scene.pass_s(SESSION_S * LEADS_FOR + 0.25, FOURTH)
+    scene.outcomes = {CONTROLLER: None}
+    assert scene.send_on() == ErrorCode.NOT_CONTROLLER
+    assert not scene.asked
+
+
 def test_a_request_is_given_up_when_the_controller_stops_answering(scene: Scene) -> None:
     scene.outcomes = {CONTROLLER: None}
 

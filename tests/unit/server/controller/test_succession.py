@@ -187,6 +187,35 @@ def test_a_controller_that_answers_again_keeps_the_term(
     assert len(scene.asked) == asked
 
 
+def test_an_earlier_vote_does_not_count_in_a_later_silence(scene: Scene) -> None:
+    scene.reach(b3=True)
+    scene.settle()
+    scene.pass_s(SESSION_S)
+    assert scene.succession.missed_epoch == EPOCH
+    scene.answers[3] = False
+    scene.silence.note_answer(Process(CONTROLLER, bytes([CONTROLLER]) * 16), 0.0)
+    scene.pass_s(SESSION_S * 0.2)
+    for _ in range(round(SESSION_S * 0.2 / TICK_S)):
+        scene.silence.tick(TICK_S)  # the silence is noticed before anything is asked
+    assert scene.succession.missed_epoch == NO_TERM
+
+
+def test_brokers_that_the_store_counts_as_dead_have_no_vote(scene: Scene) -> None:
+    scene.reach(b3=True, b4=True, b5=False)
+    scene.dead = {3, 4}
+    scene.settle()
+    scene.pass_s(SESSION_S * 0.4)
+    assert scene.succession.missed_epoch == NO_TERM
+
+
+def test_a_stopped_broker_asks_no_more(scene: Scene) -> None:
+    scene.reach(b3=True)
+    scene.settle()
+    scene.succession.stop()
+    scene.pass_s(SESSION_S * 0.4)
+    assert not scene.asked
+
+
 def test_the_question_is_repeated_until_others_miss_the_controller(scene: Scene) -> None:
     scene.reach(b3=False)
     scene.settle()

@@ -245,6 +245,24 @@ def test_calls_continue_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -
     run(scenario)
 
 
+def test_silence_counts_after_a_bug(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(watched: Watched) -> None:
+        def fail() -> frozenset[int]:
+            raise RuntimeError("planted")
+
+        with monkeypatch.context() as planted:
+            planted.setattr(watched.watch.silence, "unseen", fail)
+            watched.watch.start(KNOWN)
+            await asyncio.sleep(20.0)
+        assert watched.events.count("task_failed") == 1
+        ticks: list[float] = []
+        monkeypatch.setattr(watched.watch.silence, "tick", ticks.append)
+        await asyncio.sleep(20.0)
+        assert ticks
+
+    run(scenario)
+
+
 def test_a_denied_lease_has_ended_before_the_next_call_says_so(run: Run) -> None:
     async def scenario(watched: Watched) -> None:
         denials: list[int] = []
