@@ -184,6 +184,15 @@ def test_a_broker_sends_nothing_on_to_a_controller_that_does_not_answer_it(scene
     assert not scene.asked
 
 
+def test_a_broker_sends_nothing_on_for_one_that_does_not_answer_it(scene: Scene) -> None:
+    """Its requests arrive, and responses do not: it is no broker that others reach."""
+    for each in (CONTROLLER, FOURTH):
+        scene.silence.note_answer(Process(each, bytes([each]) * 16), 0.0)
+    scene.pass_s(SESSION_S * LEADS_FOR, CONTROLLER)
+    assert scene.send_on() == ErrorCode.NOT_CONTROLLER
+    assert not scene.asked
+
+
 def test_a_request_is_given_up_when_the_controller_stops_answering(scene: Scene) -> None:
     scene.outcomes = {CONTROLLER: None}
 
