@@ -63,6 +63,8 @@ class Filter:
         servers = {host.name: host.server for host in nemesis._hosts if host.server is not None}
         controller = f"broker-{next(iter(servers.values())).broker.metadata.controller_id}"
         fit = [each for each in servers if (each == controller) is self._of_controller]
+        # The coordinator of all groups, if it is among them.
+        fit.sort(key=lambda each: servers[each].broker.groups.leader_epoch(0) is None)
         name = next((each for each in fit if any(led(servers[each]))), None)
         if self.seen or name is None or len(servers) < 3 or nemesis._cluster.image.fenced:
             return

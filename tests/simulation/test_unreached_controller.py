@@ -102,7 +102,7 @@ def test_a_leader_cut_off_from_the_controller_alone_stays(
 def test_without_another_way_the_controller_fences_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Relays, "_ways", lambda relays, controller_id: iter([DIRECT]))
+    monkeypatch.setattr(Relays, "_ways", lambda relays, controller_id, **_: iter([DIRECT]))
     lost = LostWay(monkeypatch)
     plan = ClusterPlan(6.0, frozenset({"plain", "idempotent"}), frozenset({"cut store"}))
     run_cluster(ClusterWorld(SEEDS[0], plan))
