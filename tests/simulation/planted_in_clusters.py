@@ -286,7 +286,7 @@ def loaded_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     "a live coordinator epoch",
     ("classic transactions",),
     ("stuck marker",),
-    first=26,
+    first=10,
     seconds=20.0,
     settings={"request.timeout.ms": "1000", "auto.leader.rebalance.enable": "false"},
 )
