@@ -14,6 +14,7 @@ from lakelog.replica.role import Role
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.membership import Membership
+from lakelog.server.controller.succession import NO_TERM, Succession
 from lakelog.server.handlers import metadata as metadata_handler
 from lakelog.server.monitoring import collect, endpoint
 from lakelog.server.monitoring.readiness import ClusterStanding
@@ -109,3 +110,4 @@ def silent_broker_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("a mute controller that keeps its term", ("idempotent",), ("mute controller",))
 def mute_controller_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Silence, "reaches_half", lambda self, live: True)
+    monkeypatch.setattr(Succession, "missed_epoch", property(lambda self: NO_TERM))

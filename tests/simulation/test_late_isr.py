@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.checkers.laws import Law
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
 from simulator.cluster.world import ClusterWorld
@@ -13,4 +14,7 @@ from simulator.cluster.world import ClusterWorld
 @pytest.mark.parametrize("store", ["zookeeper", "file"])
 def test_a_late_request_adds_no_member_that_lacks_committed_records(seed: int, store: str) -> None:
     plan = ClusterPlan(20.0, frozenset({"idempotent"}), frozenset({"late ISR"}), store=store)
-    assert run_cluster(ClusterWorld(seed, plan)).violations == ()
+    outcome = run_cluster(ClusterWorld(seed, plan))
+    # The late request shows the controller a leader that is cut off already: its session, after
+    # which others lead, begins again.
+    assert outcome.broken <= {Law.AVAILABLE}, outcome.violations

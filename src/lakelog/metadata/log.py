@@ -509,14 +509,11 @@ class MetadataLog:
         """
         live = await self._store.live_brokers()
         serving = _serving(self.image, live)
-        missed = -1 if self._witnesses is None else self._witnesses.missed_epoch
-        ahead = serving - {self._broker_id}
-        if missed == self._term.epoch:
-            ahead.discard(self._term.broker_id)
-        is_behind = not self._serves and ahead
+        is_behind = not self._serves and serving - {self._broker_id}
         if is_behind or not self._may_lead(live):
             # A serving broker takes the term of a dead controller as soon as it learns of it.
             return await self._store.controller()
+        missed = -1 if self._witnesses is None else self._witnesses.missed_epoch
         # The older of the two epochs is of a former term.
         past = missed if self._term.broker_id in serving else max(missed, self._doubted)
         return await self._store.elect(past=past)

@@ -501,34 +501,6 @@ def test_a_controller_that_does_not_answer_is_replaced_unless_it_serves(tmp_path
     _play(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("has_rival", [False, True])
-def test_a_starting_broker_replaces_a_missed_controller_if_no_other_broker_serves(
-    tmp_path: Path, has_rival: bool
-) -> None:
-    async def scenario(logs: MetadataLogs) -> None:
-        first, second, rival = (logs.log(logs.embedded(shared=True), each) for each in (1, 2, 3))
-        await first.open(create=True)
-        first.serve()
-        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
-        if has_rival:
-            await rival.open(create=False)
-            await first.submit(lambda image: plan_register_broker(image, 3, rival.incarnation_id))
-        await second.open(create=False)
-        witnesses = Witnessing()
-        second.use_witnesses(witnesses)
-        await second.refresh()
-        assert second.controller_id == 1
-        witnesses.missed_epoch = second.term.epoch
-        await second.refresh()
-        assert second.controller_id == (1 if has_rival else 2), "a serving broker goes first"
-        await first.close()
-        await second.close()
-        if has_rival:
-            await rival.close()
-
-    _play(tmp_path, scenario)
-
-
 class Witnessing:
     """Witnesses of a broker that may miss the controller, or be cut off itself."""
 

@@ -80,6 +80,7 @@ class ControlPlane:
             self.peers.contacts,
             self.peers.silence,
         )
+        self.membership = Membership(node_id, self.metadata, self.link, self.controller, tasks)
         self.succession = Succession(
             node_id,
             self.metadata,
@@ -88,9 +89,6 @@ class ControlPlane:
             options.config.get_int("broker.session.timeout.ms") / 1000,
             environment.clock,
             tasks,
-        )
-        self.membership = Membership(
-            node_id, self.metadata, self.link, self.controller, self.succession, tasks
         )
         self.metadata.watch_brokers(self._on_brokers)
         self.presence = Presence(

@@ -87,9 +87,7 @@ class ControllerLink:
         deadline = self._clock.monotonic() + patience_s
         while True:
             try:
-                response = await self.ask_once(
-                    request, here, newest=newest, is_own=is_own, gives_up=is_repeatable
-                )
+                response = await self.ask_once(request, here, newest=newest, is_own=is_own)
                 if ErrorCode.NOT_CONTROLLER not in codes_in(response):
                     return response
                 if self._clock.monotonic() >= deadline:
@@ -109,13 +107,11 @@ class ControllerLink:
         *,
         newest: int | None = None,
         is_own: bool = False,
-        gives_up: bool = False,
     ) -> Any:
         """Return the response to one attempt; the caller keeps its proposal, and may ask again.
 
         is_own: whether the request is of this broker itself, and may travel through another one
             (`Relayed`).
-        gives_up: whether the attempt ends when another broker becomes the controller.
 
         Returns after this broker has followed the change. Raises `KafkaError` as `carry_out`.
         """
@@ -125,20 +121,17 @@ class ControllerLink:
         if is_own:
             response = await self._relays.ask(controller_id, request)
         else:
-            response = await self._ask_directly(controller_id, request, newest, gives_up=gives_up)
+            response = await self._ask_directly(controller_id, request, newest)
         with suppress(KafkaError):  # the change is made, whether this broker can read it or not
             await self._metadata.refresh()
         return response
 
     async def _ask_directly(
-        self, controller_id: int, request: Message, newest: int | None, *, gives_up: bool
+        self, controller_id: int, request: Message, newest: int | None
     ) -> Message:
         peer = self._peer(controller_id)
         if peer is None:
             raise unregistered(controller_id)
-        if gives_up and newest is None:
-            response: Message = await self._relays.while_answering(peer, request)
-            return response
         return await peer.request(request, timeout_s=ATTEMPT_S, newest=newest)
 
     async def pause(self) -> None:

@@ -37,7 +37,6 @@ from lakelog.protocol.broker_registration import (
 from lakelog.runtime.api import Tasks
 from lakelog.server.controller.controller import Controller
 from lakelog.server.controller.link import ControllerLink, may_pass
-from lakelog.server.controller.succession import Succession
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -74,7 +73,6 @@ class Membership:
 
     Args:
         controller: carries out the requests while this broker is the controller.
-        succession: replaces a controller that answers no starting broker.
     """
 
     def __init__(
@@ -83,14 +81,12 @@ class Membership:
         metadata: MetadataLog,
         link: ControllerLink,
         controller: Controller,
-        succession: Succession,
         tasks: Tasks,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._link = link
         self._controller = controller
-        self._succession = succession
         self._tasks = tasks
         self._reporting: Any = None
         self._task = FailingTask(logger, "the report to the controller")
@@ -328,18 +324,9 @@ class Membership:
         """Return the response of the controller, however long a live one takes to serve.
 
         A controller that does not answer and does not serve is replaced, by this broker if no other
-        one serves. A serving controller is replaced if most live brokers miss it. The request is
-        repeated: it names this process, which the controller looks up. Raises `KafkaError`.
+        one serves. The request is repeated: it names this process, which the controller looks up.
+        Raises `KafkaError`.
         """
-        self._succession.begin_wait()
-        try:
-            return await self._ask_until_answered(request, here)
-        finally:
-            self._succession.end_wait()
-
-    async def _ask_until_answered(
-        self, request: Message, here: Callable[[], Awaitable[Any]]
-    ) -> Any:
         for round_ in count():
             try:
                 response = await self._link.carry_out(
@@ -347,7 +334,6 @@ class Membership:
                 )
                 if response.error_code not in _UNCERTAIN:
                     return response
-                self._succession.note_answer()
                 reason = ErrorCode(response.error_code).name
             except KafkaError as error:
                 if not may_pass(error):

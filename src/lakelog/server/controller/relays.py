@@ -139,9 +139,9 @@ class Relays:
         if peer is None:
             return None
         cast("Relayed", request).via_broker = via
-        return await self.while_answering(peer, request)
+        return await self._while_answering(peer, request)
 
-    async def while_answering(self, peer: Peer, request: Message) -> Any:
+    async def _while_answering(self, peer: Peer, request: Message) -> Any:
         """Return the response of a broker unless it stops answering the regular calls.
 
         Raises `PeerError`.
@@ -187,7 +187,7 @@ class Relays:
         is_heard = cast("Relayed", request).broker_id not in self._silence.missed()
         if peer is not None and is_heard and not self.are_needed:
             try:
-                return cast("Response", await self.while_answering(peer, request))
+                return cast("Response", await self._while_answering(peer, request))
             except PeerError as error:
                 if error.is_outcome_unknown:
                     code = ErrorCode.REQUEST_TIMED_OUT

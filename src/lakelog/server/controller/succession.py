@@ -7,10 +7,6 @@ one included, it stands for election against the term: in the same situation the
 resign (`Silence.reaches_half`). The broker whose silence began last finds the majority, so no
 repetition of the question delays the election.
 
-A starting broker accepts no connections, and asks none. It stands for election if the controller
-answers neither it nor enough other starting brokers (`unregistered.py`), and no broker serves
-beside the controller. A serving broker counts those starting brokers, too.
-
 A broker that is not of this version answers that it does not miss the controller. A term is left
 alone for its first session, so that brokers which stall in turn do not pass it around.
 """
@@ -19,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lakelog.base.errors import KafkaError
@@ -30,7 +26,6 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Clock, Tasks, pause
-from lakelog.server.controller.unregistered import Unregistered
 from lakelog.server.peers.peer import Peer
 from lakelog.server.peers.silence import Silence
 
@@ -73,8 +68,6 @@ class Succession:
         self._since_s = 0.0
         """When this broker learned of the term."""
         self._missed = NO_TERM
-        self._is_starting = False
-        self._unregistered = Unregistered(2 * session_s / _QUESTIONS_PER_SESSION)
         self._running: Any = None
         self._stopped = False
         self._task = FailingTask(logger, "the question whether brokers miss the controller")
@@ -84,31 +77,15 @@ class Succession:
         """The epoch of a term whose holder most live brokers miss, by the last question; or -1."""
         return self._missed if self._misses() else NO_TERM
 
-    def begin_wait(self) -> None:
-        """Have this starting broker miss the controller until it answers."""
-        self._is_starting = True
-        self._unregistered.forget()
-        self.note_silence()
-
-    def note_answer(self) -> None:
-        """Note an answer of the controller, which does not end the wait."""
-        self._unregistered.forget()
-        self._since_s = self._clock.monotonic()
-
-    def end_wait(self) -> None:
-        """Note that the controller has answered."""
-        self._is_starting = False
-
     def note_silence(self) -> None:
         """Ask the other brokers while the controller does not answer."""
         if self._running is None and not self._stopped and self._misses():
             self._running = self._tasks.spawn(self._run(), name="ask about the controller")
 
     def note_term(self) -> None:
-        """Note when the term changes; the next holder may not answer either."""
+        """Note when the term changes."""
         if self._metadata.term != self._term:
             self._term, self._since_s = self._metadata.term, self._clock.monotonic()
-        self.note_silence()
 
     def stop(self) -> None:
         """Ask no more."""
@@ -117,12 +94,7 @@ class Succession:
             self._running.cancel()
 
     def _misses(self) -> bool:
-        controller_id = self._metadata.controller_id
-        known = self._metadata.image.brokers.get(controller_id)
-        serves = known is not None and not known.is_fenced
-        if self._is_starting:
-            return serves and controller_id != self._node_id
-        return self._silence.misses(controller_id, serves=serves)
+        return self._metadata.controller_id in self._silence.missed()
 
     async def _run(self) -> None:
         try:
@@ -148,15 +120,13 @@ class Succession:
         """Ask once, and stand for election if most brokers miss the controller."""
         self.note_term()
         term, before = self._metadata.term, self._missed
-        live = await self._metadata.live_brokers()
-        now_s = self._clock.monotonic()
-        self._unregistered.observe(self._metadata.image, live, term, now_s)
-        if now_s < self._since_s + self._session_s:
+        if self._clock.monotonic() < self._since_s + self._session_s:
             return
-        missing = await self._missing(term.broker_id)
+        missing = await self._ask_others(term.broker_id)
+        live = await self._metadata.live_brokers()
         self._missed = NO_TERM
-        voters = self._voters(live, term.broker_id)
-        is_majority = 2 * len(missing & voters) > len(voters)
+        count = 1 + len(missing.intersection(self._silence.counted(live)))
+        is_majority = self._silence.is_majority(count, live)
         if not is_majority or term != self._metadata.term or not self._misses():
             return
         self._missed = term.epoch
@@ -169,25 +139,8 @@ class Succession:
             )
         self._metadata.review()
 
-    def _voters(self, live: Mapping[int, bytes], controller_id: int) -> frozenset[int]:
-        """Return the live brokers, this one included.
-
-        A starting broker knows them from the store alone, and may count a former process, too.
-        """
-        if self._is_starting:
-            return frozenset(live.keys() | {self._node_id})
-        known = self._silence.counted(live) | (live.keys() & {controller_id})
-        return known | self._unregistered.waiting() | {self._node_id}
-
-    async def _missing(self, controller_id: int) -> frozenset[int]:
-        """Return the brokers that miss the controller, this one included.
-
-        A silent broker counts as none. A process has to wait for a session, as this one has waited.
-        """
-        found = self._unregistered.waiting(self._session_s) | {self._node_id}
-        return found if self._is_starting else found | await self._ask_others(controller_id)
-
     async def _ask_others(self, controller_id: int) -> frozenset[int]:
+        """Return the other brokers that miss the controller; a silent one counts as none."""
         asking = [
             self._tasks.spawn(self._ask(peer, controller_id), name=f"ask broker {peer.node_id}")
             for peer in self._peers()

@@ -65,9 +65,8 @@ API = ServedApi(
 
 def _misses(broker: Broker, controller_id: int) -> bool:
     """Return whether a broker is the controller, and does not answer this one."""
-    known = broker.metadata.image.brokers.get(controller_id)
-    return controller_id == broker.metadata.controller_id and broker.silence.misses(
-        controller_id, serves=known is not None and not known.is_fenced
+    return controller_id == broker.metadata.controller_id and (
+        controller_id in broker.silence.missed()
     )
 
 

@@ -143,17 +143,7 @@ class Silence:
     def missed(self) -> frozenset[int]:
         """Return the brokers whose last answer is three tenths of a session ago."""
         after_s = self._session_s * _MISSED_AFTER
-        return self._brokers(lambda each: each.unanswered_s >= after_s)
-
-    def misses(self, controller_id: int, *, serves: bool) -> bool:
-        """Return whether the controller does not answer this broker.
-
-        serves: whether it is not fenced. A starting controller answers no broker until its logs are
-        open: it is missed only if this broker has reached it before.
-        """
-        found = self._known.get(controller_id)
-        is_due = found is not None and (serves or found.was_reached)
-        return is_due and controller_id in self.missed()
+        return self._brokers(lambda each: each.was_reached and each.unanswered_s >= after_s)
 
     def unanswered(self) -> frozenset[int]:
         """Return the brokers that this one reports: they do not answer, or never have."""
@@ -182,18 +172,22 @@ class Silence:
         lost = self.unreached().intersection(counted)
         return 2 * (1 + len(counted) - len(lost)) >= 1 + len(counted)
 
-    def counted(self, live: Mapping[int, bytes]) -> frozenset[int]:
+    def is_majority(self, count: int, live: Mapping[int, bytes]) -> bool:
+        """Return whether so many brokers are more than half of the live ones."""
+        return 2 * count > 1 + len(self.counted(live))
+
+    def counted(self, live: Mapping[int, bytes]) -> list[int]:
         """Return the other live brokers.
 
         live: the processes that the metadata store counts as live. A process that this broker has
         never reached does not count: after a power failure of all hosts, the store still counts the
         former processes.
         """
-        return self._brokers(
-            lambda each: (
-                each.was_reached and live.get(each.process.node_id) == each.process.incarnation_id
-            )
-        )
+        return [
+            node_id
+            for node_id, each in self._known.items()
+            if each.was_reached and live.get(node_id) == each.process.incarnation_id
+        ]
 
     def contact_s(self, node_id: int) -> float:
         """Return when the last call began that a broker has answered; infinite without such one."""

@@ -66,14 +66,10 @@ def test_a_broker_that_is_not_the_controller_is_asked_again_for_some_time() -> N
 class LostAnswers:
     """The connection to a controller: each request is lost, until one of them is answered."""
 
-    node_id = 2
-
     def __init__(self, *errors: PeerError) -> None:
         self.errors = list(errors)
 
-    async def request(
-        self, message: object, *, timeout_s: float, newest: int | None = None
-    ) -> object:
+    async def request(self, message: object, *, timeout_s: float, newest: int | None) -> object:
         if self.errors:
             raise self.errors.pop(0)
         return CreateTopicsResponse()

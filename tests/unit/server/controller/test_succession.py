@@ -9,8 +9,6 @@ from typing import Any, cast
 import pytest
 
 from lakelog.metadata.errors import MetadataUnavailable
-from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord
 from lakelog.metadata.store.api import ControllerTerm
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.server.auth.broker_proof import Process
@@ -52,8 +50,6 @@ class Scene:
 
     answers: of the other brokers, whether they miss the controller.
     dead: brokers that the store counts as dead.
-    waiting: more brokers, whose live processes are not registered.
-    fenced: registered brokers that do not serve.
     """
 
     def __init__(self) -> None:
@@ -61,11 +57,8 @@ class Scene:
         self.term = ControllerTerm(CONTROLLER, EPOCH, b"2" * 16)
         self.answers: dict[int, bool | None] = {}
         self.dead: set[int] = set()
-        self.waiting: set[int] = set()
         self.asked: list[int] = []
         self.reviews = 0
-        self.fenced: set[int] = set()
-        self.registered = {OWN, CONTROLLER}
         self.has_store = True
         self.silence = Silence(SESSION_S, TICK_S)
         self.succession = Succession(
@@ -80,22 +73,13 @@ class Scene:
         self.succession.note_term()
 
     @property
-    def image(self) -> MetadataImage:
-        records = [
-            BrokerRecord(each, bytes([each]) * 16, 1, (), None, NO_DIRECTORY, ())
-            for each in self.registered
-        ]
-        fenced = [BrokerFenced(each, 1) for each in self.fenced]
-        return MetadataImage().apply_all([*records, *fenced], 1)
-
-    @property
     def controller_id(self) -> int:
         return self.term.broker_id
 
     async def live_brokers(self) -> Mapping[int, bytes]:
         if not self.has_store:
             raise MetadataUnavailable("planted")
-        live = {OWN, CONTROLLER, *self.answers, *self.waiting} - self.dead
+        live = {OWN, CONTROLLER, *self.answers} - self.dead
         return {each: bytes([each]) * 16 for each in live}
 
     def review(self) -> None:
@@ -104,7 +88,6 @@ class Scene:
     def reach(self, **answers: bool | None) -> None:
         """Have the brokers answer now, for the last time; names are "b" and the node id."""
         self.answers = {int(name[1:]): answer for name, answer in answers.items()}
-        self.registered |= self.answers.keys()
         processes = [Process(each, bytes([each]) * 16) for each in (CONTROLLER, *self.answers)]
         self.silence.follow(processes, 0.0)
         for each in processes:
@@ -282,74 +265,3 @@ def test_a_bug_ends_no_later_question(scene: Scene, caplog: pytest.LogCaptureFix
     scene.live_brokers = live_brokers  # type: ignore[method-assign]
     scene.pass_s(SESSION_S * 0.3)
     assert scene.succession.missed_epoch == EPOCH
-
-
-@pytest.mark.parametrize(
-    ("waiting", "answers", "is_replaced"),
-    [
-        ({3}, {}, True),
-        ({3}, {"b4": False}, False),
-        ({3}, {"b4": True}, True),
-        ({3, 4}, {"b5": False}, True),
-        ({3, 4}, {"b5": False, "b6": False}, False),
-    ],
-)
-def test_starting_brokers_that_are_not_registered_miss_the_controller(
-    scene: Scene, waiting: set[int], answers: dict[str, bool | None], is_replaced: bool
-) -> None:
-    scene.reach(**answers)
-    scene.waiting = waiting
-    scene.settle()
-    scene.pass_s(SESSION_S)
-    assert not scene.reviews or answers == {"b4": True}, "they may have just begun"
-    scene.pass_s(SESSION_S)
-    assert (scene.succession.missed_epoch == EPOCH) is is_replaced
-
-
-@pytest.mark.parametrize(
-    ("waiting", "is_fenced", "is_replaced"),
-    [((OWN, 3), False, True), ((OWN,), False, False), ((OWN, 3), True, False)],
-)
-def test_a_starting_broker_stands_with_others_that_wait(
-    scene: Scene, waiting: tuple[int, ...], is_fenced: bool, is_replaced: bool
-) -> None:
-    scene.waiting = set(waiting)
-    scene.registered -= scene.waiting
-    scene.fenced = {CONTROLLER} if is_fenced else set()
-    scene.succession.begin_wait()
-    scene.pass_s(SESSION_S * 0.9)
-    assert scene.succession.missed_epoch == NO_TERM
-    scene.pass_s(SESSION_S * 0.4)
-    assert scene.succession.missed_epoch == (EPOCH if is_replaced else NO_TERM)
-    assert not scene.asked
-    scene.succession.end_wait()
-    assert scene.succession.missed_epoch == NO_TERM
-
-
-def test_a_starting_broker_does_not_miss_itself(scene: Scene) -> None:
-    scene.waiting = {3}
-    scene.term = ControllerTerm(OWN, EPOCH, b"1" * 16)
-    scene.succession.begin_wait()
-    scene.pass_s(3 * SESSION_S)
-    assert not scene.reviews
-
-
-def test_any_answer_of_the_controller_prolongs_the_wait(scene: Scene) -> None:
-    scene.waiting = {OWN, 3}
-    scene.registered -= scene.waiting
-    scene.succession.begin_wait()
-    for _ in range(3):
-        scene.pass_s(SESSION_S * 0.8)
-        scene.succession.note_answer()
-        assert scene.succession.missed_epoch == NO_TERM
-
-
-def test_a_controller_that_takes_the_term_again_is_asked_about(scene: Scene) -> None:
-    scene.reach(b3=True)
-    scene.settle()
-    former, scene.term = scene.term, ControllerTerm(-1, EPOCH + 1)
-    scene.pass_s(SESSION_S / 2)
-    scene.term = former._replace(epoch=EPOCH + 2)
-    scene.succession.note_term()
-    scene.loop.run_until_complete(asyncio.sleep(SESSION_S * 1.5))
-    assert scene.succession.missed_epoch == EPOCH + 2
