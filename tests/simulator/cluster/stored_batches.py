@@ -46,6 +46,9 @@ class StoredBatches:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
+        self.judges_copies = True
+        """Whether `Law.COPIED` is judged. In one of 24 random worlds (seed 18) a leader was not
+        observed with a batch that its follower stored; the cause is not known yet."""
         self._read: dict[tuple[Run, Key], _Read] = {}
         self._led: dict[tuple[Key, int], Batches] = {}
         """The batches of each leader by its epoch."""
@@ -93,7 +96,7 @@ class StoredBatches:
         )
         read.epoch = epoch
         read.batches[header.base_offset] = found
-        if read.is_begun and not partition.role.is_leader:
+        if self.judges_copies and read.is_begun and not partition.role.is_leader:
             led = self._led.get((partition.key, partition.leader_epoch), {})
             self._findings.expect(
                 Law.COPIED,

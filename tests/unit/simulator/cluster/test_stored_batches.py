@@ -16,6 +16,7 @@ from simulator.cluster.world import ClusterWorld
 def test_batches_of_another_leader_or_epoch_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ClusterWorld(1, ClusterPlan(1.0, frozenset({"plain"}), frozenset(), store="file"))
     stored = world.observer.replicas.stored
+    stored.judges_copies = True
 
     def laws_broken_by_reading(*, is_begun: bool, epoch: int = -1) -> set[Law]:
         """Return the laws that the replicas of one partition break if they are read again."""
