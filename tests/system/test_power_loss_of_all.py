@@ -155,7 +155,7 @@ def test_a_folder_that_was_put_back_does_not_lead(
     cluster.create()
     cluster.copy(1, tmp_path / "copy", left_out)
     cluster.produce(RECORDS)
-    # Each checkpoint renews the marks. Until then a copy cannot be told from the folder.
+    # Each checkpoint renews the marks. Until then a copy cannot be distinguished from the folder.
     before = known_logs(tmp_path / "copy")
     eventually(lambda: known_logs(cluster.brokers[1].data) != before)
     for number in (3, 2, 1):  # node 1 stays in the ISR

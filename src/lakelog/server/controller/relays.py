@@ -183,7 +183,7 @@ class Relays:
         # Without this, the request would wait for a controller that does not answer here, and the
         # sender would try no other broker.
         # A broker that does not answer this one would not get the response: the controller would
-        # take it for one that is reached.
+        # count it as reached.
         is_heard = cast("Relayed", request).broker_id not in self._silence.missed()
         if peer is not None and is_heard and not self.are_needed:
             try:

@@ -184,8 +184,8 @@ def test_a_broker_sends_nothing_on_to_a_controller_that_does_not_answer_it(scene
     assert not scene.asked
 
 
-def test_a_broker_sends_nothing_on_for_one_that_does_not_answer_it(scene: Scene) -> None:
-    """Its requests arrive, and responses do not: it is no broker that others reach."""
+def test_a_broker_sends_nothing_on_for_a_silent_broker(scene: Scene) -> None:
+    """Its requests arrive, and responses do not: others do not reach it."""
     for each in (CONTROLLER, FOURTH):
         scene.silence.note_answer(Process(each, bytes([each]) * 16), 0.0)
     scene.pass_s(SESSION_S * LEADS_FOR, CONTROLLER)
