@@ -56,13 +56,14 @@ class ControlPlane:
         self.metadata = MetadataLog(
             environment.metadata, tasks, random, broker_id=node_id, space=shortages
         )
+        session_s = options.config.get_int("broker.session.timeout.ms") / 1000
         self.peers = PeerWatch(
             Process(node_id, self.metadata.incarnation_id),
             options.listeners[0][0],
             PeerSeams(node_id, environment.net, tasks, environment.clock, random),
             self._report_dead,
             self._on_silence,
-            options.config.get_int("broker.session.timeout.ms") / 1000,
+            session_s,
         )
         if options.is_clustered:
             self.metadata.use_witnesses(self)
@@ -86,7 +87,7 @@ class ControlPlane:
             self.metadata,
             lambda: self.peers.called,
             self.peers.silence,
-            options.config.get_int("broker.session.timeout.ms") / 1000,
+            session_s,
             environment.clock,
             tasks,
         )
@@ -96,7 +97,7 @@ class ControlPlane:
             self.relays,
             self.membership.heartbeat,
             self.peers.silence,
-            options.config.get_int("broker.session.timeout.ms") / 1000,
+            session_s,
             environment.clock,
             tasks,
         )
