@@ -180,11 +180,11 @@ class Relays:
         """
         peer = self._peer(self._metadata.controller_id)
         code = ErrorCode.NOT_CONTROLLER
-        # Without this, the request would wait for a controller that does not answer here, and the
-        # sender would try no other broker.
-        # A broker that does not answer this one would not get the response: the controller would
-        # count it as reached.
+        # A sender that does not answer this broker would not get the response either, and the
+        # controller would count it as reached.
         is_heard = cast("Relayed", request).broker_id not in self._silence.missed()
+        # Nor is a request kept for a controller that does not answer here: the sender would try no
+        # other broker meanwhile.
         if peer is not None and is_heard and not self.are_needed:
             try:
                 return cast("Response", await self._while_answering(peer, request))
