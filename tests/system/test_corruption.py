@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess, eventually
 from delivered import delivered
 from file_oracle import check_data_folder
 from kafka_jars import require
@@ -82,6 +83,10 @@ def test_below_the_recovery_point_the_partition_goes_offline(broker: BrokerProce
         assert fetch(client, "damaged", 0).error_code == 56
         assert produce(client, "damaged", batch_of(b"x")).error_code == 56
         _check_intact(client)
+    command = [LAKELOG, "cluster", "health", "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "1 offline: damaged-0 (" in done.stdout
     broker.stop(clean=False)
     assert _log(broker).read_bytes() == content
 
