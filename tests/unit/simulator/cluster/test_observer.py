@@ -33,7 +33,9 @@ def test_a_change_by_a_stopping_broker_counts() -> None:
     """It is committed, and its leaders commit records by it until the end of the process."""
     world = ClusterWorld(1, ClusterPlan())
     host, image = world.hosts[0], MetadataImage().apply_all([TopicRecord("t", b"t" * 16)], 1)
-    stopping: Any = SimpleNamespace(broker=SimpleNamespace(metadata=SimpleNamespace(image=image)))
+    stopping: Any = SimpleNamespace(
+        broker=SimpleNamespace(metadata=SimpleNamespace(image=image), partitions=())
+    )
     host.stopping = stopping
     world.observer.on_step(host)
     assert world.image is image
