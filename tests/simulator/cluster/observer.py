@@ -83,6 +83,8 @@ class ClusterObserver:
         self._simulator.trace("refused", str(error))
         if self._network.is_cut(host.name, STORE) or self._network.is_cut(STORE, host.name):
             return  # it needs the metadata, and is started again later
+        if host.disk.faults.taken and isinstance(error.__cause__, OSError):
+            return  # its disk fails, until the fault ends with another start
         self._findings.violation(Law.STARTS, f"{host.name} does not start: {error}")
 
     def on_step(self, host: BrokerHost) -> None:
