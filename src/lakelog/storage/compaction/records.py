@@ -149,38 +149,24 @@ def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
     return b"".join([data[start:end] for start, end in ranges])
 
 
-def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
+@flat
+def move_timestamps(data: bytes, count: int, by_ms: int, equal: bool) -> bytes:
     """Return the same records for a base timestamp that is `by_ms` later.
 
-    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
-    ten bytes.
+    equal: whether the records had the base timestamp, whatever their deltas. Raises `IndexError`
+    for a record that is cut off, and `CorruptRecord` for a varint of more than ten bytes.
     """
     parts: list[bytes] = []
-    position = 0
+    position, encoded = 0, encode_varint(-by_ms)
     for _ in range(count):
         length, position = read_varint(data, position)
-        end = position + length
-        delta_ms, rest = read_varint(data, position + 1)
-        body = b"".join((data[position : position + 1], encode_varint(delta_ms - by_ms)))
-        parts += (encode_varint(len(body) + end - rest), body, data[rest:end])
-        position = end
-    return b"".join(parts)
-
-
-def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
-    """Return the same records, each `delta_ms` after the base timestamp.
-
-    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
-    ten bytes.
-    """
-    parts: list[bytes] = []
-    position, encoded = 0, encode_varint(delta_ms)
-    for _ in range(count):
-        length, position = read_varint(data, position)
-        end = position + length
-        _, rest = read_varint(data, position + 1)
-        size = 1 + len(encoded) + end - rest
-        parts += (encode_varint(size), data[position : position + 1], encoded, data[rest:end])
+        end, attributes = position + length, data[position : position + 1]
+        position += 1
+        delta_ms, position = read_varint(data, position)
+        if not equal:
+            encoded = encode_varint(delta_ms - by_ms)
+        size = 1 + len(encoded) + end - position
+        parts += (encode_varint(size), attributes, encoded, data[position:end])
         position = end
     return b"".join(parts)
 
