@@ -278,7 +278,14 @@ class Log:
                 or last - segment.base_offset > RELATIVE_OFFSET_MAX
             ) and self._must_roll(segment, size, last, timestamp, now_ms):
                 self.roll(now_ms)
-            self._write(batch, base, last, timestamp, leader_epoch)
+                segment = self.segments.active
+            # As `_write`, which is not called: every batch of most clients passes here.
+            if leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(leader_epoch, base)
+            position = segment.size
+            segment.append(batch, last, timestamp)
+            self.segments.known.note(base, (segment, position, size))
+            self.log_end_offset = producers.end_offset = last + 1
         except OSError as error:
             self._note_failure(error, batch)
             raise
@@ -489,7 +496,7 @@ class Log:
     def _advance(self, base: int, first: Place) -> None:
         """Move the log's end behind written batches, the first of which begins at offset `base`.
 
-        Every append ends here: state moves after the write, so that a failed one leaves no trace.
+        Appends end here: state moves after the write, so that a failed one leaves no trace.
         """
         self.segments.known.note(base, first)
         self.log_end_offset = self.producers.end_offset = first[0].next_offset

@@ -16,7 +16,7 @@ RECORDED = {
     ("Fetch", "decoded, in a session"): 29,
     ("Produce", "first of a transaction"): 47,
     ("EndTxn", "to the answer"): 27,
-    ("EndTxn", "with its markers"): 98,
+    ("EndTxn", "with its markers"): 99,
     ("JoinGroup", "first member, version 3"): 37,
     ("JoinGroup", "first member, version 9"): 41,
     ("Produce", "first of a connection"): 19,

@@ -119,6 +119,7 @@ class MarkerDriver:
         self._running: dict[str, Reply[None]] = {}
         self._held: list[Callable[[], None]] | None = None
         self._decisions = count()
+        self._failing = FailingTask(logger, "the end of a transaction")
 
     def hold(self) -> None:
         """Delay transactions that begin from now on until `release`."""
@@ -141,8 +142,7 @@ class MarkerDriver:
 
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
-        task = FailingTask(logger, f"the end of the transaction of {transactional_id}")
-        job = _Job(shard, transactional_id, ending, complete, next(self._decisions), task)
+        job = _Job(shard, transactional_id, ending, complete, next(self._decisions))
         # At a start, hanging transactions are found in the logs first. A marker written in the
         # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
@@ -180,15 +180,15 @@ class MarkerDriver:
                 await pause(self._tasks, pause_s)
                 pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
                 left = job.unmarked()
-        while job.is_wanted() and not await self._complete(job):
+        while job.is_wanted():
+            try:
+                if await job.completed():
+                    break
+            except Exception as bug:  # noqa: BLE001 - the transaction would never end
+                self._failing.failed(bug)
             await pause(self._tasks, pause_s)
-
-    async def _complete(self, job: _Job) -> bool:
-        try:
-            return await job.completed()
-        except Exception as bug:  # noqa: BLE001 - the transaction would never end
-            job.task.failed(bug)
-            return False
+        if self._failing.is_failing:
+            self._failing.succeeded()
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
         """Write markers once; return false if another coordinator has taken over."""
@@ -203,7 +203,7 @@ class MarkerDriver:
             )
             return True
         except Exception as bug:  # noqa: BLE001 - the transaction would never end
-            job.task.failed(bug)
+            self._failing.failed(bug)
             return True
         # Per partition: an unreachable leader delays the end of its transaction, but the other
         # partitions must not get their markers again and again.
@@ -235,7 +235,6 @@ class _Job(NamedTuple):
     ending: Transaction
     complete: Complete
     decision: int
-    task: FailingTask
 
     def unmarked(self) -> list[TopicPartition]:
         return sorted(self.shard.unmarked(self.transactional_id, self.ending))
