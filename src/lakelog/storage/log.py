@@ -327,7 +327,8 @@ class Log:
         except OSError as error:
             self._note_failure(error, *batches)
             raise
-        self._advance(end, (segment, position, len(batches[0])))
+        self.segments.known.note(end, (segment, position, len(batches[0])))
+        self.log_end_offset = self.producers.end_offset = segment.next_offset
         if producer is not None:
             producer.add_run(headers, end)
         return offsets
