@@ -56,13 +56,21 @@ class _ClusterExecution(Execution):
     async def _heal(self) -> None:
         """Wait until every ISR is complete."""
         until = self._loop.time() + _HEALING_S
-        while self._loop.time() < until and not self._is_healed:  # noqa: ASYNC110 - as above
+        while self._loop.time() < until and not self._is_healed:
+            await self._register_again()
             await asyncio.sleep(_POLL_S)
         self._findings.expect(
             Law.HEALS,
             self._is_healed,
             f"{_HEALING_S} s after the last fault: {self._observer.images.lacking}",
         )
+
+    async def _register_again(self) -> None:
+        """Start the brokers that have ended because a client unregistered them while fenced."""
+        registered = self._cluster.image.brokers
+        for host in self._hosts:
+            if not host.is_running and host.node_id not in registered:
+                await host.bring_back()
 
     @property
     def _is_healed(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from simulator.checkers.laws import Law
@@ -26,4 +28,23 @@ def test_a_broker_that_stays_down_is_brought_back(monkeypatch: pytest.MonkeyPatc
     outcome = run_cluster(world)
     assert outcome.violations == ()
     assert Law.RESTS not in outcome.broken
+    assert world.hosts[0].starts == 3
+
+
+def test_a_broker_that_was_unregistered_in_the_last_fault_is_brought_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends when it hears of that, after its pause."""
+    world = ClusterWorld(
+        1, ClusterPlan(1.0, frozenset({"reconfiguration"}), frozenset(), store="file")
+    )
+
+    async def pause_until_unregistered() -> None:
+        host = world.hosts[0]
+        host.pause()
+        while host.node_id in world.image.brokers:  # noqa: ASYNC110 - no event of the world
+            await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(world.nemesis, "run", pause_until_unregistered)
+    assert run_cluster(world).violations == ()
     assert world.hosts[0].starts == 3
