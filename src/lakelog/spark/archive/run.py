@@ -22,15 +22,14 @@ from lakelog.base.events import event
 from lakelog.base.shortage import NO_SPACE
 from lakelog.spark.archive.query_failure import reason_of
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
-from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.dead_letters import SUFFIX
-from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
+from lakelog.tables.archive.failures import FINAL, PASSING, Availability, SyncError
+from lakelog.tables.archive.history import REFUSED, Skipped, skipped_between
 from lakelog.tables.archive.progress import Extent, read_progress
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.archive.skipped import REFUSED, Skipped, skipped_between
-from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.topic.client import TopicClient
 
 if TYPE_CHECKING:

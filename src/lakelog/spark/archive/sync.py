@@ -13,14 +13,13 @@ from lakelog.spark.archive.refreshes import FAILED, Refreshes
 from lakelog.spark.archive.run import Run
 from lakelog.spark.archive.workers import check_reachable
 from lakelog.spark.session import local_session, require_java
-from lakelog.tables.archive.availability import Availability
-from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.commit import SyncProgress, state_of
+from lakelog.tables.archive.failures import Availability, SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.adoption import adopt_rows

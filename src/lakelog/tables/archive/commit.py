@@ -1,4 +1,6 @@
-"""Commits a batch: its files and the new progress, in one transaction of the table.
+"""
+
+Commits a batch: its files and the new progress, in one transaction of the table.
 
 Every attempt loads the table first, also after a failure: a commit that raised an error may have
 succeeded. A transaction requires the snapshot that it was built on, so it fails if another commit
@@ -7,6 +9,8 @@ outcome is unknown.
 
 The dead letters of a batch are committed to their own table first, so no commit of the batch can
 leave them out. `dead_letters.py` says why a repeated batch does not add them twice.
+
+The archived table after a commit, as callers of a job see it.
 """
 
 from __future__ import annotations
@@ -21,20 +25,28 @@ from pyiceberg.table import Table
 
 from lakelog.base.events import event
 from lakelog.tables.archive.dead_letters import Letters, commit_letters
-from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.history import (
+    ProgressMismatchError,
+    Skipped,
+    agreed_progress,
+    before_extents,
+    record,
+)
+from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import (
     Extent,
     ForeignTableError,
     Progress,
     ProgressConflictError,
+    ProgressFormatError,
     Standing,
     advance,
     check_owner,
+    read_progress,
     standing,
 )
-from lakelog.tables.archive.recording import record
 from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
-from lakelog.tables.archive.skipped import Skipped, before_extents
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import (
     NOT_COMMITTED,
@@ -180,3 +192,27 @@ def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
     if batch.letters is not None:
         with suppress(TableReplacedError):
             abandon_batch(batch.letters.address, batch.letters.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProgress:
+    """The table after a commit. `ends` maps partitions to the first offset not archived."""
+
+    rows: int
+    ends: Mapping[int, int]
+    snapshot_id: int | None
+
+
+def state_of(job: ArchiveJob) -> SyncProgress:
+    """Return the table's present state.
+
+    Raises `SyncError` if the table was replaced or its progress cannot be read.
+    """
+    try:
+        table = job.address.load()
+        ends = read_progress(table.properties, job.topic_id).ends
+    except (TableReplacedError, ProgressFormatError) as error:
+        raise SyncError(str(error)) from error
+    snapshot = table.current_snapshot()
+    rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
+    return SyncProgress(int(rows or 0), ends, snapshot and snapshot.snapshot_id)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakelog.tables.archive.row_files import RowFiles
+from lakelog.tables.archive.task_files import RowFiles
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.latest.newest import ORDERED_BY, by_key, newest
 

@@ -13,13 +13,12 @@ from sqlalchemy.exc import OperationalError
 
 from lakelog.spark.archive import run as running
 from lakelog.spark.archive.run import Run
-from lakelog.tables.archive.availability import Availability
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.failures import Availability, SyncError
+from lakelog.tables.archive.history import Skipped
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
-from lakelog.tables.archive.skipped import Skipped
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
 

@@ -9,9 +9,8 @@ import pytest
 from lakelog.spark.archive import sync
 from lakelog.spark.archive.sync import sync_topic
 from lakelog.spark.session import JavaMissingError
-from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.commit import commit_batch, state_of
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.state import state_of
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.errors import TopicMissingError
 from scripted_broker import ScriptedBroker

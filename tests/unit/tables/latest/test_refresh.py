@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.table import Transaction
 
 from lakelog.tables.archive.commit import Batch, commit_batch
+from lakelog.tables.archive.history import record
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError

@@ -7,11 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakelog.tables.archive import row_files
+from lakelog.tables.archive import task_files
 from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import agreed_progress
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.row_files import RowFiles, TooManyPartitionsError
+from lakelog.tables.archive.refusals import Refused
+from lakelog.tables.archive.task_files import (
+    LETTER_SCHEMA,
+    LetterFile,
+    RowFiles,
+    TooManyPartitionsError,
+)
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.tables.iceberg.partition_terms import PartitionTerm, parse_terms
@@ -65,7 +71,7 @@ def test_without_terms_there_is_one_file_or_none(tmp_path: Path) -> None:
 def test_each_day_has_a_file_in_the_order_of_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_files, "_BYTES_MAX", 200)
+    monkeypatch.setattr(task_files, "_BYTES_MAX", 200)
     files = files_in(tmp_path, DAY)
     for first in range(0, 6, 3):
         files.add(rows(first, first + 3))
@@ -136,3 +142,42 @@ def test_rows_without_a_timestamp_have_a_partition_of_their_own(tmp_path: Path) 
     values = [each.file.partition[0] for each in address.load().scan().plan_files()]
     assert values.count(None) == 1
     assert offsets(address.load()) == [0, 1, 2, 3]
+
+
+def letter(offset: int) -> Refused:
+    return Refused("t", 1, offset, offset + 1, "why", bytes([offset]), is_damaged=True)
+
+
+def test_a_file_has_the_letters_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_files, "_GROUP_ROWS", 2)
+    path = tmp_path / "data" / "1.parquet"
+    file = LetterFile(path.as_uri(), {})
+    for offset in range(0, 10, 2):
+        file.add(letter(offset))
+    assert file.close() == path.as_uri()
+    found = pq.ParquetFile(path)
+    assert found.num_row_groups == 3
+    table = found.read()
+    assert table.schema.equals(LETTER_SCHEMA, check_metadata=True)
+    assert table.to_pylist()[1] == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 2,
+        "offsetLast": 3,
+        "reason": "why",
+        "raw": b"\2",
+    }
+
+
+def test_without_letters_there_is_no_file(tmp_path: Path) -> None:
+    file = LetterFile((tmp_path / "1.parquet").as_uri(), {})
+    assert file.close() is None
+    file.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_removed_file_leaves_nothing(tmp_path: Path) -> None:
+    file = LetterFile((tmp_path / "1.parquet").as_uri(), {})
+    file.add(letter(0))
+    file.remove()
+    assert not list(tmp_path.iterdir())

@@ -9,8 +9,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import UnreachableError, refused
-from lakelog.tables.archive import availability
-from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive import failures
+from lakelog.tables.archive.failures import Availability
 from lakelog.tables.topic.errors import TopicMissingError
 from unit.tables.archive_log import Log
 
@@ -46,8 +46,8 @@ def waited(
     monkeypatch: pytest.MonkeyPatch, brokers: Brokers, limit_s: float | None
 ) -> tuple[bool, list[str]]:
     lines: list[str] = []
-    monkeypatch.setattr(availability, "TopicClient", brokers)
-    monkeypatch.setattr(availability, "pauses", lambda: iter([0.0] * 100))
+    monkeypatch.setattr(failures, "TopicClient", brokers)
+    monkeypatch.setattr(failures, "pauses", lambda: iter([0.0] * 100))
     there = Availability("b:1", "orders", limit_s, lines.append)
     return there.wait(threading.Event()), lines
 
@@ -84,7 +84,7 @@ def test_a_wait_with_a_limit_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_wait_ends_when_the_stop_event_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
-    monkeypatch.setattr(availability, "TopicClient", Brokers(AWAY))
+    monkeypatch.setattr(failures, "TopicClient", Brokers(AWAY))
 
     def notice(line: str) -> None:
         stop.set()

@@ -1,14 +1,27 @@
-"""Removes rows of lost records from the table: their files are exchanged for others.
+"""Removes rows and dead letters of records that other records will replace at their offsets.
+
+Removes rows of lost records from the table: their files are exchanged for others.
 
 PyIceberg's delete rewrites these files too, and changes rows that stay: it reads a null list of
 structs (the headers, or a list in `data`) as an empty list. Here the files are filtered as Parquet
 has them, so every other row keeps all its values, also in columns of other programs.
+
+Dead letters of records that the log has lost: other records may get their offsets.
+
+A letter is either of a batch that the archive's table has, or of a batch whose rows were never
+committed. If the log loses records of the former, their rows leave the table (`reconcile.py`), and
+so do their letters. Letters of the latter were never part of the archive.
+
+Dead letters of a batch whose rows were never committed.
+
+The job committed the letters, and ended before it committed the rows. The next job reads the
+records again. It must refuse them again, or they would be in both tables.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,12 +32,26 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOr
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import FileScanTask, Table
 
-from lakelog.tables.archive.row_files import RowFiles
+from lakelog.tables.archive.dead_letters import (
+    cut_letters,
+    find_letters,
+    letter_ranges,
+    letters_address,
+    letters_progress,
+)
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.history import agreed_progress
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.archive.refusals import BAD_TIMESTAMP, OnBadRecord, RefusedCount
+from lakelog.tables.archive.task_files import RowFiles
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.partition_spec import terms_of
 from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.topic.divergence import Divergence
 
 _FIELD_ID = b"PARQUET:field_id"
 _IDS = {"topic": 1, "partition": 2, "offset": 3}
@@ -177,3 +204,102 @@ def _any_of(topic: str, ranges: Sequence[LostRange]) -> BooleanExpression:
         for each in ranges
     ]
     return terms[0] if len(terms) == 1 else Or(*terms)
+
+
+LOST_TAG = "lakelog-lost-"
+"""The name of a tag that keeps lost records begins so, and ends with the id of its snapshot."""
+
+
+def refused_before(
+    job: ArchiveJob, progress: Progress, back: Mapping[int, Extent]
+) -> dict[int, RefusedCount]:
+    """Return the refused offsets of a progress whose extents `back` end earlier.
+
+    No table names the skipped ones, so their number stays: it is an upper bound from then on.
+    """
+    refused = dict(progress.refused)
+    letters = find_letters(job.address)
+    if letters is None:
+        return refused
+    for partition in back.keys() & refused.keys():
+        ranges = letter_ranges(letters, job.topic, partition)
+        kept = sum(end - start for start, end in ranges if start < back[partition].end)
+        most = refused[partition].dead_letters
+        refused[partition] = refused[partition]._replace(dead_letters=min(kept, most))
+    return refused
+
+
+def letters_ahead(job: ArchiveJob) -> dict[int, Extent]:
+    """Return the extents of the dead letters that end after the extents of the archive's table."""
+    letters = find_letters(job.address)
+    if letters is None:
+        return {}
+    ends = agreed_progress(job.address.load(), job.topic_id).ends
+    known = letters_progress(letters, job.topic_id).extents
+    return {p: extent for p, extent in known.items() if extent.end > ends.get(p, 0)}
+
+
+def cut_lost_letters(
+    job: ArchiveJob,
+    ahead: Mapping[int, Extent],
+    diverged: Iterable[Divergence],
+    notice: Callable[[str], None],
+) -> None:
+    """Remove the letters beyond the table's end and beyond where the log was cut.
+
+    ahead: see `letters_ahead`. diverged: the partitions whose log was cut. A tag keeps
+    the snapshot that has the letters. Raises the errors of the catalog.
+    """
+    ends = agreed_progress(job.address.load(), job.topic_id).ends
+    cuts = {}
+    for each in diverged:
+        at = max(ends.get(each.partition, 0), each.restart or 0)
+        cuts[each.partition] = Extent(min(ahead[each.partition].start, at), at, each.found.epoch)
+    if not cuts:
+        return
+    address = letters_address(job.address)
+    table = load_for_commit(address)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None, "a table with a progress has a snapshot"
+    tag = f"{LOST_TAG}{snapshot.snapshot_id}"
+    # Before the delete, and kept across repetitions of an interrupted run.
+    if tag not in table.metadata.refs:
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+    cut_letters(load_for_commit(address), job.topic_id, cuts)
+    notice(
+        f"{job.topic}: removed dead letters of lost records from {'.'.join(address.identifier)}; "
+        f"the tag {tag} keeps the snapshot that has them"
+    )
+
+
+def check_pending_letters(job: ArchiveJob) -> None:
+    """Raise `SyncError` if the job would not write the pending letters as letters again."""
+    refuses = OnBadRecord(job.errors) is OnBadRecord.DEAD_LETTER
+    if refuses and not job.raw_timestamp_id:
+        return
+    pending = [
+        f"{job.topic}-{row['partition']}@{row['offset']}"
+        for row in _pending(job)
+        if not refuses or str(row["reason"]).startswith(BAD_TIMESTAMP)
+    ]
+    if pending:
+        raise SyncError(
+            f"{'.'.join(letters_address(job.address).identifier)} has {len(pending)} dead letters, "
+            f"from {pending[0]} on, of a batch whose rows {'.'.join(job.identifier)} does not "
+            "have: a job ended between its two commits. Run it once with --errors dead-letter and "
+            "without --null-timestamps, then with other options"
+        )
+
+
+def _pending(job: ArchiveJob) -> list[dict[str, object]]:
+    letters = find_letters(job.address)
+    if letters is None:
+        return []
+    ends = agreed_progress(job.address.load(), job.topic_id).ends
+    columns = ("topic", "partition", "offset", "offsetLast", "reason")
+    rows = letters.scan(selected_fields=columns).to_arrow().to_pylist()
+    return [
+        row
+        for row in rows
+        if row["topic"] == job.topic and row["offsetLast"] >= ends.get(row["partition"], 0)
+    ]
