@@ -19,7 +19,7 @@ from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
 

@@ -21,7 +21,7 @@ from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.authorizer import BrokersApart
+from lakelog.server.auth.principal import BrokersApart
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.context import Context

@@ -5,8 +5,7 @@ import pytest
 from coordinator_members import commit_codes, committed, join
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.records.codec import encode_record
-from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
 

@@ -17,7 +17,7 @@ from lakelog.coordinator.group.listing import (
     list_group,
 )
 from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.records.offset import OffsetCommitValue
+from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from lakelog.protocol.describe_groups import DescribedGroup

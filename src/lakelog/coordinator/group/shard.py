@@ -30,23 +30,26 @@ from lakelog.coordinator.group.consumer.offset_access import (
     check_consumer_commit,
     commit_partitions,
 )
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import GroupLimits
-from lakelog.coordinator.group.memory import pending_offset_bytes
-from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
-from lakelog.coordinator.group.offsets.table import tombstones
-from lakelog.coordinator.group.offsets.txn_commit import (
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, pending_offset_bytes
+from lakelog.coordinator.group.offsets.commit import (
+    TOPIC_IDS_SINCE,
     as_offset_commit,
     as_txn_response,
+    check_commit,
     check_txn_commit,
     older_code,
+    plan_commit,
 )
+from lakelog.coordinator.group.offsets.table import tombstones
 from lakelog.coordinator.group.queries import Queries
-from lakelog.coordinator.group.records.codec import Decision, Record, decode_record, encode_record
-from lakelog.coordinator.group.records.offset import OffsetRecord
-from lakelog.coordinator.group.removal.cleanup import Cleanup
-from lakelog.coordinator.group.removal.deletion import Deletions
-from lakelog.coordinator.group.removal.eviction import Evictions
+from lakelog.coordinator.group.records import (
+    Decision,
+    OffsetRecord,
+    Record,
+    decode_record,
+    encode_record,
+)
+from lakelog.coordinator.group.removal import Cleanup, Deletions, Evictions
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics

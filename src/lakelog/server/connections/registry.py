@@ -14,7 +14,7 @@ from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 
 _UNREAD = "unread responses take more than 256 MiB"
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from lakelog.base.memory_budget import Account, Share
 from lakelog.server.connections.session import Session
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 
 
 class Holder(Protocol):

@@ -24,7 +24,7 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, pause, settle
 from lakelog.server.auth.broker_proof import Process
-from lakelog.server.event_log.peer_log import PeerLog
+from lakelog.server.event_log.rate_limited import PeerLog
 from lakelog.server.peers.advertised import check_advertised
 from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.deafness import NONE

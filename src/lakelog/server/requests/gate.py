@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.server.auth.authorizer import Authorizer
+from lakelog.server.auth.principal import Authorizer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.quotas import Quotas

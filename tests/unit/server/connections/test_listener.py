@@ -12,7 +12,7 @@ import pytest
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.turns import PART_S, LoopTurns
-from lakelog.server.auth.authorizer import BrokersApart
+from lakelog.server.auth.principal import BrokersApart
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_turns import FREE

@@ -9,7 +9,7 @@ from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 from storage_kit import ManualClock
 
 

@@ -17,7 +17,7 @@ from fake_transport import (
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.authorizer import BrokersApart
+from lakelog.server.auth.principal import BrokersApart
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply

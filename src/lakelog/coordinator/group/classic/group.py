@@ -28,8 +28,8 @@ from lakelog.coordinator.group.classic.member import (
     member_record,
     stored_member,
 )
-from lakelog.coordinator.group.memory import GROUP_BYTES
-from lakelog.coordinator.group.records.classic import (
+from lakelog.coordinator.group.limits import GROUP_BYTES
+from lakelog.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     GroupRecord,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic.group import ClassicGroup
-from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.groups import PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now
 from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 

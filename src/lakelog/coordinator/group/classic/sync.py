@@ -11,7 +11,7 @@ from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member, SyncReply
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.limits import ShardLimits
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -24,7 +24,7 @@ from lakelog.coordinator.group.consumer.heartbeat import fenced_static_member, u
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import CONSUMER, encode_assignment
 from lakelog.coordinator.group.consumer.reconcile import Owned
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.timers import TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.offsets.table import PartitionOffsets
-from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 from lakelog.wire.errors import WireError

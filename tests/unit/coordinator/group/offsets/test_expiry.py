@@ -3,7 +3,7 @@ from __future__ import annotations
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.member import Member
 from lakelog.coordinator.group.offsets.expiry import expired_offsets
-from lakelog.coordinator.group.records.offset import OffsetCommitValue
+from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.protocol.commit_sets import SINK_TOPIC
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
 

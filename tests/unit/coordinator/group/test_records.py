@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.coordinator.group.records.classic import (
+from lakelog.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     GroupRecord,
     MemberMetadata,
-)
-from lakelog.coordinator.group.records.codec import decode_record, encode_record
-from lakelog.coordinator.group.records.offset import (
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    decode_record,
+    encode_record,
 )
 from lakelog.wire.codec import encode
 from lakelog.wire.errors import WireError

@@ -1,4 +1,7 @@
-"""DeleteGroups, OffsetDelete, and offsets that expire: KIP-229, KIP-496, KIP-211, KAFKA-13636."""
+"""DeleteGroups, OffsetDelete, and offsets that expire: KIP-229, KIP-496, KIP-211, KAFKA-13636.
+
+One eviction: its tombstones, and requests that arrive before it is decided.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from coordinator_members import commit, commit_codes, committed, form, join, lea
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.shard import Now
 from lakelog.protocol.delete_groups import DeleteGroupsRequest
 from lakelog.protocol.offset_delete import (
     OffsetDeleteRequest,
@@ -196,3 +202,112 @@ async def test_offsets_of_a_deleted_topic_go_with_it(setup: Setup) -> None:
     await asyncio.sleep(1)
     setup.topics.topics["orders"] = (topic_id, 8)
     assert await committed(setup) == {("clicks", 0): 6}
+
+
+ORDERS = ("orders", 0)
+
+
+@in_virtual_time(offsets_retention_ms=3_600_000)
+async def test_offsets_of_an_idle_group_expire_and_the_group_with_them(setup: Setup) -> None:
+    """KIP-211."""
+    (joined,) = await form(setup, 1)
+    await commit_codes(setup, {ORDERS: 7}, joined)
+    await asyncio.sleep(3_600)
+    assert await committed(setup) == {ORDERS: 7}, "it has been empty for less than an hour"
+    await asyncio.sleep(1_200)
+    assert await committed(setup) == {}
+    assert setup.coordinator.groups_owned == []
+    await setup.restart()
+    assert setup.coordinator.groups_owned == []
+
+
+@in_virtual_time(offsets_retention_ms=3_600_000)
+async def test_a_commit_can_name_its_own_time_to_expire(setup: Setup) -> None:
+    request = {"retention_time_ms": 60_000}
+    assert await commit_codes(setup, {ORDERS: 7}, version=4, **request) == [0]
+    assert await commit_codes(setup, {("orders", 1): 8}) == [0]
+    await setup.restart()
+    await asyncio.sleep(601)
+    assert await committed(setup) == {("orders", 1): 8}
+
+
+def _evict(setup: Setup, group: str = "a") -> None:
+    def decide(shard: GroupShard, now: Now) -> Decision:
+        return shard.evictions.evict(now, group)
+
+    setup.coordinator._host.decide(0, decide)
+
+
+@in_virtual_time()
+async def test_an_evicted_group_is_gone_after_a_restart_too(setup: Setup) -> None:
+    (member,) = await form(setup, 1, group="a")
+    await commit_codes(setup, {ORDERS: 7}, member, group="a")
+    await leave(setup, (member.member_id, None), group="a")
+    assert setup.coordinator.groups_owned == ["a"]
+    _evict(setup)
+    await asyncio.sleep(0.1)
+    assert setup.coordinator.groups_owned == []
+    assert setup.coordinator.counts.groups_evicted == 1
+    assert setup.memory.used == setup.memory.leaving == 0
+    await setup.restart()
+    assert setup.coordinator.groups_owned == []
+
+
+@in_virtual_time()
+async def test_a_group_with_a_member_is_not_evicted(setup: Setup) -> None:
+    (member,) = await form(setup, 1, group="a")
+    await commit_codes(setup, {ORDERS: 7}, member, group="a")
+    _evict(setup)
+    await asyncio.sleep(0.1)
+    assert await committed(setup, "a") == {ORDERS: 7}
+    assert setup.coordinator.counts.groups_evicted == 0
+
+
+@in_virtual_time()
+async def test_a_commit_that_precedes_the_eviction_keeps_the_group(setup: Setup) -> None:
+    """It shows that the group is in use; the eviction waits for it and is decided again."""
+    await commit_codes(setup, {ORDERS: 7}, group="a")
+    await asyncio.sleep(11)
+    setup.log.delay_s = lambda: 1.0
+    reply = commit(setup, {ORDERS: 8}, group="a")
+    _evict(setup)
+    await reply
+    await asyncio.sleep(3)
+    assert await committed(setup, "a") == {ORDERS: 8}
+    assert setup.coordinator.counts.groups_evicted == 0
+
+
+@in_virtual_time()
+async def test_a_commit_during_an_eviction_follows_it(setup: Setup) -> None:
+    await commit_codes(setup, {ORDERS: 7, ("orders", 1): 7}, group="a")
+    setup.log.delay_s = lambda: 1.0
+    _evict(setup)
+    reply = commit(setup, {ORDERS: 8}, group="a")
+    await reply
+    assert await committed(setup, "a") == {ORDERS: 8}
+    assert setup.coordinator.counts.groups_evicted == 1
+
+
+@in_virtual_time()
+async def test_a_member_that_joins_during_an_eviction_has_its_group(setup: Setup) -> None:
+    await commit_codes(setup, {ORDERS: 7}, group="a")
+    setup.log.delay_s = lambda: 1.0
+    _evict(setup)
+    joined = await join(setup, group="a", version=3)
+    assert joined.error_code == 0
+    assert setup.coordinator.groups_owned == ["a"]
+    assert setup.coordinator.group_count == 1
+
+
+@in_virtual_time()
+async def test_an_eviction_that_cannot_be_written_leaves_the_group(setup: Setup) -> None:
+    await commit_codes(setup, {ORDERS: 7}, group="a")
+    setup.log.fate = lambda: "refused"
+    _evict(setup)
+    await asyncio.sleep(0.1)
+    setup.log.fate = lambda: "ok"
+    assert await committed(setup, "a") == {ORDERS: 7}
+    assert setup.coordinator.counts.groups_evicted == 0
+    assert setup.memory.leaving == 0
+    codes = await commit_codes(setup, {ORDERS: 8}, group="a")
+    assert codes == [ErrorCode.NONE]

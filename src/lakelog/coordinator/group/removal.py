@@ -1,6 +1,11 @@
-"""DeleteGroups (versions 0 to 3) and OffsetDelete (version 0).
+"""Removes groups and offsets of a shard: on request, when they expire, and to make room.
 
-A group with members cannot be deleted, nor can offsets of topics that the group subscribes to.
+DeleteGroups (versions 0 to 3) and OffsetDelete (version 0) remove no group with members, and no
+offsets of topics that the group subscribes to. At intervals (`offsets.retention.check.interval.ms`)
+expired offsets are deleted (`offsets/expiry.py`); a group without members goes with its last one.
+
+When there is no room for new groups, newcomers are evicted: their offsets are deleted
+(`offsets/table.py`). Until their tombstones are committed they take memory, but no longer count.
 """
 
 from __future__ import annotations
@@ -8,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.classic.group import GroupState
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.migration import (
     CONSUMER,
     classic_tombstone,
     consumer_tombstones,
 )
-from lakelog.coordinator.group.offsets.expiry import subscribed_topics
+from lakelog.coordinator.group.limits import GroupCounts
+from lakelog.coordinator.group.offsets.expiry import expired_offsets, subscribed_topics
 from lakelog.coordinator.group.offsets.table import OffsetTable, tombstones
-from lakelog.coordinator.group.records.codec import Decision, Record
-from lakelog.coordinator.group.records.offset import OffsetCommitKey
+from lakelog.coordinator.group.records import Decision, OffsetCommitKey, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.offset_delete import (
@@ -168,3 +174,106 @@ def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:
     if group.protocol_type != CONSUMER:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     return subscribed_topics(group)
+
+
+_PAUSE_MS = 10_000
+"""Shortest time between two checks, when groups wait for room."""
+
+
+class Cleanup:
+    """The periodic check of one shard."""
+
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+
+    def schedule(self, now: Now) -> None:
+        """Set the timer of the next check."""
+        interval_ms = self._state.config.offsets_retention_check_ms
+        self._state.next_expiry_ms = now.tick_ms + min(interval_ms, _PAUSE_MS)
+        self._state.expires_soon = False
+        self._state.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
+
+    def expire(self, now: Now) -> list[Decision]:
+        """Return the decisions that delete expired offsets and empty groups."""
+        self.schedule(now)
+        state = self._state
+        group_ids = (
+            state.classic.stored.keys() | state.offsets.group_ids | state.consumers.by_id.keys()
+        )
+        decisions = [self._expire_in_turn(now, group_id) for group_id in sorted(group_ids)]
+        return [decision for decision in decisions if decision.records]
+
+    def _expire_in_turn(self, now: Now, group_id: str) -> Decision:
+        def decide(now: Now) -> Decision:
+            return self._expire_group(now, group_id)
+
+        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
+
+    def _expire_group(self, now: Now, group_id: str) -> Decision:
+        state = self._state
+        # A marker may bring new offsets, so a group with an open transaction is not idle.
+        if group_id in state.offsets.pending:
+            return Result()
+        group = state.any_group(group_id)
+        offsets = state.offsets.of_group(group_id)
+        retention_ms = state.config.offsets_retention_ms
+        expired = expired_offsets(group_id, group, offsets, now.wall_ms, retention_ms)
+        records: list[Record] = [*tombstones(expired)]
+        left = sum(map(len, offsets.values())) - len(expired)
+        if left or not _is_idle(group):
+            return state.changes.change(group_id, Result(records))
+        if group_id in state.classic.stored or group_id in state.consumers.by_id:
+            records += group_tombstones(group, group_id)
+
+        def committed(_: Now) -> None:
+            if isinstance(group, ClassicGroup):
+                state.classic.pop(group_id, None)
+
+        return state.changes.change(group_id, Result(records, committed))
+
+
+def _is_idle(group: AnyGroup | None) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return not group.members
+    return group is None or (group.state is GroupState.EMPTY and not group.pending_joins)
+
+
+class Evictions:
+    """Decisions that evict groups of one shard."""
+
+    def __init__(self, state: ShardState, counts: GroupCounts) -> None:
+        self._state = state
+        self._counts = counts
+
+    def evict(self, now: Now, group_id: str) -> Decision:
+        """Delete a group, unless it is in use when the decision is made.
+
+        The decision may wait for changes of the group (`ChangeQueue.enter`).
+        """
+
+        def decide(_: Now) -> Decision:
+            return self._evict(group_id)
+
+        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
+
+    def _evict(self, group_id: str) -> Decision:
+        state = self._state
+        # While the decision waited, a member may have joined or another commit may have come.
+        if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
+            return Result()
+        group = state.any_group(group_id)
+        records = all_offsets(state.offsets, group_id)
+        if group_id in state.classic.stored or group_id in state.consumers.by_id:
+            records += group_tombstones(group, group_id)
+        state.begin_eviction(group_id)
+
+        def committed(_: Now) -> None:
+            if isinstance(group, ClassicGroup):
+                state.classic.pop(group_id, None)
+            self._counts.groups_evicted += 1
+            state.end_eviction(group_id)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            state.end_eviction(group_id)
+
+        return state.changes.change(group_id, Result(records, committed, failed))
