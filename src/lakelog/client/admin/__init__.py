@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         ConfigSynonym,
         ResourceType,
     )
-    from lakelog.client.admin.group_descriptions import Group, GroupMember
-    from lakelog.client.admin.groups import GroupListing, Lag
+    from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
     from lakelog.client.admin.transactions import (
         ActiveProducer,
         HangingTransaction,

@@ -29,7 +29,7 @@ from pyspark.util import PythonEvalType
 
 from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
-from lakelog.client.producer.joined import JoinedProducer
+from lakelog.client.producer.transactional import JoinedProducer
 from lakelog.spark.sink.columns import check_columns, record_columns
 from lakelog.spark.sink.content import Content, Tally
 from lakelog.spark.sink.control import Batch, Step, unnamed_sink

@@ -14,7 +14,7 @@ from enum import Enum
 
 from pyiceberg.table import Table
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import (
     ProgressMismatchError,

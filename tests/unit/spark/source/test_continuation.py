@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.spark.source.continuation import continue_from
 from lakelog.tables.topic.client import TopicClient, TopicMeta
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition

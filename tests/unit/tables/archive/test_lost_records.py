@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import DataScan, FileScanTask
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.dead_letters import commit_letters, letters_address, letters_progress
 from lakelog.tables.archive.failures import SyncError
