@@ -9,8 +9,7 @@ from lakelog.cli.failures import CliError
 from lakelog.cli.options import Output, Session
 from lakelog.cli.render import Document, Listing, note, show
 from lakelog.cli.stopping import stopping
-from lakelog.cli.table_archives import opened_archive
-from lakelog.cli.table_places import TableChoice
+from lakelog.cli.table_places import TableChoice, opened_archive
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.place import TablePlace

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.bounds import TopicPartition
+from lakelog.cli.positions import TopicPartition
 from lakelog.cli.records.record_text import ConsumedRecord
 from lakelog.cli.render import note
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.bounds import TopicPartition
+from lakelog.cli.positions import TopicPartition
 from lakelog.cli.records.record_text import ConsumedRecord, Formatter
 from lakelog.cli.render import note
 from lakelog.cli.stopping import Interrupted, Stop

@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.spark.schema import HEADERS_TYPE, arrow_schema
+from lakelog.spark.sink.columns import records
 from lakelog.spark.sink.errors import RowError
-from lakelog.spark.sink.rows import records
 
 ROUTED = StructType(
     [
