@@ -71,7 +71,7 @@ def refresh(
 
 def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
     """Return the numbers of the table of newest records; none if the topic has no such table."""
-    from lakelog.tables.latest.overview import latest_overview
+    from lakelog.tables.latest.audit import latest_overview
     from lakelog.tables.latest.table import own_latest
 
     address = own_latest(client, archive)

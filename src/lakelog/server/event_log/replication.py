@@ -1,13 +1,10 @@
 """Log lines of replication: elections of leaders, and partitions that a follower cannot copy.
 
-Log lines of elections: which partitions this broker leads from now on, or not any more, and why.
+An election has a line if this broker leads partitions from now on, or not any more, with the cause:
+one line for a change of the metadata, however many partitions it moves.
 
-One line for a change of the metadata, however many partitions it moves.
-
-Log lines about partitions that a follower cannot copy: one when it begins, one at the end.
-
-For a moment after every election, leaders and followers know different leader epochs. Such a
-failure has a line only if it lasts.
+A failed copy has one line when it begins, and one at the end. For a moment after every election,
+leaders and followers know different leader epochs. Such a failure has a line only if it lasts.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError
 from lakelog.tables.topic.offsets import Offsets, StreamOffset
-from lakelog.tables.topic.ranges import limit_offsets, ranges_between
-from lakelog.tables.topic.samples import offsets_in
+from lakelog.tables.topic.ranges import limit_offsets, offsets_in, ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa

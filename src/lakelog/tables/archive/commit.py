@@ -1,16 +1,12 @@
-"""
-
-Commits a batch: its files and the new progress, in one transaction of the table.
+"""Commits a batch: its files and the new progress, in one transaction of the table.
 
 Every attempt loads the table first, also after a failure: a commit that raised an error may have
 succeeded. A transaction requires the snapshot that it was built on, so it fails if another commit
 came first. The batch's files are removed only if the commit certainly failed; they stay if its
-outcome is unknown.
+outcome is unknown. `state_of` returns the table after a commit, as callers of a job see it.
 
 The dead letters of a batch are committed to their own table first, so no commit of the batch can
 leave them out. `dead_letters.py` says why a repeated batch does not add them twice.
-
-The archived table after a commit, as callers of a job see it.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ from lakelog.tables.iceberg.catalog import (
     raise_if_unwritable,
 )
 from lakelog.tables.iceberg.expiry import expire_snapshots
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.turns import attempts, turn
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 

@@ -31,7 +31,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input
 from lakelog.tables.iceberg.expiry import expire_snapshots
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.turns import attempts, turn
 

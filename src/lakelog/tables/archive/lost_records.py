@@ -1,21 +1,14 @@
-"""Removes rows and dead letters of records that other records will replace at their offsets.
+"""Removes rows and dead letters of records whose offsets other records may get.
 
-Removes rows of lost records from the table: their files are exchanged for others.
-
+If the log loses records, their rows leave the table: their files are exchanged for others.
 PyIceberg's delete rewrites these files too, and changes rows that stay: it reads a null list of
 structs (the headers, or a list in `data`) as an empty list. Here the files are filtered as Parquet
 has them, so every other row keeps all its values, also in columns of other programs.
 
-Dead letters of records that the log has lost: other records may get their offsets.
-
-A letter is either of a batch that the archive's table has, or of a batch whose rows were never
-committed. If the log loses records of the former, their rows leave the table (`reconcile.py`), and
-so do their letters. Letters of the latter were never part of the archive.
-
-Dead letters of a batch whose rows were never committed.
-
-The job committed the letters, and ended before it committed the rows. The next job reads the
-records again. It must refuse them again, or they would be in both tables.
+A dead letter is either of a batch that the archive's table has, or of a batch whose rows were never
+committed. The former leave their table with the rows (`reconcile.py`). The latter were never part
+of the archive: a job committed the letters, and ended before it committed the rows. The next job
+reads the records again. It must refuse them again, or they would be in both tables.
 """
 
 from __future__ import annotations
@@ -49,7 +42,7 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import open_input
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.partition_spec import terms_of
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.divergence import Divergence
 

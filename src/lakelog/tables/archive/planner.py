@@ -16,8 +16,13 @@ from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items
-from lakelog.tables.topic.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
-from lakelog.tables.topic.samples import offsets_in
+from lakelog.tables.topic.ranges import (
+    OffsetRange,
+    limit_offsets,
+    offsets_in,
+    ranges_between,
+    split_ranges,
+)
 
 
 def first_extents(

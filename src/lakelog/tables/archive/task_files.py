@@ -1,13 +1,10 @@
 """The files that one task writes: rows, and dead letters.
 
-The data files of one task: one, or in a partitioned table one for each partition that has rows.
+Rows have one data file, or in a partitioned table one for each partition that has rows. They stay
+in the order in which they come, so each file is in the order of partition and offset. Row groups
+have about 32 MiB together, so memory is bounded for any number of rows.
 
-Rows stay in the order in which they come, so each file is in the order of partition and offset. Row
-groups have about 32 MiB together, so memory is bounded for any number of rows.
-
-The file of dead letters of one task.
-
-Importing this module does not import PyIceberg. `dead_letters.py` has the table.
+Importing this module does not import PyIceberg. `dead_letters.py` has the table of the letters.
 """
 
 from __future__ import annotations

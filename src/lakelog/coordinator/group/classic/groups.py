@@ -1,17 +1,12 @@
-"""The classic groups of a shard, and its pending members.
-
-The classic groups of a shard: live groups, and the stored generation of each.
+"""The classic groups of a shard: live groups, their stored generations, and pending members.
 
 `stored` is durable, and only `replay` changes it. Live groups are soft state, built from `stored`
 when the shard is loaded. The shard's account counts their memory, and `count` their number.
 
-Pending members: assigned member ids with which no client has joined yet (KIP-394).
-
-A client can request any number of ids, so there is a limit for all groups of a shard together. At
-the limit the oldest id is dropped; its client, if it still exists, requests another.
-
-A group that has only pending members does not count against the limit of groups until its first
-member joins.
+Pending members are assigned member ids with which no client has joined yet (KIP-394). A client can
+request any number of ids, so there is a limit for all groups of a shard together. At the limit the
+oldest id is dropped; its client, if it still exists, requests another. A group that has only
+pending members does not count against the limit of groups until its first member joins.
 """
 
 from __future__ import annotations

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import cast
+
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from lakelog.tables.archive import commit
 from lakelog.tables.archive.commit import Batch, Outcome, abandon_batch, commit_batch
 from lakelog.tables.archive.progress import Progress, ProgressConflictError
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.references import place_of
+from lakelog.tables.iceberg.stored_files import place_of, stored_files
 from unit.tables.archive_table import files, offsets, write_batch
+
+
+def test_files_have_the_paths_of_the_metadata(tmp_path: Path) -> None:
+    (tmp_path / "data" / "day=1").mkdir(parents=True)
+    (tmp_path / "data" / "day=1" / "a.parquet").write_bytes(b"123")
+    (found,) = stored_files(cast("FileIO", None), f"{tmp_path.as_uri()}/data")
+    assert (found.path, found.size) == (f"{tmp_path.as_uri()}/data/day=1/a.parquet", 3)
+    assert list(stored_files(cast("FileIO", None), f"{tmp_path.as_uri()}/none")) == []
+
+
+def test_a_store_without_a_list_is_an_error() -> None:
+    with pytest.raises(ValueError, match="cannot be listed"):
+        list(stored_files(cast("FileIO", None), "s3://bucket/table"))
 
 
 def rewrite(address: TableAddress) -> None:
