@@ -48,9 +48,8 @@ from lakelog.server.options import (
 )
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.gate import Gate
+from lakelog.server.requests.gate import Gate, NoQuotas
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.server.requests.quotas import NoQuotas
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings
 from lakelog.server.upkeep.folder_watch import FolderWatch

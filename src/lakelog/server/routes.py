@@ -14,7 +14,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.forwarding import at_controller
 from lakelog.server.handlers import api_versions
 from lakelog.server.requests.dispatch import Handler, Route
-from lakelog.server.requests.refusals import refuse
+from lakelog.server.requests.gate import refuse
 from lakelog.server.served_api import ServedApi
 
 

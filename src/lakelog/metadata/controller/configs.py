@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, UpdateMode
-from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS, check_group_configs
+from lakelog.base.config.keys.groups import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
 from lakelog.base.config.running_changes import check_needed, check_running_change
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.election_settings import with_review
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.elections import with_review
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan

@@ -16,7 +16,7 @@ from lakelog.protocol.api_versions import (
     ApiVersionsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.features import finalized_features, supported_features
+from lakelog.server.cluster.responses import finalized_features, supported_features
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 

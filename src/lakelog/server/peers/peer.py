@@ -12,8 +12,7 @@ from lakelog.dialogue.dialogue import Dialogue, Identity
 from lakelog.dialogue.errors import DialogueError
 from lakelog.runtime.api import Clock, Net, Random, Socket, Tasks, Timer
 from lakelog.server.auth.broker_proof import NONCE_BYTES, Ends, prove
-from lakelog.server.peers.back_off import BackOff
-from lakelog.server.peers.exchange import DEFAULT_LIMITS, Call, Exchange, PeerLimits, State
+from lakelog.server.peers.exchange import DEFAULT_LIMITS, BackOff, Call, Exchange, PeerLimits, State
 from lakelog.wire.schema import Message
 
 

@@ -23,8 +23,7 @@ from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
-from lakelog.server.requests.gate import Gate
-from lakelog.server.requests.quotas import NoQuotas
+from lakelog.server.requests.gate import Gate, NoQuotas
 
 RELEASE = Gate(BrokersApart(()), NoQuotas()).release
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from lakelog.protocol.registry import APIS
 from lakelog.server.auth.principal import ANONYMOUS
-from lakelog.server.requests.quotas import NoQuotas
+from lakelog.server.requests.gate import NoQuotas
 
 
 def test_without_quotas_no_request_is_charged_whatever_its_size() -> None:

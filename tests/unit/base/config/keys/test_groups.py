@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config.key import ConfigError
-from lakelog.base.config.keys.consumer_groups import (
+from lakelog.base.config.keys.groups import (
     GROUP_CONFIGS,
     check_consumer_group_keys,
     check_group_configs,

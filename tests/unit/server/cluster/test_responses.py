@@ -8,14 +8,59 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import FeatureRecord
 from lakelog.protocol.api import api_for
+from lakelog.protocol.commit_sets import FEATURE
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from lakelog.server.cluster.known_metadata import KnownMetadata
+from lakelog.server.cluster.responses import (
+    KnownMetadata,
+    finalized_features,
+    leader_error,
+    offline_replicas,
+    supported_features,
+)
 from lakelog.server.handlers import metadata
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import SocketlessBroker
+
+
+def _partition(leader: int) -> PartitionImage:
+    return PartitionImage(0, (3, 1, 2), (1,), leader, 4, 5)
+
+
+def test_a_partition_without_leader_is_an_error_to_ask_again() -> None:
+    assert leader_error(_partition(-1)) == ErrorCode.LEADER_NOT_AVAILABLE
+    assert leader_error(_partition(1)) == ErrorCode.NONE
+
+
+def test_replicas_on_fenced_brokers_are_offline_in_their_order() -> None:
+    assert offline_replicas(_partition(1), frozenset()) == []
+    assert offline_replicas(_partition(1), frozenset({2, 3, 9})) == [3, 2]
+
+
+def test_clients_before_version_4_are_not_sent_features_whose_lowest_level_is_0() -> None:
+    assert "transaction.version" not in {each.name for each in supported_features(3)}
+    assert "transaction.version" in {each.name for each in supported_features(4)}
+
+
+def test_commit_sets_are_listed_for_clients_of_any_version() -> None:
+    """Clients look for the supported level before they send a commit set (ADR 8)."""
+    for version in (3, 4):
+        rows = {each.name: each for each in supported_features(version)}
+        assert (rows[FEATURE].min_version, rows[FEATURE].max_version) == (1, 1)
+
+
+def test_finalized_levels_come_from_the_image() -> None:
+    image = MetadataImage().apply(FeatureRecord("transaction.version", 1))
+    levels = {each.name: each.max_version_level for each in finalized_features(image)}
+    assert levels == {"group.version": 1, "lakelog.metadata.version": 1, "transaction.version": 1}
+    image = image.apply(FeatureRecord("transaction.version", 0))
+    assert "transaction.version" not in {each.name for each in finalized_features(image)}
+
 
 VERSION = 12
 

@@ -6,13 +6,15 @@ import pytest
 
 from doubles.zookeeper import Faults
 from lakelog.metadata.errors import MetadataCorrupt
-from lakelog.metadata.store.zookeeper.requests import (
+from lakelog.metadata.store.zookeeper.session import (
+    Create,
+    Disconnected,
+    Put,
     get_all,
     get_required,
     pass_barrier,
     write_repeatable,
 )
-from lakelog.metadata.store.zookeeper.session import Create, Disconnected, Put
 from zookeeper_kit import World, in_world
 
 
