@@ -147,6 +147,9 @@ class MemoryDisk:
     def file_id(self, path: Path) -> str:
         return f"file {self._file(path).number}"
 
+    def inode(self, path: Path) -> int:
+        return self._file(path).number
+
     # Failures
 
     def fail(

@@ -126,6 +126,13 @@ class Disk(Protocol):
         """
         ...
 
+    def inode(self, path: Path) -> int:
+        """Return a number that the file keeps when it is renamed.
+
+        A copy has another, unless the file was removed before. Raises `OSError` if it is missing.
+        """
+        ...
+
     def open(self, path: Path, *, create: bool = False) -> File:
         """Open a file for reading and writing; `create` it if needed, accessible to its owner only.
 

@@ -193,6 +193,9 @@ class PosixDisk:
         found = path.stat()
         return f"{found.st_ino} {found.st_ctime_ns}"
 
+    def inode(self, path: Path) -> int:
+        return path.stat().st_ino
+
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return PosixFile(path, os.open(path, flags, _OWN_FILE), self._watch)

@@ -6,19 +6,21 @@ these marks in place. So the file `folder-seal` identifies the file `known-logs`
 checkpoint replaces, and the marks count only while both fit together.
 
     lakelog folder-seal 1 <CRC-32C of the following lines, 8 hexadecimal digits>
-    running                                                   (or: stopped)
-    <CRC-32C of known-logs> <inode> <change time>             (or `-` before the first one)
-    <CRC-32C of the known-logs that is about to be written>   (or `-`)
+    running                                               (or: stopped)
+    <CRC-32C of known-logs> <inode> <change time>         (or `-` before the first one)
+    <CRC-32C and inode of the file that is to replace it> (or `-`)
 
 A folder without a seal is of an older version, unless its `boot-id` says that the last process has
-sealed it. No restored `known-logs` has the same inode and change time. They count unless the last
-process stopped cleanly: a folder may be moved between a stop and a start. The rollback of a whole
-file system or device restores the seal, too, and is not noticed.
+sealed it. A seal without a `known-logs` is of the first start, unless `boot-id` says that this
+start was complete. No restored `known-logs` has the same inode and change time. They count unless
+the last process stopped cleanly: a folder may be moved between a stop and a start. The rollback of
+a whole file system or device restores the seal, too, and is not noticed.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +44,7 @@ class _Sealed(NamedTuple):
     present: str
     """Checksum and file id of the sealed file."""
     upcoming: str
-    """Checksum of the content that is about to replace it."""
+    """Checksum and inode of the file that is about to replace it."""
 
 
 class FolderSeal:
@@ -58,10 +60,16 @@ class FolderSeal:
         self.is_of_stop = False
         """Whether the sealed file is that of a clean stop, or the folder has no seal."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether the folder has no file yet that the seal could name."""
+        return self._present == _NONE
+
     def open(self, *, is_expected: bool) -> None:
         """Compare the seal with the folder. Raises `OSError`.
 
-        is_expected: whether another file shows that the last process has sealed the folder.
+        is_expected: whether another file shows that the last process has sealed the folder and
+            replaced the sealed file.
         """
         data = read_if_exists(self._disk, self.path)
         content = read_if_exists(self._disk, self.sealed)
@@ -82,9 +90,9 @@ class FolderSeal:
             )
             return
         if found is not None:
-            checksum = self._present.partition(" ")[0]
-            self.is_intact = found.present == self._present or (found.upcoming == checksum != _NONE)
-            is_same = found.present.partition(" ")[0] == checksum
+            is_named = self._present == found.present or self._is(found.upcoming)
+            self.is_intact = is_named and not (self.is_blank and is_expected)
+            is_same = found.present.partition(" ")[0] == self._present.partition(" ")[0]
             self.is_of_stop = found.state == "stopped" and is_same
         if not (self.is_intact or self.is_of_stop):
             _logger.warning(
@@ -100,13 +108,16 @@ class FolderSeal:
         The seal fits at any moment, whichever step is the last before the process is killed.
         """
         checksum = _checksum(data)
-        self._write(_Sealed("running", self._present, checksum))
-        self._disk.write_atomic(self.sealed, data)
-        file = self._disk.open(self.sealed)
-        try:
+        temporary = self.sealed.with_name(self.sealed.name + ".tmp")
+        with closing(self._disk.open(temporary, create=True)) as file:
+            file.truncate(0)
+            file.write_at(0, data)
+            file.sync()
+            upcoming = f"{checksum} {self._disk.inode(temporary)}"
+            self._write(_Sealed("running", self._present, upcoming))
+            self._disk.rename(temporary, self.sealed)
+            self._disk.sync_dir(self.sealed.parent)
             file.sync()  # the change time, which the seal names, has to survive a power failure
-        finally:
-            file.close()
         self._present = f"{checksum} {self._disk.file_id(self.sealed)}"
         self._write(_Sealed("running", self._present, _NONE))
 
@@ -117,6 +128,13 @@ class FolderSeal:
     def stop(self) -> None:
         """Seal the folder after a clean stop. Raises `OSError`."""
         self._write(_Sealed("stopped", self._present, _NONE))
+
+    def _is(self, upcoming: str) -> bool:
+        """Return whether the sealed file is the upcoming file of a seal."""
+        if self.is_blank or upcoming == _NONE:
+            return False
+        checksum = self._present.partition(" ")[0]
+        return upcoming == f"{checksum} {self._disk.inode(self.sealed)}"
 
     def _write(self, sealed: _Sealed) -> None:
         body = "".join(f"{line}\n" for line in sealed).encode()

@@ -63,12 +63,18 @@ def put_back_known_logs(folder: Path, copy: Path) -> None:
     shutil.copy2(copy / SEALED.name, folder / SEALED.name)
 
 
+def remove_known_logs(folder: Path, copy: Path) -> None:
+    (folder / SEALED.name).unlink()
+
+
 def damage_seal(folder: Path, copy: Path) -> None:
     (folder / FOLDER_SEAL).write_bytes(b"lakelog")
 
 
 @pytest.mark.parametrize("is_current", [True, False])
-@pytest.mark.parametrize("change", [put_back, replace_all, put_back_known_logs, damage_seal])
+@pytest.mark.parametrize(
+    "change", [put_back, replace_all, put_back_known_logs, remove_known_logs, damage_seal]
+)
 def test_a_restore_is_noticed(
     tmp_path: Path, change: Callable[[Path, Path], None], is_current: bool
 ) -> None:
@@ -79,6 +85,50 @@ def test_a_restore_is_noticed(
         seal.replace(b"third")
     change(folder, tmp_path / "copy")
     found = opened(disk, folder)
+    assert not found.is_intact
+    assert not found.is_of_stop
+
+
+class CopyingDisk(PosixDisk):
+    """A disk whose folder another program copies after a sync."""
+
+    def __init__(self, copied_at: int) -> None:
+        super().__init__()
+        self._left = copied_at
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+        self._left -= 1
+        if not self._left:
+            shutil.copytree(path, path.with_name("copy"))
+
+
+@pytest.mark.parametrize("folder_sync", [1, 2, 3])
+def test_a_copy_that_was_made_during_a_checkpoint_is_noticed(
+    tmp_path: Path, folder_sync: int
+) -> None:
+    folder = tmp_path / "data"
+    used(PosixDisk(), folder)
+    disk = CopyingDisk(folder_sync)
+    seal = opened(disk, folder)
+    seal.replace(b"third")
+    kept = (folder / SEALED.name).open("rb")  # no other file gets its inode
+    with kept:
+        replace_all(folder, tmp_path / "copy")
+        assert not opened(PosixDisk(), folder).is_intact
+
+
+def test_a_copy_that_precedes_the_first_checkpoint_is_noticed(tmp_path: Path) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    disk.make_dirs(folder)
+    seal = opened(disk, folder)
+    seal.begin()
+    shutil.copytree(folder, tmp_path / "copy")
+    assert opened(disk, folder).is_intact, "the first start was not complete"
+    seal.replace(b"first")
+    replace_all(folder, tmp_path / "copy")
+    found = FolderSeal(seal.path, seal.sealed, disk)
+    found.open(is_expected=True)
     assert not found.is_intact
     assert not found.is_of_stop
 

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
@@ -140,7 +141,8 @@ class MarkerDriver:
 
         The task ends by itself when `ending` is no longer the state of its transactional id.
         """
-        job = _Job(shard, transactional_id, ending, complete, next(self._decisions))
+        task = FailingTask(logger, f"the end of the transaction of {transactional_id}")
+        job = _Job(shard, transactional_id, ending, complete, next(self._decisions), task)
         # At a start, hanging transactions are found in the logs first. A marker written in the
         # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
@@ -178,8 +180,15 @@ class MarkerDriver:
                 await pause(self._tasks, pause_s)
                 pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
                 left = job.unmarked()
-        while job.is_wanted() and not await job.completed():
+        while job.is_wanted() and not await self._complete(job):
             await pause(self._tasks, pause_s)
+
+    async def _complete(self, job: _Job) -> bool:
+        try:
+            return await job.completed()
+        except Exception as bug:  # noqa: BLE001 - the transaction would never end
+            job.task.failed(bug)
+            return False
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
         """Write markers once; return false if another coordinator has taken over."""
@@ -192,6 +201,9 @@ class MarkerDriver:
                 error,
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
+            return True
+        except Exception as bug:  # noqa: BLE001 - the transaction would never end
+            job.task.failed(bug)
             return True
         # Per partition: an unreachable leader delays the end of its transaction, but the other
         # partitions must not get their markers again and again.
@@ -223,6 +235,7 @@ class _Job(NamedTuple):
     ending: Transaction
     complete: Complete
     decision: int
+    task: FailingTask
 
     def unmarked(self) -> list[TopicPartition]:
         return sorted(self.shard.unmarked(self.transactional_id, self.ending))

@@ -257,6 +257,8 @@ class LogDirectory:
         self._loaded = True
         if self._has_strays:  # their recovery points must not apply to new logs of their names
             self.write_checkpoints()
+        elif self._ownership.seal.is_blank:  # without a file to name it would fit any older folder
+            self._ownership.seal.replace(self._known_logs.encode(self._present_logs()))
         return self.logs
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
@@ -500,7 +502,7 @@ class LogDirectory:
         if high_watermarks is not None:
             offline = {key: offset for key, offset in committed.items() if key in self._offline}
             committed = self.high_watermarks = {**offline, **high_watermarks}
-        known = known_logs(self.logs, self._offline, committed, self.cleaner_offsets)
+        known = self._present_logs()
         files = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
             LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
@@ -508,6 +510,9 @@ class LogDirectory:
             CLEANER_OFFSETS: dict(self.cleaner_offsets),
         }
         return self._checkpoints.begin(files, self._known_logs.encode(known))
+
+    def _present_logs(self) -> dict[TopicPartition, KnownLog]:
+        return known_logs(self.logs, self._offline, self.high_watermarks, self.cleaner_offsets)
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

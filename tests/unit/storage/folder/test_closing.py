@@ -74,7 +74,7 @@ def test_the_folder_of_all_logs_is_synced_once_for_many() -> None:
     store.directory.close()
     files = {path for _, path in disk.seen if path.parent == DATA} - checkpoints
     assert files
-    written = sum(path.name.endswith(".tmp") and op == "sync" for op, path in disk.seen)
+    written = sum(path.name.endswith(".tmp") and op == "write" for op, path in disk.seen)
     slices = math.ceil(40 / store.directory.handles.max_open)
     assert 1 <= slices < 4
     assert disk.synced(DATA) == slices + written

@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
-from doubles.disk import MemoryDisk
+from doubles.disk import DiskStopped, MemoryDisk
 from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import LOG
 from lakelog.storage.seal import FOLDER_SEAL
-from storage_kit import DATA, Store, append, make_batch, memory_store
+from storage_kit import DATA, ManualClock, Store, append, make_batch, memory_store
 
 PATH = DATA / BOOT_ID
+ITS_OWN = (BOOT_ID, ".lock")
 
 
 @pytest.fixture
@@ -63,6 +65,35 @@ def test_nor_without_the_seal_that_it_names(store: Store, caplog: pytest.LogCapt
     store.disk.remove(DATA / FOLDER_SEAL)
     assert has_lost_after(store, store.memory_disk.kill)
     assert "was changed by another program" in caplog.text
+
+
+def put_back(store: Store, files: dict[str, bytes]) -> None:
+    """Replace all files of a killed broker but `.lock` and `boot-id`."""
+    store.memory_disk.kill()
+    for name in store.disk.list(DATA):
+        if store.disk.is_dir(DATA / name):
+            store.disk.remove_tree(DATA / name)
+        elif name not in ITS_OWN:
+            store.disk.remove(DATA / name)
+    for name, content in files.items():
+        store.disk.write_atomic(DATA / name, content)
+
+
+def test_nor_in_a_folder_that_was_put_back_as_at_any_step_of_its_first_start() -> None:
+    first = memory_store().memory_disk
+    for step in range(1, first.steps + 1):
+        older = MemoryDisk(ManualClock())
+        older.stop_at = step
+        with suppress(DiskStopped):
+            Store(older)
+        if older.is_dir(DATA):
+            names = [name for name in older.list(DATA) if name not in ITS_OWN]
+            store = memory_store()
+            append(store.create(), make_batch(2))
+            store.directory.trust_page_cache()
+            put_back(store, {name: older.read(DATA / name) for name in names})
+            store.start()
+            assert store.directory.has_lost, names
 
 
 def test_nor_does_a_clean_stop_count_then(store: Store) -> None:
