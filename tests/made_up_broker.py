@@ -21,12 +21,12 @@ from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.principal import BrokersApart
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
-from lakelog.server.requests.gate import Gate, NoQuotas
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.framing import decode_response, encode_request
 

@@ -32,7 +32,6 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan, PlanGroup, Planner, PlanQueue, SubmittedPlan
 from lakelog.metadata.records import Record, decode_records
 from lakelog.metadata.snapshots import Snapshots
-from lakelog.metadata.space import Space, UnreservedSpace
 from lakelog.metadata.store.api import (
     NO_CHANGE,
     Change,
@@ -40,6 +39,8 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     MetadataStore,
     Outcome,
+    Space,
+    UnreservedSpace,
 )
 from lakelog.metadata.transactions import taking_effect
 from lakelog.runtime.api import Random, Tasks, Timer

@@ -26,7 +26,7 @@ from lakelog.metadata.records import (
     encode_record,
     metadata_version_of,
 )
-from lakelog.metadata.space import Space
+from lakelog.metadata.store.api import Space
 from lakelog.metadata.transactions import PlannedEntry, entries_of, fits, line_bytes_max
 
 T = TypeVar("T")

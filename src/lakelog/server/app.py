@@ -25,7 +25,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.turns import LoopTurns
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.auth.broker_proof import RegisteredBrokers
-from lakelog.server.auth.principal import BrokersApart
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listeners import Listeners
@@ -48,7 +48,7 @@ from lakelog.server.options import (
 )
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.gate import Gate, NoQuotas
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings

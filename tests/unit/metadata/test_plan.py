@@ -25,8 +25,7 @@ from lakelog.metadata.records import (
     TopicRecord,
     encode_record,
 )
-from lakelog.metadata.space import UnreservedSpace
-from lakelog.metadata.store.api import BATCH_BYTES_MAX
+from lakelog.metadata.store.api import BATCH_BYTES_MAX, UnreservedSpace
 
 ENTRY_BYTES_MAX = 300
 TOPICS = tuple(bytes([number]) * 16 for number in range(1, 21))

@@ -24,9 +24,8 @@ from lakelog.cli.positions import (
     read_bounds,
     resolve_position,
 )
-from lakelog.cli.records.group_progress import GroupProgress
 from lakelog.cli.records.json_records import json_line
-from lakelog.cli.records.pump import Pump
+from lakelog.cli.records.pump import GroupProgress, Pump
 from lakelog.cli.records.record_text import formatter
 from lakelog.cli.render import counted, note
 from lakelog.cli.stopping import Stop, stopping

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakelog.columns.buffers import binary, empty, numbers
-from lakelog.columns.compiler import compiled, first_call
+from lakelog.columns.compiler import binary, compiled, empty, first_call, numbers
 from lakelog.columns.decoding.groups import (
     TIMESTAMP_MAX_MS,
     TIMESTAMP_MIN_MS,

@@ -1,6 +1,7 @@
-"""The identity of a client, as Kafka's `KafkaPrincipal` names it, and the APIs that it may use.
+"""The identity of a client, as Kafka's `KafkaPrincipal` names it, and its permissions and quotas.
 
-Operations on single topics and groups are not asked here: a handler answers them per resource.
+Authorizers and quotas (KIP-13, KIP-124, KIP-219) are interfaces. Operations on single topics and
+groups are not asked here: a handler answers them per resource.
 """
 
 from __future__ import annotations
@@ -63,3 +64,23 @@ class BrokersApart:
         if api.key in self._between_brokers and principal.kind != BROKER:
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return ErrorCode.NONE
+
+
+class Quotas(Protocol):
+    """The quotas of one broker's clients. Code that changes one calls `Gate.revoke` afterwards."""
+
+    def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
+        """Charge a request of `size_bytes` to the client's quota.
+
+        Return the time in ms for which the client is to be throttled (KIP-219), 0 while it is
+        within its quota, and None for a client without a quota.
+        """
+        ...
+
+
+class NoQuotas:
+    """The quotas of a broker on which no client has one."""
+
+    def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
+        """Return None."""
+        return None

@@ -10,42 +10,19 @@ leader, epoch, settings, online state), the broker's configuration, a quota or a
 waiting request was admitted when it was received; its partitions are looked up again when it is
 answered.
 
-`Quotas` is the interface of client quotas (KIP-13, KIP-124, KIP-219). `refuse` makes the response
-to a refused request, for APIs whose response has one error code.
+`refuse` makes the response to a refused request, for APIs whose response has one error code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api import Api
-from lakelog.server.auth.principal import Authorizer, Principal
+from lakelog.server.auth.principal import Authorizer, Quotas
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests.context import Context
 from lakelog.wire.schema import Message
-
-
-class Quotas(Protocol):
-    """The quotas of one broker's clients. Code that changes one calls `Gate.revoke` afterwards."""
-
-    def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
-        """Charge a request of `size_bytes` to the client's quota.
-
-        Return the time in ms for which the client is to be throttled (KIP-219), 0 while it is
-        within its quota, and None for a client without a quota.
-        """
-        ...
-
-
-class NoQuotas:
-    """The quotas of a broker on which no client has one."""
-
-    def charge(self, principal: Principal, client_id: str, api: Api, size_bytes: int) -> int | None:
-        """Return None."""
-        return None
 
 
 def refuse(context: Context, request: Message, code: ErrorCode) -> Message:

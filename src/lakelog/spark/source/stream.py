@@ -29,8 +29,7 @@ from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from
 from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.joined import read_planned
-from lakelog.spark.source.limits import Pace, waiting_offsets
-from lakelog.spark.source.options import Boundary, SourceOptions
+from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import APIS
-from lakelog.server.auth.principal import ANONYMOUS, BrokersApart, Principal, broker_principal
+from lakelog.server.auth.principal import (
+    ANONYMOUS,
+    BrokersApart,
+    NoQuotas,
+    Principal,
+    broker_principal,
+)
 from lakelog.server.routes import between_brokers
 
 
@@ -31,3 +37,11 @@ def test_only_a_broker_may_use_the_apis_between_brokers() -> None:
     }
     broker = broker_principal(2)
     assert {authorizer.authorize(broker, api) for api in APIS.values()} == {ErrorCode.NONE}
+
+
+def test_without_quotas_no_request_is_charged_whatever_its_size() -> None:
+    quotas = NoQuotas()
+    assert all(
+        quotas.charge(ANONYMOUS, "client", api, size_bytes=100 << 20) is None
+        for api in APIS.values()
+    )

@@ -18,13 +18,13 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.turns import PART_S, LoopTurns
-from lakelog.server.auth.principal import BrokersApart
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.listeners import Acceptor, Listeners
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_turns import FREE
 from lakelog.server.options import ListenError, ServeOptions, StartError
 from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.gate import Gate, NoQuotas
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from memory_broker import MemoryBroker
 from storage_kit import ManualClock
