@@ -53,8 +53,7 @@ _HOMES = {
     "api": ("Admin", "LogDir"),
     "brokers": ("ClusterDescription", "RegisteredBroker"),
     "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
-    "group_descriptions": ("Group", "GroupMember"),
-    "groups": ("GroupListing", "Lag"),
+    "groups": ("Group", "GroupListing", "GroupMember", "Lag"),
     "transactions": (
         "ActiveProducer",
         "HangingTransaction",
