@@ -25,10 +25,10 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.evictor import Evictor
 from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
-from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.offsets.commit import refuse_commit, refuse_txn_commit
 from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.queries import GroupFilter
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.topics import Topics

@@ -18,9 +18,13 @@ from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.leave import Leaves, leave_response, unknown_members
 from lakelog.coordinator.group.classic.member import SyncReply
-from lakelog.coordinator.group.classic.sync import Syncs
+from lakelog.coordinator.group.classic.member_requests import (
+    Leaves,
+    Syncs,
+    leave_response,
+    unknown_members,
+)
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
 from lakelog.coordinator.group.consumer.group import ConsumerGroup

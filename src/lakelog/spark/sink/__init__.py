@@ -11,7 +11,6 @@
 - `task.py`: writes the rows of one task, and names the option for each error.
 - `shared.py`: the rows of a `foreachBatch`, in one transaction for all tasks.
 - `transaction.py`: that transaction, in the driver.
-- `stages.py`: how often the tasks of a batch ran.
 - `writers.py`: the writers that Spark calls.
 
 `options`, `columns`, `routing`, `control` and `content` decide and do no I/O. Start with

@@ -14,8 +14,8 @@ from dataclasses import replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.leave import leave_response
 from lakelog.coordinator.group.classic.member import SyncReply
+from lakelog.coordinator.group.classic.member_requests import leave_response
 from lakelog.coordinator.group.config import MigrationPolicy
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
