@@ -14,13 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.hosted import Hosted, Writing
 from lakelog.coordinator.loading import UNREADABLE, Reloads, replay_log
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import (
-    Now,
-    PartitionLogs,
-    Result,
-    Shard,
-    coordinator_code,
-)
+from lakelog.coordinator.shard import Now, PartitionLogs, Result, Shard, coordinator_code
 from lakelog.runtime.api import Clock, Tasks
 
 S = TypeVar("S", bound=Shard[Any])

@@ -41,11 +41,7 @@ from lakelog.server.event_log.change_log import log_changes
 from lakelog.server.event_log.replication import log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Check, Stage
-from lakelog.server.options import (
-    ReadyInfo,
-    ServeOptions,
-    StartError,
-)
+from lakelog.server.options import ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate

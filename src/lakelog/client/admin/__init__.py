@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakelog.client.admin.api import Admin, LogDir
     from lakelog.client.admin.brokers import ClusterDescription, RegisteredBroker
-    from lakelog.client.admin.configs import (
-        ConfigEntry,
-        ConfigSource,
-        ConfigSynonym,
-        ResourceType,
-    )
+    from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, ResourceType
     from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
     from lakelog.client.admin.transactions import (
         ActiveProducer,

@@ -36,11 +36,7 @@ from lakelog.metadata.controller.features import (
     check_supported,
     plan_update_features,
 )
-from lakelog.metadata.controller.in_sync import (
-    AlteredIsr,
-    ProposedIsr,
-    plan_alter_partitions,
-)
+from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.features import SupportedLevels
 from lakelog.metadata.image import MetadataImage

@@ -7,16 +7,7 @@ import struct
 
 import pytest
 
-from fake_transport import (
-    FETCH,
-    OTHER,
-    PRODUCE,
-    FakeSlice,
-    Sink,
-    connect,
-    frame,
-    request,
-)
+from fake_transport import FETCH, OTHER, PRODUCE, FakeSlice, Sink, connect, frame, request
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection

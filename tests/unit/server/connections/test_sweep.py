@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from fake_transport import (
-    OTHER,
-    FakeSlice,
-    connect,
-    frame,
-    request,
-)
+from fake_transport import OTHER, FakeSlice, connect, frame, request
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.turns import LoopTurns

@@ -16,10 +16,7 @@ from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
 from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.member import (
-    Member,
-    protocols_bytes,
-)
+from lakelog.coordinator.group.classic.member import Member, protocols_bytes
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits, check_subscriptions

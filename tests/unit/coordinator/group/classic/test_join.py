@@ -8,9 +8,7 @@ from coordinator_members import form, heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.join_request import Join, JoinRefusal
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-)
+from lakelog.protocol.join_group import JoinGroupRequest
 
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 
