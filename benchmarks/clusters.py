@@ -12,14 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from brokers import (
-    Broker,
-    BrokerError,
-    KafkaBroker,
-    LakelogBroker,
-    free_port,
-    run_storage_tool,
-)
+from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker, free_port, run_storage_tool
 from confluent_kafka.admin import AdminClient
 
 from lakelog.cli.local_cluster.ensemble import Home, ZooKeeperEnsemble

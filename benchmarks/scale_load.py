@@ -13,11 +13,7 @@ from brokers import Broker, BrokerError
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.builder import BatchBuilder

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.records.group_progress import GroupProgress
-from lakelog.cli.records.pump import Pump
+from lakelog.cli.records.pump import GroupProgress, Pump
 from lakelog.cli.records.record_text import Header, formatter
 from lakelog.cli.stopping import Stop
 from lakelog.client.consumer.fetcher import Trouble

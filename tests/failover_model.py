@@ -15,12 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.metadata.controller.brokers import (
-    plan_fence,
-    plan_join,
-    plan_read_only,
-    plan_unfence,
-)
+from lakelog.metadata.controller.brokers import plan_fence, plan_join, plan_read_only, plan_unfence
 from lakelog.metadata.controller.configs import (
     ConfigChange,
     Operation,

@@ -12,14 +12,13 @@ from lakelog.base.endpoint import SecurityProtocol
 from lakelog.base.memory_budget import Share
 from lakelog.runtime.turns import LoopTurns
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
+from lakelog.server.connections.limits import Limits, SharedLimit
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.session import Session
-from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
 

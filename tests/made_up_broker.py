@@ -12,23 +12,20 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from lakelog.protocol.fetch import (
-    FetchRequest,
-)
+from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.authorizer import BrokersApart
-from lakelog.server.connections.listener import Acceptor
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
+from lakelog.server.connections.listeners import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.server.requests.quotas import NoQuotas
 from lakelog.wire.framing import decode_response, encode_request
 
 PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18

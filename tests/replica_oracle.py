@@ -10,12 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lakelog.records.batch import iter_batches
-from lakelog.storage.checkpoint import (
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    decode_offsets,
-)
+from lakelog.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, decode_offsets
 
 Partition = tuple[str, int]
 

@@ -18,11 +18,7 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from lakelog.protocol.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from lakelog.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from lakelog.wire.framing import encode_request
 from lakelog.wire.schema import Message
 from simulator import World

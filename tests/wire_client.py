@@ -16,18 +16,10 @@ from typing import Any, Self
 from broker_process import eventually
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import Api, api_for
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.records.batch import BatchHeader, iter_batches

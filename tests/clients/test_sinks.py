@@ -12,13 +12,7 @@ import pytest
 from clients.adapters.patient import own_admin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
 from lakelog.client.errors import ClientError
-from lakelog.client.sink import (
-    BatchCommittedError,
-    Receipt,
-    Run,
-    Sink,
-    SinkProducer,
-)
+from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
 
 PARTITIONS = 2
 TASKS = 2

@@ -18,14 +18,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from lakelog.protocol.sync_group import SyncGroupRequest
-from wire_client import (
-    WireClient,
-    batch_of,
-    create_topic,
-    described,
-    produce,
-    topic_id_of,
-)
+from wire_client import WireClient, batch_of, create_topic, described, produce, topic_id_of
 
 SERVED = {api.name for api in CLIENT_APIS.values()}
 SESSION_MS = 300_000

@@ -15,11 +15,7 @@ from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicR
 from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from lakelog.protocol.offset_for_leader_epoch import (

@@ -22,7 +22,7 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     Snapshot,
 )
-from lakelog.metadata.store.committed import decode_note, encode_note
+from lakelog.metadata.store.database import decode_note, encode_note
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.api import Tasks
 

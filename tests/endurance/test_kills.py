@@ -19,14 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import BrokerProcess, eventually
-from endurance.client_process import (
-    LEDGER,
-    NUMBERS,
-    PARTITIONS,
-    READERS,
-    TRANSFORMED,
-    TRANSFORMERS,
-)
+from endurance.client_process import LEDGER, NUMBERS, PARTITIONS, READERS, TRANSFORMED, TRANSFORMERS
 from endurance.crew import Crew
 from endurance.history import History, Journals
 from endurance.judge import (

@@ -19,11 +19,7 @@ from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeCo
 from lakelog.protocol.describe_groups import DescribeGroupsRequest
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.describe_transactions import DescribeTransactionsRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 

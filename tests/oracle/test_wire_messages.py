@@ -7,9 +7,13 @@ from random import Random
 
 import pytest
 
-from lakelog.coordinator.group.records.classic import GroupMetadataKey, GroupMetadataValue
-from lakelog.coordinator.group.records.consumer import CONSUMER_GROUP_RECORDS
-from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetCommitValue
+from lakelog.coordinator.group.records import (
+    CONSUMER_GROUP_RECORDS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -14,7 +14,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.markers import Marker, _Job
-from lakelog.metadata import plan_queue
+from lakelog.metadata import plan as metadata_plan
 from lakelog.metadata.controller import brokers as broker_plans
 from lakelog.metadata.controller import in_sync as isr_plans
 from lakelog.metadata.image import MetadataImage
@@ -232,7 +232,7 @@ def records_of_a_dead_controller_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def keeping(image: MetadataImage, *rest: Any) -> list[PlannedEntry]:
         return entries_of(image._replace(pending=None), *rest)
 
-    monkeypatch.setattr(plan_queue, "entries_of", keeping)
+    monkeypatch.setattr(metadata_plan, "entries_of", keeping)
 
 
 @bug("a stale image at start", ("idempotent",), ("two down",))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lakelog.coordinator.group import removal
 from lakelog.coordinator.group import shard as group_shard
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
@@ -14,8 +15,7 @@ from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
 from lakelog.coordinator.group.offsets import fetch as offset_fetch
 from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.records.offset import OffsetCommitKey
-from lakelog.coordinator.group.removal import cleanup
+from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.shard import Result
 from simulation.planted_bug import bug
 from simulator.checkers.laws import Law
@@ -47,7 +47,7 @@ def _living_group_expires(monkeypatch: pytest.MonkeyPatch) -> None:
             if now_ms >= value.commit_timestamp + retention
         ]
 
-    monkeypatch.setattr(cleanup, "expired_offsets", expired)
+    monkeypatch.setattr(removal, "expired_offsets", expired)
 
 
 @bug(

@@ -10,7 +10,7 @@ import pytest
 
 from doubles.disk import MemoryDisk
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.offsets.pending import PendingOffsets
+from lakelog.coordinator.group.offsets.table import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job

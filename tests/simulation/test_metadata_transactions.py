@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakelog.metadata import losses
+from lakelog.metadata import plan as metadata_plan
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerLost, PartitionRecord
 from simulator.cluster.execution import run_cluster
@@ -46,14 +46,14 @@ def test_brokers_that_keep_more_topics_than_a_record_names_return_after_a_power_
 ) -> None:
     """Their registrations are written as states of partitions."""
     divided = []
-    states_after = losses._states_after
+    states_after = metadata_plan._states_after
 
     def noting(image: MetadataImage, lost: BrokerLost) -> Iterator[PartitionRecord]:
         divided.append(lost.broker_id)
         return states_after(image, lost)
 
-    monkeypatch.setattr(losses, "line_bytes_max", lambda entry_bytes_max: 60)
-    monkeypatch.setattr(losses, "_states_after", noting)
+    monkeypatch.setattr(metadata_plan, "line_bytes_max", lambda entry_bytes_max: 60)
+    monkeypatch.setattr(metadata_plan, "_states_after", noting)
     plan = ClusterPlan(8.0, frozenset({"idempotent"}), frozenset({"power of all"}))
     plan.settings["log.durability"] = "fsync"
     assert run_cluster(ClusterWorld(1, plan)).violations == ()

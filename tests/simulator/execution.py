@@ -16,9 +16,7 @@ from simulator.brokers.host import BrokerHost
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
 from simulator.checkers.logged_errors import LoggedErrors
-from simulator.clients.consumers.hanging_transactions import (
-    HangingTransactionCheck,
-)
+from simulator.clients.consumers.hanging_transactions import HangingTransactionCheck
 from simulator.clients.context import ClientContext
 from simulator.clients.groups.settling import settle
 from simulator.clients.inspector import Inspector

@@ -16,10 +16,7 @@ from simulator.clients.context import ClientContext
 from simulator.clients.groups.classic_member import ClassicMember
 from simulator.clients.groups.consumer_member import ConsumerMember
 from simulator.clients.groups.member import DYNAMIC, Role
-from simulator.clients.producers.idempotent import (
-    IdempotentProducer,
-    PlainProducer,
-)
+from simulator.clients.producers.idempotent import IdempotentProducer, PlainProducer
 from simulator.clients.producers.new_topics import NewTopicProducer
 from simulator.clients.producers.sink import SinkQuery
 from simulator.clients.producers.transactional import TransactionalProducer

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakelog.spark.archive.stream import Archived, batch_of
-from lakelog.tables.archive.commit import Outcome, commit_batch
-from lakelog.tables.archive.file_schema import file_schema
-from lakelog.tables.archive.files import write_ranges
+from lakelog.tables.archive.commit import Outcome, commit_batch, state_of
+from lakelog.tables.archive.files import file_schema, write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.planner import BatchPlanner
@@ -17,7 +16,6 @@ from lakelog.tables.archive.progress import Extent, merge_ranges
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.archive.state import state_of
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.client import TopicClient

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from lakelog.spark.archive.refreshes import FAILED, Refreshes
+from lakelog.spark.archive.upkeep import FAILED, Refreshes
 
 
 def main(bootstrap: str, topic: str, stop: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
 from lakelog.tables.archive.dead_letters import letters_address
-from lakelog.tables.archive.lost_letters import LOST_TAG
+from lakelog.tables.archive.lost_records import LOST_TAG
 from lakelog.tables.iceberg.address import TableAddress
 from spark.kill_jobs import until
 from spark.kill_table import Ledger, Row

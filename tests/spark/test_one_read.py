@@ -15,7 +15,7 @@ from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST
 from lakelog.client.producer import Producer
-from lakelog.spark.source.pruning import Pruning
+from lakelog.spark.source.batch import Pruning
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.errors import ArchiveUnreadableError, OptionError
 from spark.archiver import Archiver

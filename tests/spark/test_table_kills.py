@@ -19,7 +19,7 @@ from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
 from lakelog.tables.archive.dead_letters import letters_address
 from lakelog.tables.iceberg.address import TableAddress
-from lakelog.tables.iceberg.references import referenced_files
+from lakelog.tables.iceberg.stored_files import referenced_files
 from lost_tail import cut_tail
 from spark.archiver import Archiver
 from spark.kill_faults import TIMEOUT_S, Faults, Kill

@@ -18,18 +18,14 @@ from broker_process import LAKELOG, BrokerProcess, eventually
 from command_shell import Shell
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin import Admin
-from lakelog.client.admin.records import HIGH_WATERMARK
+from lakelog.client.admin.topics import HIGH_WATERMARK
 from lakelog.client.errors import OffsetOutOfRangeError
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

@@ -13,9 +13,8 @@ from clients.adapters.confluent import Confluent
 from clients.reading import poll_count
 from lakelog.client.cluster import Cluster
 from lakelog.client.consumer import Consumer
-from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import LogTruncatedError
-from lakelog.client.offsets import LATEST, list_offsets
+from lakelog.client.offsets import LATEST, EpochEnd, epoch_ends, list_offsets
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.records.batch import iter_batches
 from lost_tail import lose_tail

@@ -15,21 +15,10 @@ from lakelog.protocol.api import api_for
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.wire.codec import decode
-from wire_client import (
-    WireClient,
-    batch_of,
-    create_topic,
-    described,
-    host_and_port,
-    produce,
-)
+from wire_client import WireClient, batch_of, create_topic, described, host_and_port, produce
 
 START_MS = int(time.time() * 1000) - 3_600_000
 

@@ -18,11 +18,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.fetch import FetchRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

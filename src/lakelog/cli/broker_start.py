@@ -374,7 +374,7 @@ def _metadata_place(
 def secured(place: Path | EnsembleAddress, config: BrokerConfig) -> Path | EnsembleAddress:
     """Return the place with the settings for a secured ensemble. Raises `CliError`."""
     from lakelog.base.config.key import ConfigError
-    from lakelog.server.ensemble_security import security_of
+    from lakelog.server.metadata_store import security_of
 
     if isinstance(place, Path):
         return place

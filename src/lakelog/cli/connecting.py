@@ -15,7 +15,7 @@ from lakelog.cli.render import note
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
-    from lakelog.client.startup import Startup
+    from lakelog.client.cluster import Startup
 
 START_S = 5.0
 """Seconds that a command waits for a broker on this host, unless `--timeout` is shorter."""
@@ -39,7 +39,7 @@ def starting(session: Session, limit_s: float) -> Startup:
 
     limit_s: seconds.
     """
-    from lakelog.client.startup import Startup
+    from lakelog.client.cluster import Startup
 
     def tell() -> None:
         if sys.stderr.isatty():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
 from lakelog.cli.asking import confirm
-from lakelog.cli.bounds import TopicPartition
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Consent, Output, Session
+from lakelog.cli.positions import TopicPartition
 from lakelog.cli.render import Listing, counted, note, show
 
 if TYPE_CHECKING:

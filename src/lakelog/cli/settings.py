@@ -104,7 +104,7 @@ def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Colle
 
 def _owner_of(key: str, kind: ResourceType) -> str:
     """Return the hint for a key of another kind of resource, or an empty text."""
-    from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+    from lakelog.base.config.keys.groups import GROUP_CONFIGS
     from lakelog.base.config.keys.topics import TOPIC_CONFIGS
 
     if key in TOPIC_CONFIGS and kind.name != "TOPIC":

@@ -17,12 +17,7 @@ from lakelog import __version__
 from lakelog.base.closeable import Closeable
 from lakelog.base.events import event
 from lakelog.client.address import Address, shown
-from lakelog.client.errors import (
-    ConnectionLostError,
-    ProtocolError,
-    UnreachableError,
-    of_dialogue,
-)
+from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError, of_dialogue
 from lakelog.dialogue.dialogue import Dialogue
 from lakelog.dialogue.errors import DialogueError
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, response_size

@@ -1,19 +1,101 @@
-"""Offsets of partitions by time (ListOffsets), with their start and end."""
+"""Offsets of partitions, asked of their leaders: by time with start and end, and of leader epochs.
+
+A partition's leader epoch rises with each change or restart of its leader, and each record has the
+epoch in which it was appended. If an epoch that a reader has seen up to some offset ends below that
+offset, the log was cut there: other records may now have the same offsets.
+
+Source: KIP-101, KIP-320.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ClientError, check
-from lakelog.client.leaders import TopicPartition, ask_leaders
+from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from lakelog.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+TopicPartition = tuple[str, int]
+T = TypeVar("T")
+
+AskLeader = Callable[[int, Sequence[TopicPartition], dict[TopicPartition, T]], None]
+"""A function that asks one broker (by node id) about partitions and adds the answers.
+
+It raises `ClientError` if the broker rejects some partitions, after it added the answers of the
+others."""
+
+
+def ask_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    found: dict[TopicPartition, T] | None = None,
+) -> dict[TopicPartition, T]:
+    """Return the answer for each of `partitions`; follow changes of leaders.
+
+    found: gets the answers, and keeps them when the call fails.
+
+    The request must be safe to repeat. Raises `TopicNotFoundError`, `PartitionNotFoundError`, and
+    the last `ClientError` after the cluster's time limit.
+    """
+    wanted = list(partitions)
+    found = {} if found is None else found
+
+    def work() -> dict[TopicPartition, T]:
+        missing = [key for key in wanted if key not in found]
+        try:
+            ask_leaders_once(cluster, missing, ask, found)
+        except Exception as error:
+            # The error may come from a former leader.
+            cluster.refresh({topic for topic, _ in missing})
+            if isinstance(error, ConnectionLostError):
+                raise UnreachableError.after(error) from error
+            raise
+        return found
+
+    return cluster.retrying(work)
+
+
+def ask_leaders_once(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    found: dict[TopicPartition, T],
+) -> None:
+    """Add the answers of all leaders of `partitions` to `found`.
+
+    A partition without a leader, or a failure at one leader, does not prevent the answers of
+    others. Raises the first `ClientError` after all leaders were asked.
+    """
+    failure: ClientError | None = None
+    nodes: dict[int, list[TopicPartition]] = defaultdict(list)
+    for topic, partition in partitions:
+        try:
+            nodes[cluster.leader(topic, partition).node_id].append((topic, partition))
+        except ClientError as error:
+            failure = failure or error
+    for node, keys in nodes.items():
+        try:
+            ask(node, keys, found)
+        except ClientError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
 
 __all__ = [
     "EARLIEST",
@@ -123,4 +205,86 @@ def _collect(response: ListOffsetsResponse, found: dict[TopicPartition, OffsetAt
                 continue
             offset = OffsetAt(row.offset, row.timestamp, row.leader_epoch)
             found[topic.name, row.partition_index] = offset
+    check(failed, where)
+
+
+_CONSUMER = -1
+
+
+@dataclass(slots=True, frozen=True)
+class EpochEnd:
+    """The largest epoch at or below the requested one, and the offset where it ends (exclusive).
+
+    Both are -1 if the log has no such epoch and no later one: it lost all records of the epoch.
+    """
+
+    epoch: int
+    end_offset: int
+
+
+def epoch_ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
+    """Return where each partition's leader epoch ends (OffsetForLeaderEpoch).
+
+    The call follows changes of leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+    """
+    return ask_leaders(cluster, epochs, _asking(cluster, epochs))
+
+
+def epoch_ends_at_once(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, EpochEnd], ClientError | None]:
+    """Return `epoch_ends` of partitions whose leaders answer now, and the error of others.
+
+    An offline partition does not delay the others. Raises nothing for an error of a broker: the
+    second result has it.
+    """
+    found: dict[TopicPartition, EpochEnd] = {}
+    try:
+        ask_leaders_once(cluster, epochs, _asking(cluster, epochs), found)
+    except ClientError as error:
+        return found, error
+    return found, None
+
+
+def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader[EpochEnd]:
+    def ask(
+        node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, EpochEnd]
+    ) -> None:
+        request = _epochs_request(cluster, {key: epochs[key] for key in keys})
+        _collect_ends(cluster.ask(node, request, OffsetForLeaderEpochResponse), found)
+
+    return ask
+
+
+def _epochs_request(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> OffsetForLeaderEpochRequest:
+    """Return the request, with the known leader epochs so that a former leader rejects it."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (topic, partition), epoch in epochs.items():
+        known = cluster.view.topics[topic].partitions[partition]
+        row = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic))
+        row.partitions.append(
+            OffsetForLeaderPartition(
+                partition=partition, current_leader_epoch=known.leader_epoch, leader_epoch=epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+
+
+def _collect_ends(
+    response: OffsetForLeaderEpochResponse, found: dict[TopicPartition, EpochEnd]
+) -> None:
+    failed = 0
+    where = ""
+    for topic in response.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                # The answers of other partitions are kept; `ask_leaders` repeats only the missing
+                # ones.
+                failed, where = row.error_code, f"{topic.topic}-{row.partition}"
+                continue
+            found[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)
     check(failed, where)

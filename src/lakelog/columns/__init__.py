@@ -6,5 +6,5 @@ It fetches and sends nothing. The entry points are `decode_columns` in `decoding
 
 pyarrow is imported when it is first needed. Loops that Numba compiles do the work if Numba is
 installed (the extra `fast`), otherwise plain Python with equal results (`compiler.py`,
-`fallback.py`).
+`packages.py`).
 """

@@ -12,16 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.hosted import Hosted, Writing
-from lakelog.coordinator.log_replay import replay_log
+from lakelog.coordinator.loading import UNREADABLE, Reloads, replay_log
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.reloads import UNREADABLE, Reloads
-from lakelog.coordinator.shard import (
-    Now,
-    PartitionLogs,
-    Result,
-    Shard,
-    coordinator_code,
-)
+from lakelog.coordinator.shard import Now, PartitionLogs, Result, Shard, coordinator_code
 from lakelog.runtime.api import Clock, Tasks
 
 S = TypeVar("S", bound=Shard[Any])

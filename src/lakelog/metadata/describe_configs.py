@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config.key import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
-from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+from lakelog.base.config.keys.groups import GROUP_CONFIGS
 from lakelog.base.config.keys.topics import TOPIC_CONFIGS
 from lakelog.base.config.log_config import LogConfig
 from lakelog.metadata.image import MetadataImage

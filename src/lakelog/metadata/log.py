@@ -29,11 +29,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull, is_lasting
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.plan import Plan, Planner
-from lakelog.metadata.plan_queue import PlanGroup, PlanQueue, SubmittedPlan
+from lakelog.metadata.plan import Plan, PlanGroup, Planner, PlanQueue, SubmittedPlan
 from lakelog.metadata.records import Record, decode_records
 from lakelog.metadata.snapshots import Snapshots
-from lakelog.metadata.space import Space, UnreservedSpace
 from lakelog.metadata.store.api import (
     NO_CHANGE,
     Change,
@@ -41,6 +39,8 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     MetadataStore,
     Outcome,
+    Space,
+    UnreservedSpace,
 )
 from lakelog.metadata.transactions import taking_effect
 from lakelog.runtime.api import Random, Tasks, Timer

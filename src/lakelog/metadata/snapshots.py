@@ -13,8 +13,7 @@ from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import OF_MANY_PARTITIONS, Record, encode_records
-from lakelog.metadata.space import Space
-from lakelog.metadata.store.api import MetadataStore, Snapshot
+from lakelog.metadata.store.api import MetadataStore, Snapshot, Space
 from lakelog.runtime.api import Tasks
 
 _logger = logging.getLogger(__name__)

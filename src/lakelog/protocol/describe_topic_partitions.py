@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from lakelog.protocol.api import Api
-from lakelog.wire.schema import (
-    Message,
-    Struct,
-    array,
-    boolean,
-    int16,
-    int32,
-    string,
-    struct,
-    uuid,
-)
+from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string, struct, uuid
 
 
 class TopicRequest(Struct):

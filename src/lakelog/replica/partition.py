@@ -17,11 +17,7 @@ from functools import partial
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.records.batch import (
-    HEADER,
-    BatchHeader,
-    iter_batches,
-)
+from lakelog.records.batch import HEADER, BatchHeader, iter_batches
 from lakelog.records.control import NO_DECISION, EndTransactionMarker
 from lakelog.replica.archive_floor import archive_floor
 from lakelog.replica.availability import Availability

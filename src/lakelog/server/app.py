@@ -24,8 +24,8 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.turns import LoopTurns
 from lakelog.server.appends.slow_batches import SlowBatches
-from lakelog.server.auth.authorizer import BrokersApart
-from lakelog.server.auth.registered import RegisteredBrokers
+from lakelog.server.auth.broker_proof import RegisteredBrokers
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listeners import Listeners
@@ -38,19 +38,14 @@ from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.data_folder import DataFolder
 from lakelog.server.environment import Environment
 from lakelog.server.event_log.change_log import log_changes
-from lakelog.server.event_log.election_log import log_elections, log_leaderless
+from lakelog.server.event_log.replication import log_elections, log_leaderless
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Check, Stage
-from lakelog.server.options import (
-    ReadyInfo,
-    ServeOptions,
-    StartError,
-)
+from lakelog.server.options import ReadyInfo, ServeOptions, StartError
 from lakelog.server.replication.replica_manager import ReplicaEvents, ReplicaManager
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.server.requests.quotas import NoQuotas
 from lakelog.server.routes import advertised_apis, between_brokers, newer_api_versions, routes
 from lakelog.server.settings import Settings
 from lakelog.server.upkeep.folder_watch import FolderWatch

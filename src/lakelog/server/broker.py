@@ -22,8 +22,8 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.appends.slow_batches import SlowBatches
-from lakelog.server.auth.registered import RegisteredBrokers
-from lakelog.server.cluster.known_metadata import KnownMetadata
+from lakelog.server.auth.broker_proof import RegisteredBrokers
+from lakelog.server.cluster.responses import KnownMetadata
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.request_memory import RequestMemory

@@ -38,7 +38,7 @@ class ServedApi(Generic[R]):
             the response (`requests.refusals`).
         counts_errors: the handler adds the error codes of its responses to `RequestMetrics`;
             otherwise the dispatcher searches each response for them.
-        by_controller: for requests that another broker sends on to the controller (`forwarding`):
+        by_controller: for requests that another broker sends on to the controller (`routes`):
             returns the response if the whole change has failed with an error.
         between_brokers: only the brokers of a cluster use the API. A broker alone does not serve
             it: its clients could otherwise change the metadata.

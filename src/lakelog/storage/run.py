@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from lakelog.base.config.keys.topics import LONG_MAX, PAGE_CACHE, VERIFY_ALL
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records import crc as checksums
-from lakelog.records.batch import (
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    MAGIC,
-    PLACE,
-    HeaderFields,
-)
+from lakelog.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, PLACE, HeaderFields
 from lakelog.storage.producers.state import SEQUENCE_MAX, ProducerEntry, ProducerStateTable
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.validation.batches import CRC_START, LeastSizes

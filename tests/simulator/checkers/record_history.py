@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterable
 
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.checkers.observations import (
-    PartitionHistory,
-    Place,
-    Sent,
-    Transaction,
-)
+from simulator.checkers.observations import PartitionHistory, Place, Sent, Transaction
 
 
 class RecordHistory:

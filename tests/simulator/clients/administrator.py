@@ -24,11 +24,7 @@ from simulator.checkers.partition_check import check_partition
 from simulator.clients.client import RETRIABLE, Client
 from simulator.clients.consumers.reading import LATEST, list_offset, read_all
 from simulator.clients.context import ClientContext
-from simulator.clients.producers.batches import (
-    answer_of,
-    batch_of,
-    produce_request,
-)
+from simulator.clients.producers.batches import answer_of, batch_of, produce_request
 from simulator.clients.topics import create_topic
 from simulator.network.connection import NoResponse
 

@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from lakelog.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from simulator.clients.client import Client

@@ -17,14 +17,7 @@ from simulator.clients.pool import ClientPool
 from simulator.cluster.control_schedules import ControlSchedules
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.machine_faults import MachineFaults
-from simulator.cluster.plan import (
-    DEATHS,
-    FAULTS,
-    OF_MACHINES,
-    SESSION_S,
-    SURVIVABLE,
-    ClusterPlan,
-)
+from simulator.cluster.plan import DEATHS, FAULTS, OF_MACHINES, SESSION_S, SURVIVABLE, ClusterPlan
 from simulator.cluster.reign_schedules import ReignSchedules
 from simulator.cluster.schedules import Schedules
 from simulator.conditions import Conditions

@@ -38,11 +38,7 @@ from lakelog.protocol.sync_group import SyncGroupRequest
 from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from lakelog.server.requests.error_codes import codes_in
 from simulator.engine.process import Process
-from simulator.network.connection import (
-    PATIENCE_S,
-    ClientConnection,
-    NoResponse,
-)
+from simulator.network.connection import PATIENCE_S, ClientConnection, NoResponse
 from simulator.network.network import Network
 from simulator.network.sockets import Address
 

@@ -18,12 +18,7 @@ from simulator.cluster.brokers import ClusterBrokers
 from simulator.cluster.ensemble import EnsemblePlace, ensemble_of
 from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.observer import ClusterObserver
-from simulator.cluster.plan import (
-    BROKERS,
-    SESSION_S,
-    ClusterPlan,
-    cluster_plan_of,
-)
+from simulator.cluster.plan import BROKERS, SESSION_S, ClusterPlan, cluster_plan_of
 from simulator.cluster.shared_file import SharedFile
 from simulator.conditions import Conditions
 from simulator.engine.clock import SimulatedClock

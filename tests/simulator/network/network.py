@@ -16,13 +16,7 @@ from collections.abc import Callable, Iterable
 
 from simulator.engine.loop import SimulatedLoop
 from simulator.engine.process import Process
-from simulator.network.sockets import (
-    RESET,
-    Address,
-    Portion,
-    SimulatedListener,
-    SimulatedSocket,
-)
+from simulator.network.sockets import RESET, Address, Portion, SimulatedListener, SimulatedSocket
 
 _FIRST_PORT = 40_000
 _DELAY_S = (0.000_1, 0.002)

@@ -7,13 +7,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError
-from lakelog.cli.settings import (
-    check_known,
-    parse_changes,
-    parse_settings,
-    refusal,
-    source_name,
-)
+from lakelog.cli.settings import check_known, parse_changes, parse_settings, refusal, source_name
 from lakelog.client.admin import ResourceType
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
 from lakelog.cli import table_places
 from lakelog.cli.failures import CliError
@@ -14,10 +15,16 @@ from lakelog.cli.table_places import (
     at,
     chosen_places,
     find_table,
+    named_errors,
+    repeatable,
     require_libraries,
 )
 from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.history import ProgressMismatchError
+from lakelog.tables.iceberg.exchange import UnknownOutcomeError
+from lakelog.tables.latest.progress import LatestTableError
 from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import ArchiveUnreadableError, TopicMissingError
 from unit.tables.archive_table import new_table, write_batch
 from unit.tables.upkeep.test_ownership import Topics
 
@@ -76,3 +83,28 @@ def test_a_topic_without_keys_and_folders_has_no_table(monkeypatch: pytest.Monke
 def test_the_options_of_a_choice_are_shown_as_they_are_written() -> None:
     choice = TableChoice(warehouse="/w", name="sold")
     assert (choice.words, ANY_TABLE.words) == (" --warehouse /w --name sold", "")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (TopicMissingError("x"), "LL0102"),
+        (ProgressMismatchError("x"), "LL0803"),
+        (LatestTableError("x"), "LL0803"),
+        (ArchiveUnreadableError("x"), "LL0805"),
+        (UnknownOutcomeError("x"), "LL0805"),
+        (CommitFailedException("x\ny"), "LL0805"),
+        (ValueError("x"), "LL0902"),
+    ],
+)
+def test_errors_of_tables_have_a_code(raised: Exception, code: str) -> None:
+    with pytest.raises(CliError) as failure, named_errors():
+        raise raised
+    assert (failure.value.code, failure.value.message) == (code, "x")
+
+
+def test_an_error_of_a_repeatable_command_says_so() -> None:
+    with pytest.raises(CliError) as failure, repeatable("lakelog table drop orders"):
+        raise PermissionError("not in this folder")
+    assert failure.value.code == "LL0805"
+    assert failure.value.hint == "run `lakelog table drop orders` again to complete it"

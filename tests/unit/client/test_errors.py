@@ -4,6 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import (
+    REASONS,
     ClientError,
     ConnectionLostError,
     LogTruncatedError,
@@ -14,6 +15,7 @@ from lakelog.client.errors import (
     UnsupportedError,
     check,
     of_dialogue,
+    with_reason,
 )
 from lakelog.dialogue.errors import InvalidResponseError, NegotiationError, NoCommonVersionError
 
@@ -81,3 +83,21 @@ def test_errors_of_the_dialogue_name_the_peer() -> None:
     assert isinstance(of_dialogue(NoCommonVersionError("Fetch: 1 to 2")), UnsupportedError)
     refused = of_dialogue(NegotiationError(ErrorCode.SASL_AUTHENTICATION_FAILED), "h:9092")
     assert refused.message == "h:9092: authentication failed"
+
+
+def test_a_code_without_a_text_is_described() -> None:
+    expected = "group 'billing': the group has members"
+    assert with_reason(ErrorCode.NON_EMPTY_GROUP, "group 'billing'") == expected
+    assert with_reason(ErrorCode.NON_EMPTY_GROUP, "") == "the group has members"
+
+
+def test_a_rare_code_appears_by_its_name() -> None:
+    assert with_reason(ErrorCode.SNAPSHOT_NOT_FOUND, "x") == "x: SNAPSHOT_NOT_FOUND"
+
+
+def test_reasons_are_parts_of_a_sentence() -> None:
+    """They follow a colon and precede a hint."""
+    for code, reason in REASONS.items():
+        assert reason[0].islower(), code
+        assert not reason.endswith("."), code
+    assert ErrorCode.NONE not in REASONS

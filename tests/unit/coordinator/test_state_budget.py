@@ -15,16 +15,7 @@ import pytest
 
 import transaction_setup
 from consumer_members import Consumer
-from coordinator_members import (
-    commit_codes,
-    committed,
-    form,
-    heartbeat,
-    join,
-    leave,
-    new_id,
-    sync,
-)
+from coordinator_members import commit_codes, committed, form, heartbeat, join, leave, new_id, sync
 from group_setup import FakeLog, Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.base.memory_budget import Share

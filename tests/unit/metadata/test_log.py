@@ -15,11 +15,7 @@ from doubles.faulty_store import FaultyStore
 from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.brokers import (
-    plan_fence,
-    plan_producer_ids,
-    plan_register_broker,
-)
+from lakelog.metadata.controller.brokers import plan_fence, plan_producer_ids, plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.errors import (
     MetadataCorrupt,

@@ -13,8 +13,7 @@ from lakelog.metadata.errors import MetadataError, MetadataFull, MetadataUnavail
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import BrokerRecord, ConfigRecord, Record, ResourceType
 from lakelog.metadata.snapshots import Snapshots
-from lakelog.metadata.space import UnreservedSpace
-from lakelog.metadata.store.api import Snapshot
+from lakelog.metadata.store.api import Snapshot, UnreservedSpace
 from lakelog.runtime.aio import AsyncioTasks
 from memory_metadata import MemoryMetadata
 

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.records.batch import (
-    read_header,
-)
+from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import decode_records
 

@@ -6,12 +6,7 @@ import pytest
 
 from lakelog.records.batch import CONTROL, HEADER, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.control import (
-    NO_DECISION,
-    EndTransactionMarker,
-    build_marker,
-    read_marker,
-)
+from lakelog.records.control import NO_DECISION, EndTransactionMarker, build_marker, read_marker
 from lakelog.records.record import decode_records
 
 

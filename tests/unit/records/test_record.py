@@ -1,3 +1,5 @@
+"""Invalid header keys are read as Java reads them; `tests/oracle` compares many more."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from lakelog.records.batch import CorruptRecord, check_crc, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
-from lakelog.records.record import Record, decode_records
+from lakelog.records.record import Record, decode_records, decode_text
 
 LIMIT = 1 << 24
 
@@ -153,3 +155,34 @@ def test_a_bomb_in_a_batch_is_refused() -> None:
     batch = builder.build()
     with pytest.raises(CorruptRecord):
         decode_records(batch, read_header(batch), 1 << 20)
+
+
+@given(st.text())
+def test_valid_text_is_unchanged(text: str) -> None:
+    assert decode_text(text.encode()) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("ff", "?"),
+        ("61 ff 62", "a?b"),
+        ("e2 82", "?"),  # a euro sign without its last byte
+        ("e2 82 61", "?a"),
+        ("f0 9f 98", "?"),
+        ("c0 80", "??"),  # an overlong zero
+        ("ed a0 80", "?"),  # a surrogate; Python alone would return three characters
+        ("ed a0 80 ed b0 80", "??"),
+        ("ed a0", "?"),
+        ("ed a0 61", "?a"),
+        ("ed", "?"),
+        ("ed 9f bf", "\ud7ff"),  # the last character before the surrogates
+    ],
+)
+def test_invalid_bytes_become_replacement_characters(data: str, text: str) -> None:
+    assert decode_text(bytes.fromhex(data)) == text.replace("?", "\N{REPLACEMENT CHARACTER}")
+
+
+@given(st.binary(max_size=40))
+def test_no_key_makes_a_record_unreadable(data: bytes) -> None:
+    assert len(decode_text(data)) <= len(data)

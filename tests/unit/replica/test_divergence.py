@@ -9,14 +9,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.partition import Partition
 from lakelog.storage.folder.directory import LogDirectory
-from storage_kit import (
-    DATA,
-    NOW,
-    TOPIC_ID,
-    ManualClock,
-    make_batch,
-    sole_leader,
-)
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, sole_leader
 
 
 def open_partition(

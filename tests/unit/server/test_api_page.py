@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.protocol.registry import APIS
-from lakelog.server.absent_apis import ABSENT_APIS
-from lakelog.server.api_page import api_page
+from lakelog.server.api_page import ABSENT_APIS, api_page
 from lakelog.server.routes import served_apis
 
 ROOT = Path(__file__).parents[3]

@@ -35,12 +35,7 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment
 from lakelog.server.handlers import delete_records
-from lakelog.storage.checkpoint import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    decode_offsets,
-)
+from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.preparation import wait_for
 from storage_kit import make_batch
 

@@ -16,11 +16,7 @@ from counted_work import lines_run
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api import api_for
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,

@@ -19,12 +19,7 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.server.handlers import describe_producers, write_txn_markers
 from memory_broker import MemoryBroker
-from storage_kit import (
-    NOW,
-    append,
-    append_in_transaction,
-    make_batch,
-)
+from storage_kit import NOW, append, append_in_transaction, make_batch
 
 E = ErrorCode
 

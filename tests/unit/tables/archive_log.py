@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from lakelog.client.epochs import EpochEnd
-from lakelog.client.offsets import OffsetAt
+from lakelog.client.offsets import EpochEnd, OffsetAt
 from lakelog.tables.topic.client import TopicMeta
 from lakelog.tables.topic.offsets import TopicPartition
 

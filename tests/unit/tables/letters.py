@@ -8,9 +8,9 @@ from dataclasses import replace
 from lakelog.tables.archive.commit import Batch
 from lakelog.tables.archive.dead_letters import Letters, letters_address, open_letters
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.letter_file import LetterFile
 from lakelog.tables.archive.progress import Extent
 from lakelog.tables.archive.refusals import OnBadRecord, Refused, RefusedCount, RefusedRange
+from lakelog.tables.archive.task_files import LetterFile
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, write_batch
 

@@ -8,9 +8,7 @@ import reference_codec
 from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import (
-    encode_uvarint,
-)
+from lakelog.wire.primitives import encode_uvarint
 from lakelog.wire.schema import Message, array, uuid
 from sample_messages import FULL, Cargo, Choice, Item, Names, Numbers
 

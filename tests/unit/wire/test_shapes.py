@@ -2,16 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.wire.schema import (
-    Message,
-    Struct,
-    array,
-    boolean,
-    int32,
-    records,
-    string,
-    uuid,
-)
+from lakelog.wire.schema import Message, Struct, array, boolean, int32, records, string, uuid
 from lakelog.wire.shapes import Versions, parse
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lakelog.base.config.broker_config import BROKER_CONFIGS, IGNORED_PREFIXES
 from lakelog.base.config.key import ConfigKey, Effect
-from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+from lakelog.base.config.keys.groups import GROUP_CONFIGS
 from lakelog.base.config.log_config import TOPIC_CONFIGS
 
 _INTRODUCTION = """\

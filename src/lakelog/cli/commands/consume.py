@@ -8,15 +8,24 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import Session
-from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
-from lakelog.cli.records.group_progress import GroupProgress
+from lakelog.cli.positions import (
+    Anchor,
+    Bounds,
+    Position,
+    TopicPartition,
+    before_start,
+    beyond,
+    check_reached,
+    parse_position,
+    read_bounds,
+    resolve_position,
+)
 from lakelog.cli.records.json_records import json_line
-from lakelog.cli.records.pump import Pump
+from lakelog.cli.records.pump import GroupProgress, Pump
 from lakelog.cli.records.record_text import formatter
 from lakelog.cli.render import counted, note
 from lakelog.cli.stopping import Stop, stopping

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm_deletion, for_each
-from lakelog.cli.bounds import TopicPartition, read_bounds
 from lakelog.cli.commands.group_plan import (
     chosen,
     cut_short,
@@ -24,7 +23,7 @@ from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.options import Consent, Output, Session
-from lakelog.cli.positions import Position, parse_position
+from lakelog.cli.positions import Position, TopicPartition, parse_position, read_bounds
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:

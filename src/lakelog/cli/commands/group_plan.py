@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lakelog.cli.bounds import TopicPartition, check_reached, resolve_position
 from lakelog.cli.failures import CliError
-from lakelog.cli.positions import Bounds, Position, before_start
+from lakelog.cli.positions import (
+    Bounds,
+    Position,
+    TopicPartition,
+    before_start,
+    check_reached,
+    resolve_position,
+)
 from lakelog.cli.render import Document, Listing
 
 if TYPE_CHECKING:

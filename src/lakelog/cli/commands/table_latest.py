@@ -9,8 +9,7 @@ from lakelog.cli.failures import CliError
 from lakelog.cli.options import Output, Session
 from lakelog.cli.render import Document, Listing, note, show
 from lakelog.cli.stopping import stopping
-from lakelog.cli.table_archives import opened_archive
-from lakelog.cli.table_places import TableChoice
+from lakelog.cli.table_places import TableChoice, opened_archive
 
 if TYPE_CHECKING:
     from lakelog.tables.archive.place import TablePlace
@@ -72,7 +71,7 @@ def refresh(
 
 def latest_facts(client: TopicClient, archive: TopicArchive) -> dict[str, Any]:
     """Return the numbers of the table of newest records; none if the topic has no such table."""
-    from lakelog.tables.latest.overview import latest_overview
+    from lakelog.tables.latest.audit import latest_overview
     from lakelog.tables.latest.table import own_latest
 
     address = own_latest(client, archive)

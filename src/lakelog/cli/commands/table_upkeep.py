@@ -18,7 +18,6 @@ from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 from lakelog.cli.options import Consent, Output, Session
 from lakelog.cli.render import Document, Listing, counted, show, sized
-from lakelog.cli.table_archives import missing_table, named_errors, opened_archive, repeatable
 from lakelog.cli.table_places import (
     ANY_TABLE,
     TableChoice,
@@ -27,6 +26,10 @@ from lakelog.cli.table_places import (
     chosen_places,
     find_table,
     find_tables,
+    missing_table,
+    named_errors,
+    opened_archive,
+    repeatable,
     require_libraries,
 )
 

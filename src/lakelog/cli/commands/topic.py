@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, confirm_deletion, for_each
-from lakelog.cli.bounds import (
-    TopicPartition,
-    check_reached,
-    known_bounds,
-    read_bounds,
-    resolve_position,
-)
 from lakelog.cli.connecting import open_admin
 from lakelog.cli.declaration import Noun, argument, flag
 from lakelog.cli.elections import elect_preferred, elect_uncleanly
@@ -28,7 +21,15 @@ from lakelog.cli.partition_health import (
     is_as_grave,
     problem_of,
 )
-from lakelog.cli.positions import Bounds, parse_position
+from lakelog.cli.positions import (
+    Bounds,
+    TopicPartition,
+    check_reached,
+    known_bounds,
+    parse_position,
+    read_bounds,
+    resolve_position,
+)
 from lakelog.cli.render import Document, Listing, Size, counted, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,

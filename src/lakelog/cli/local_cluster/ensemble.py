@@ -2,6 +2,10 @@
 
 Servers are started, killed and restarted by their numbers, from 1 on. A tick is short, so that
 sessions may be, too. Each server may have an address of its own, and a command that runs it there.
+
+A program of another project does not notice that its starter was killed. A shell waits for the end
+of its input, which comes with the death of the process that holds the other end of the pipe, and
+kills the processes that were named last.
 """
 
 from __future__ import annotations
@@ -11,14 +15,43 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lakelog.cli.local_cluster.orphans import OrphanGuard
 from lakelog.cli.local_cluster.ports import free_ports
 from lakelog.spark.session import JavaMissingError, require_java
+
+_SCRIPT = 'while read -r line; do pids=$line; done; [ -z "$pids" ] || kill -9 $pids'
+
+
+class OrphanGuard:
+    """Kills the named processes when this process ends."""
+
+    def __init__(self) -> None:
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _SCRIPT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+            text=True,
+        )
+
+    def name(self, pids: Iterable[int]) -> None:
+        """Replace the process ids; a process is left out before it is reaped."""
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(" ".join(map(str, pids)) + "\n")
+        self._shell.stdin.flush()
+
+    def close(self) -> None:
+        """Kill nothing any more."""
+        self.name(())
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        self._shell.wait()
+
 
 _START_TIMEOUT_S = 120.0
 _POLL_S = 0.05

@@ -21,10 +21,7 @@ from lakelog.cli.broker_start import (
 )
 from lakelog.cli.failures import CliError
 from lakelog.cli.local_cluster.broker import BrokerSpec
-from lakelog.cli.local_cluster.ensemble import (
-    EnsembleError,
-    ZooKeeperEnsemble,
-)
+from lakelog.cli.local_cluster.ensemble import EnsembleError, ZooKeeperEnsemble
 from lakelog.cli.local_cluster.folder import ClusterFolder
 from lakelog.cli.local_cluster.ports import reserved_ports
 from lakelog.cli.local_cluster.supervisor import Supervisor

@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 
 from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError
-from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec
+from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec, Restarts
 from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
-from lakelog.cli.local_cluster.restarts import Restarts
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _STOP_TIMEOUT_S = 60.0

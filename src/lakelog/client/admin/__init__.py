@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakelog.client.admin.api import Admin, LogDir
     from lakelog.client.admin.brokers import ClusterDescription, RegisteredBroker
-    from lakelog.client.admin.configs import (
-        ConfigEntry,
-        ConfigSource,
-        ConfigSynonym,
-        ResourceType,
-    )
-    from lakelog.client.admin.group_descriptions import Group, GroupMember
-    from lakelog.client.admin.groups import GroupListing, Lag
+    from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym, ResourceType
+    from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
     from lakelog.client.admin.transactions import (
         ActiveProducer,
         HangingTransaction,
@@ -54,8 +48,7 @@ _HOMES = {
     "api": ("Admin", "LogDir"),
     "brokers": ("ClusterDescription", "RegisteredBroker"),
     "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
-    "group_descriptions": ("Group", "GroupMember"),
-    "groups": ("GroupListing", "Lag"),
+    "groups": ("Group", "GroupListing", "GroupMember", "Lag"),
     "transactions": (
         "ActiveProducer",
         "HangingTransaction",

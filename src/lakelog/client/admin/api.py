@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakelog.client.admin.groups import Groups
     from lakelog.client.admin.topics import Topics
     from lakelog.client.admin.transactions import Transactions
-    from lakelog.client.startup import Startup
+    from lakelog.client.cluster import Startup
 
 
 @dataclass(slots=True, frozen=True)

@@ -27,8 +27,12 @@ from lakelog.client.consumer.columns import Wanted, wanted_columns
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
-from lakelog.client.consumer.positions import ConsumerRecord, Position
-from lakelog.client.consumer.types import checked_partitions, checked_topics
+from lakelog.client.consumer.positions import (
+    ConsumerRecord,
+    Position,
+    checked_partitions,
+    checked_topics,
+)
 from lakelog.client.errors import ClientError, LogTruncatedError
 from lakelog.client.isolation import LEVELS
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, TopicPartition, list_offsets

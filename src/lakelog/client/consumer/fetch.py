@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, error_code
 from lakelog.client.consumer.damage import is_damaged, with_damaged
-from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError, refused
 from lakelog.client.isolation import Batch, without_aborted
+from lakelog.client.offsets import EpochEnd
 from lakelog.client.view import Topic
 from lakelog.protocol.fetch import (
     FetchPartition,

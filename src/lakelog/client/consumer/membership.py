@@ -24,9 +24,7 @@ from lakelog.protocol.consumer_protocol import (
     decode_versioned,
     encode_versioned,
 )
-from lakelog.protocol.consumer_protocol import (
-    TopicPartition as TopicPartitions,
-)
+from lakelog.protocol.consumer_protocol import TopicPartition as TopicPartitions
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.join_group import (
     JoinGroupRequest,

@@ -1,16 +1,19 @@
-"""A consumer's positions, and the fetched batches that it has not returned yet. No I/O."""
+"""A consumer's positions, and the fetched batches that it has not returned yet. No I/O.
+
+The topics and partitions that a consumer is given are checked for their types.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.consumer.fetch import Fetched
-from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError
 from lakelog.client.isolation import Batch
-from lakelog.client.offsets import TopicPartition
+from lakelog.client.offsets import EpochEnd, TopicPartition
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.record import Headers, Record, decode_records
 
@@ -18,6 +21,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.client.consumer.columns import Chunk, Wanted
+
+
+def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
+    """Return the partitions. Raises `TypeError` with an example for other types."""
+    wanted: list[Any] = [partitions] if isinstance(partitions, str) else list(partitions)
+    for each in wanted:
+        if not _is_partition(each):
+            raise TypeError(
+                f"a partition is a pair of topic and number, such as ('orders', 0), not {each!r}; "
+                "subscribe() reads all partitions of a topic as a member of a group"
+            )
+    return wanted
+
+
+def checked_topics(topics: Iterable[str]) -> list[str]:
+    """Return the topics. Raises `TypeError` with an example for other types."""
+    wanted = list(topics)
+    if isinstance(topics, str):
+        raise TypeError(f"topics must be a list, such as [{topics!r}], not str")
+    for each in wanted:
+        if not isinstance(each, str):
+            raise TypeError(f"a topic is a name, such as 'orders', not {each!r}")
+    return wanted
+
+
+def _is_partition(each: object) -> bool:
+    return (
+        isinstance(each, tuple)
+        and len(each) == 2
+        and isinstance(each[0], str)
+        and isinstance(each[1], SupportsIndex)
+    )
 
 
 class ConsumerRecord(NamedTuple):

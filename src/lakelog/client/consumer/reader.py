@@ -22,7 +22,6 @@ from lakelog.client.consumer.fetch import (
     newest_version,
     read_response,
 )
-from lakelog.client.epochs import epoch_ends_at_once
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
@@ -34,7 +33,7 @@ from lakelog.client.errors import (
     refused,
 )
 from lakelog.client.isolation import Batch
-from lakelog.client.offsets import EARLIEST, LATEST, list_offsets
+from lakelog.client.offsets import EARLIEST, LATEST, epoch_ends_at_once, list_offsets
 from lakelog.protocol.fetch import FetchResponse
 
 DEFAULT_FETCH_BYTES = 4 << 20

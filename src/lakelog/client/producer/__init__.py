@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from lakelog.client.producer.api import Producer
-from lakelog.client.producer.results import (
-    Delivery,
-    RecordMetadata,
-    TableDelivery,
-    WrittenRows,
-)
+from lakelog.client.producer.results import Delivery, RecordMetadata, TableDelivery, WrittenRows
 from lakelog.client.producer.transactional import TransactionalProducer
 
 __all__ = [

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.batch import OpenBatch, PartitionQueue, ProducerBatch, Records
-from lakelog.client.producer.results import BatchResult
-from lakelog.client.producer.verdict import Verdict, judge, maybe_written
+from lakelog.client.producer.results import BatchResult, Verdict, judge, maybe_written
 from lakelog.client.retry import pause_s
 from lakelog.records.builder import BatchBuilder
 

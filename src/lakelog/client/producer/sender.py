@@ -20,7 +20,7 @@ from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableE
 from lakelog.client.producer.accumulator import Accumulator
 from lakelog.client.producer.batch import EPOCH_MAX, PartitionQueue, ProducerBatch
 from lakelog.client.producer.link import Answer, Link
-from lakelog.client.producer.verdict import Verdict
+from lakelog.client.producer.results import Verdict
 from lakelog.client.retry import log_retry, pause_s
 from lakelog.client.view import ClusterView
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

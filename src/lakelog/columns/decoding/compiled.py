@@ -1,20 +1,19 @@
 """The compiled loops behind `lakelog.columns.decoding.decode`.
 
 One pass over the records of a group copies keys and values into the buffers that Arrow will use.
-Importing this module needs Numba.
+The headers that it has found become a column. Importing this module needs Numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lakelog.columns.buffers import binary, empty, numbers
-from lakelog.columns.compiler import compiled, first_call
+from lakelog.columns.compiler import binary, compiled, empty, first_call, numbers
 from lakelog.columns.decoding.groups import (
     TIMESTAMP_MAX_MS,
     TIMESTAMP_MIN_MS,
@@ -22,7 +21,6 @@ from lakelog.columns.decoding.groups import (
     column_types,
     corrupt,
 )
-from lakelog.columns.decoding.header_pairs import header_column
 from lakelog.columns.decoding.loop import (
     CORRUPT,
     copy,
@@ -40,11 +38,60 @@ from lakelog.columns.decoding.loop import (
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import read_records, record_view
+from lakelog.records.record import decode_text, read_records, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
     from lakelog.columns.decoding.groups import RawColumns
+
+
+def header_column(
+    count: Callable[..., int],
+    copy: Callable[..., None],
+    batches: Any,
+    row_ends: Any,
+    starts: Any,
+    stops: Any,
+) -> pa.Array:
+    """Return the headers of all rows; null for rows without any.
+
+    count, copy: `loop.count_headers` and `loop.copy_headers`, compiled. batches: the table of the
+    batches. row_ends, starts, stops: as `loop.scan` has noted them.
+    """
+    import pyarrow as pa
+
+    kind, rows = column_types()["headers"], len(starts)
+    ends = np.zeros(rows + 1, np.int32)
+    counts = ends[1:]
+    total = count(batches, row_ends, starts, stops, counts)
+    if not total:
+        return pa.nulls(rows, kind)
+    bits = np.packbits(counts == 0, bitorder="little")
+    is_null = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
+    np.cumsum(counts, out=counts)
+    size = int((stops - starts)[starts >= 0].sum())
+    key_ends, value_ends = np.zeros((2, total + 1), np.int32)
+    keys, values = empty(size, np.uint8), empty(size, np.uint8)
+    nulls = np.zeros(total, np.uint8)
+    copy(batches, row_ends, starts, stops, key_ends, keys, value_ends, nulls, values)
+    pairs = [
+        _texts(binary(keys, key_ends, nulls[:0], total)),
+        binary(values, value_ends, nulls, total),
+    ]
+    inside = pa.StructArray.from_arrays(pairs, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(
+        numbers(ends, pa.int32(), rows + 1), inside, type=kind, mask=is_null
+    )
+
+
+def _texts(keys: pa.Array) -> pa.Array:
+    """Return the keys as strings, with U+FFFD in place of invalid UTF-8."""
+    import pyarrow as pa
+
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([decode_text(key) for key in keys.to_pylist()], pa.string())
 
 
 class CompiledDecoder:

@@ -21,7 +21,7 @@ from lakelog.columns.decoding.groups import (
     group_batches,
     header_rows,
 )
-from lakelog.columns.fallback import load_compiled
+from lakelog.columns.packages import load_compiled
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.errors import CorruptRecord

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakelog.base.murmur2 import partition_for_key
-from lakelog.columns.buffers import empty
-from lakelog.columns.compiler import compiled, first_call
+from lakelog.columns.compiler import compiled, empty, first_call
 from lakelog.columns.encoding.batch import EncodedBatch
-from lakelog.columns.encoding.headers import Headers
+from lakelog.columns.encoding.columns import Headers
 from lakelog.columns.encoding.loop import (
     NO_PARTITION,
     WORD,

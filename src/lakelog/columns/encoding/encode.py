@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakelog.columns.encoding.batch import EncodedBatch
 from lakelog.columns.encoding.plain import encode_plainly
 from lakelog.columns.encoding.rows import Limits, checked_rows, joined
-from lakelog.columns.fallback import load_compiled
+from lakelog.columns.packages import load_compiled
 from lakelog.records.compression import Codec
 
 if TYPE_CHECKING:

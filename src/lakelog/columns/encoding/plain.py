@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.encoding.batch import EncodedBatch
-from lakelog.columns.encoding.headers import Headers
+from lakelog.columns.encoding.columns import Headers
 from lakelog.columns.encoding.rows import Rows
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.builder import encode_record

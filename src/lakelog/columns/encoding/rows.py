@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.columns.encoding.binary import as_large_binary, expanded, is_plain, lengths
-from lakelog.columns.encoding.errors import BadRowError, ColumnError
-from lakelog.columns.encoding.headers import Headers, header_lengths, joined_headers, read_headers
-from lakelog.columns.encoding.timestamps import read_timestamps
+from lakelog.columns.encoding.columns import (
+    BadRowError,
+    ColumnError,
+    Headers,
+    as_large_binary,
+    expanded,
+    header_lengths,
+    is_plain,
+    joined_headers,
+    lengths,
+    read_headers,
+    read_timestamps,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,9 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.columns.encoding.binary import as_large_binary, expanded, without_views
-from lakelog.columns.encoding.errors import BadRowError, ColumnError
-from lakelog.columns.encoding.headers import as_lists
+from lakelog.columns.encoding.columns import (
+    BadRowError,
+    ColumnError,
+    as_large_binary,
+    as_lists,
+    expanded,
+    without_views,
+)
 from lakelog.columns.encoding.rows import check_names
 from lakelog.columns.packages import optional
 

@@ -9,9 +9,8 @@ from typing import Protocol
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.config import ConsumerConfig
-from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.queries import GroupProgress
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.queries import GroupFilter, GroupProgress
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.replies import answered, settle

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result
 

@@ -15,23 +15,21 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.config import GroupConfig, Overrides
-from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.evictor import Evictor
-from lakelog.coordinator.group.limits import GroupLimits
-from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.offsets.commit import refuse_commit
-from lakelog.coordinator.group.offsets.fetch import fetch_offsets
-from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
-from lakelog.coordinator.group.records.codec import Decision
-from lakelog.coordinator.group.refusal import (
+from lakelog.coordinator.group.classic.join_request import (
     SUBSCRIPTION_TOO_LARGE,
+    Join,
     JoinRefusal,
     session_timeout_reason,
 )
+from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
+from lakelog.coordinator.group.evictor import Evictor
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
+from lakelog.coordinator.group.offsets.commit import refuse_commit, refuse_txn_commit
+from lakelog.coordinator.group.offsets.fetch import fetch_offsets
+from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.queries import GroupFilter
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakelog.coordinator.group.offsets.newcomers import in_order_of_eviction
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.offsets.table import in_order_of_eviction
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.shard import Now

@@ -1,20 +1,107 @@
-"""Limits of the number and the memory of groups, for all partitions of this broker together.
+"""Limits of the number, the memory and the subscriptions of groups, with their counters.
 
 Clients are not authenticated, and each group stays in memory until it is empty and its offsets have
-expired. Three limits are independent of each other: groups with members, groups with offsets, and
-the memory of all state. So offsets that were committed without a member do not keep members out.
-Existing groups continue at a limit. A new group makes the coordinator evict newcomers, if any
-(`newcomers`). Otherwise its members get GROUP_MAX_SIZE_REACHED, and a commit without a member gets
-POLICY_VIOLATION.
+expired. Three limits, for all partitions of this broker together, are independent of each other:
+groups with members, groups with offsets, and the memory of all state. So offsets that were
+committed without a member do not keep members out. Existing groups continue at a limit. A new group
+makes the coordinator evict newcomers, if any (`offsets/table.py`). Otherwise its members get
+GROUP_MAX_SIZE_REACHED, and a commit without a member gets POLICY_VIOLATION.
+
+Memory is estimated in bytes, for the share `state` of the budget; `Member.memory` estimates a
+member. The constants were measured with `tracemalloc`; a test compares the sums with a measurement.
+
+A member's subscription includes the metadata of its assignors, which in the classic protocol
+contains the partitions that it owns. The coordinator keeps subscriptions as long as their members,
+and passes them to the group's leader or to the assignor. Single requests are bounded, but ten
+thousand members may each send a large one. A member whose subscription does not grow is accepted
+even if the limit has been lowered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.memory_budget import Account, Share
+from lakelog.base.memory_budget import Account, Share, text_bytes
+from lakelog.coordinator.group.records import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from lakelog.coordinator.shared_count import SharedCount
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Counters since the start of the broker."""
+
+    members_expired: int = 0
+    """Members that were removed because they timed out."""
+    groups_evicted: int = 0
+    """Groups whose offsets were deleted to make room for other groups."""
+
+
+ENTRY_BYTES = 32
+"""Overhead of each name and each assignor: a hundred thousand empty ones take memory, too."""
+
+
+def topic_names_size(names: Collection[str]) -> int:
+    """Return the size of the names of topics that a member subscribes to."""
+    return sum(map(len, names)) + ENTRY_BYTES * len(names)
+
+
+def check_subscriptions(total: int, before: int, after: int, most: int) -> None:
+    """Raise `KafkaError(GROUP_MAX_SIZE_REACHED)` if a subscription grows beyond the limit.
+
+    Args:
+        total: bytes of all members of the group now.
+        before: bytes of this member, included in `total`; 0 if it is new.
+        after: bytes of this member's new subscription.
+        most: `lakelog.group.subscriptions.max.bytes`.
+    """
+    wanted = total - before + after
+    if after > before and wanted > most:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The subscriptions of the group's members would take {wanted} bytes, more than "
+            f"lakelog.group.subscriptions.max.bytes ({most}): subscribe to fewer topics or by a "
+            "regular expression, or raise that limit.",
+        )
+
+
+GROUP_BYTES = 1536
+"""A live group with its timers."""
+_STORED_BYTES = 512
+_STORED_MEMBER_BYTES = 384
+OFFSETS_BYTES = 768
+"""A group that has offsets."""
+_OFFSET_BYTES = 256
+_PENDING_OFFSET_BYTES = 512
+ID_GIVEN_OUT_BYTES = 512
+
+
+def stored_bytes(value: GroupMetadataValue | None) -> int:
+    """Return the bytes of a stored generation, without subscriptions (see `Member.memory`)."""
+    if value is None:
+        return 0
+    return _STORED_BYTES + sum(
+        _STORED_MEMBER_BYTES
+        + text_bytes(member.member_id)
+        + text_bytes(member.group_instance_id)
+        + text_bytes(member.client_id)
+        + len(member.assignment)
+        for member in value.members
+    )
+
+
+def offset_bytes(key: OffsetCommitKey, value: OffsetCommitValue | None) -> int:
+    """Return the bytes of a committed offset, with its share of the topic's entry."""
+    if value is None:
+        return 0
+    return _OFFSET_BYTES + text_bytes(value.metadata) + len(key.topic)
+
+
+def pending_offset_bytes(key: OffsetCommitKey, value: OffsetCommitValue | None) -> int:
+    """Return the bytes of an offset of an open transaction, with its transaction's entry."""
+    return _PENDING_OFFSET_BYTES + offset_bytes(key, value) + len(key.group)
+
 
 TOO_MANY_GROUPS = (
     "the number of groups has reached lakelog.groups.max: raise that limit, or delete unused groups"

@@ -18,9 +18,13 @@ from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Joins
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.leave import Leaves, leave_response, unknown_members
 from lakelog.coordinator.group.classic.member import SyncReply
-from lakelog.coordinator.group.classic.sync import Syncs
+from lakelog.coordinator.group.classic.member_requests import (
+    Leaves,
+    Syncs,
+    leave_response,
+    unknown_members,
+)
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
@@ -30,23 +34,26 @@ from lakelog.coordinator.group.consumer.offset_access import (
     check_consumer_commit,
     commit_partitions,
 )
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import GroupLimits
-from lakelog.coordinator.group.memory import pending_offset_bytes
-from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
-from lakelog.coordinator.group.offsets.table import tombstones
-from lakelog.coordinator.group.offsets.txn_commit import (
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, pending_offset_bytes
+from lakelog.coordinator.group.offsets.commit import (
+    TOPIC_IDS_SINCE,
     as_offset_commit,
     as_txn_response,
+    check_commit,
     check_txn_commit,
     older_code,
+    plan_commit,
 )
+from lakelog.coordinator.group.offsets.table import tombstones
 from lakelog.coordinator.group.queries import Queries
-from lakelog.coordinator.group.records.codec import Decision, Record, decode_record, encode_record
-from lakelog.coordinator.group.records.offset import OffsetRecord
-from lakelog.coordinator.group.removal.cleanup import Cleanup
-from lakelog.coordinator.group.removal.deletion import Deletions
-from lakelog.coordinator.group.removal.eviction import Evictions
+from lakelog.coordinator.group.records import (
+    Decision,
+    OffsetRecord,
+    Record,
+    decode_record,
+    encode_record,
+)
+from lakelog.coordinator.group.removal import Cleanup, Deletions, Evictions
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics

@@ -8,19 +8,14 @@ from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.classic.groups import ClassicGroups
-from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.groups import ConsumerGroups
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import GroupLimits, ShardLimits
-from lakelog.coordinator.group.offsets.newcomers import Newcomer
-from lakelog.coordinator.group.offsets.table import OffsetTable
-from lakelog.coordinator.group.records.codec import Record
-from lakelog.coordinator.group.records.consumer import ConsumerGroupRecord
-from lakelog.coordinator.group.records.offset import OffsetRecord
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits, ShardLimits
+from lakelog.coordinator.group.offsets.table import Newcomer, OffsetTable
+from lakelog.coordinator.group.records import ConsumerGroupRecord, OffsetRecord, Record
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shared_count import ShardCount

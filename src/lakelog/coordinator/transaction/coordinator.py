@@ -21,11 +21,7 @@ from lakelog.coordinator.transaction.child_ids import coordinator_key
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
-from lakelog.coordinator.transaction.markers import (
-    EndingTransactions,
-    MarkerDriver,
-    MarkerWriter,
-)
+from lakelog.coordinator.transaction.markers import EndingTransactions, MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
 from lakelog.coordinator.transaction.producer_reply import (
     ProducerReply,

@@ -24,11 +24,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.shard import Reply
-from lakelog.coordinator.transaction.state import (
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.records.control import NO_DECISION
 from lakelog.runtime.api import Tasks, pause
 

@@ -23,11 +23,7 @@ from lakelog.coordinator.transaction.listing import (
     list_transaction,
 )
 from lakelog.coordinator.transaction.producers import Producers
-from lakelog.coordinator.transaction.records import (
-    TransactionRecord,
-    decode_record,
-    encode_record,
-)
+from lakelog.coordinator.transaction.records import TransactionRecord, decode_record, encode_record
 from lakelog.coordinator.transaction.sink_reply import sink_state
 from lakelog.coordinator.transaction.sinks import Sinks
 from lakelog.coordinator.transaction.state import (

@@ -1,4 +1,4 @@
-"""Replicas of new partitions: assigned by the client and checked, or chosen.
+"""Replicas of new partitions: assigned by the client and checked, or placed on brokers and racks.
 
 Fenced brokers count as down, and so do `unreached` ones: the controller has not heard of their
 processes since its own start, so they may have died before it, without notice. Read-only brokers
@@ -10,9 +10,54 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.placement import Place, place_replicas
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import PartitionRecord
+
+Place = tuple[int, str | None]
+"""Broker id and rack."""
+
+
+def place_replicas(
+    brokers: Sequence[Place], partitions: int, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition, its preferred leader first.
+
+    Leaders are assigned to the brokers in turn, beginning with the broker at `start`. Replicas are
+    placed on different racks as long as there are enough. `replication_factor` must not exceed the
+    number of brokers. Source: KIP-36.
+    """
+    assert 1 <= replication_factor <= len(brokers)
+    ring = sorted(brokers)
+    return [
+        _replicas(_rotated(ring, start + partition), replication_factor, partition)
+        for partition in range(partitions)
+    ]
+
+
+def _rotated(ring: Sequence[Place], by: int) -> list[Place]:
+    by %= len(ring)
+    return [*ring[by:], *ring[:by]]
+
+
+def _replicas(candidates: list[Place], count: int, shift: int) -> tuple[int, ...]:
+    """Followers begin at another distance from the leader in each round.
+
+    The partitions that a dead broker led are then spread over all other brokers.
+    """
+    leader, *others = candidates
+    if others:
+        others = _rotated(others, shift // len(candidates))
+    chosen = [leader]
+    for distinct_rack in (True, False):
+        for place in others:
+            if len(chosen) == count:
+                break
+            used = {rack for _, rack in chosen if rack is not None}
+            if place not in chosen and not (distinct_rack and place[1] in used):
+                chosen.append(place)
+    assert len({broker_id for broker_id, _ in chosen}) == count, "replicas are on different brokers"
+    return tuple(broker_id for broker_id, _ in chosen)
+
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
@@ -24,7 +69,7 @@ def choose_replicas(
     start: int,
     unreached: frozenset[int] = frozenset(),
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, chosen by `placement.py`.
+    """Return the replicas of each partition, chosen by `place_replicas`.
 
     Brokers that are down get replicas only if there are too few others: a topic that is created
     while a broker restarts has a replica on it, too. They are no preferred leaders. Raises

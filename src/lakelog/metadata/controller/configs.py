@@ -3,6 +3,10 @@
 Error codes follow Kafka 4.3.1: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a
 broker's. Kafka accepts unknown broker keys, because plug-ins may read them; lakelog has no plug-ins
 and rejects them as mistakes.
+
+Changes to the settings of a running broker (KIP-226) have limits, which come from Apache Kafka's
+`DynamicBrokerConfig`. A number of threads can at most double or halve in one change. A value that
+locks out every client, including the client that could revert it, is accepted at a start only.
 """
 
 from __future__ import annotations
@@ -13,16 +17,60 @@ from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, UpdateMode
-from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS, check_group_configs
+from lakelog.base.config.keys.groups import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
-from lakelog.base.config.running_changes import check_needed, check_running_change
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.election_settings import with_review
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.elections import with_review
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType
+
+THREAD_COUNTS = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
+)
+_NEEDED = ("log.cleaner.threads", "max.connections", "max.connection.creation.rate")
+"""Keys that can be 0 at a start only."""
+
+
+def check_running_change(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `ConfigError` unless a running broker can change from `before` to `after`."""
+    check_needed(before, after)
+    for name in THREAD_COUNTS:
+        _check_count(name, before.get_int(name), after.get_int(name))
+
+
+def check_needed(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `ConfigError` if a key becomes 0 that may be 0 at a start only."""
+    for name in _NEEDED:
+        if after.get_int(name) == 0 != before.get_int(name):
+            raise ConfigError(
+                name, "0", "only possible at the start of a broker; allowed: 1 or more"
+            )
+
+
+def _check_count(name: str, before: int, after: int) -> None:
+    least, most = max(before // 2, 1), max(before * 2, 1)
+    if after != before and not least <= after <= most:
+        raise ConfigError(
+            name,
+            str(after),
+            f"not allowed while the value is {before}; allowed: {least} to {most}, half to double "
+            "the current value. Change it in several steps",
+        )
+
 
 _TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,

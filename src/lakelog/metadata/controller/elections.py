@@ -1,6 +1,12 @@
-"""Elections on request (KIP-183, KIP-460): preferred and unclean.
+"""Elections: on request, after a change of their settings, and away from failed replicas.
 
-Error codes follow Kafka's `ReplicationControlManager.electLeaders`. Fenced brokers lead nothing.
+Elections on request (KIP-183, KIP-460) are preferred or unclean. Error codes follow Kafka's
+`ReplicationControlManager.electLeaders`. Fenced brokers lead nothing.
+
+The settings are `min.insync.replicas` and `unclean.leader.election.enable`. The metadata has their
+cluster-wide values (KIP-966). A value in the file of one broker would let brokers disagree on the
+replicas that have every committed record, and elections would depend on the controller of the
+moment.
 """
 
 from __future__ import annotations
@@ -9,11 +15,77 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.failover import PartitionImage, elected_uncleanly, led_uncleanly
-from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.controller.brokers import check_broker_epoch
+from lakelog.metadata.failover import (
+    PartitionImage,
+    after_failure,
+    elected_uncleanly,
+    led_uncleanly,
+)
+from lakelog.metadata.image import ELECTION_KEYS, MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import PartitionRecord
+from lakelog.metadata.records import (
+    ConfigRecord,
+    LeadersReviewed,
+    PartitionRecord,
+    Record,
+    ResourceType,
+)
+
+
+def plan_election_settings(image: MetadataImage, static: BrokerConfig) -> list[Record]:
+    """Record this broker's settings for the whole cluster, as far as it has none."""
+    known = image.configs(ResourceType.BROKER, "")
+    return with_review(
+        image,
+        [
+            ConfigRecord(ResourceType.BROKER, "", key, static.static[key])
+            for key in sorted(ELECTION_KEYS)
+            if key in static.static and key not in known
+        ],
+    )
+
+
+def with_review(image: MetadataImage, records: Sequence[Record]) -> list[Record]:
+    """Return the records, followed by `LeadersReviewed` if they change an ELR or a leader.
+
+    A partition without a leader gets one as soon as the settings allow it.
+    """
+    is_about_elections = any(
+        isinstance(record, ConfigRecord)
+        and record.key in ELECTION_KEYS
+        and record.resource_type in (ResourceType.TOPIC, ResourceType.BROKER)
+        for record in records
+    )
+    if not is_about_elections:
+        return list(records)
+    changed = image.apply_all(records, image.end)
+    review = LeadersReviewed()
+    has_effect = changed.apply(review).topics_by_id is not changed.topics_by_id
+    return [*records, review] if has_effect else list(records)
+
+
+def plan_failed_replicas(
+    image: MetadataImage, broker_id: int, epoch: int, failed: Mapping[tuple[bytes, int], int]
+) -> Plan[None]:
+    """Move leaderships from failed replicas of a broker; they leave the ISRs and the ELRs.
+
+    failed: leader epochs of the failures by topic id and partition, see `after_failure`.
+
+    Raises STALE_BROKER_EPOCH for another epoch than the present one.
+    """
+    check_broker_epoch(image, broker_id, epoch)
+    unable, records = image.fenced | image.read_only, []
+    for (topic_id, index), failed_in in sorted(failed.items()):
+        topic, old = image.topic_by_id(topic_id), image.partition(topic_id, index)
+        if topic is None or old is None or broker_id not in old.replicas:
+            continue
+        new = after_failure(old, broker_id, failed_in, unable, image.min_isr(topic.name))
+        if new is not old:
+            records.append(PartitionRecord(topic_id, *new))
+    return Plan(tuple(records), None)
 
 
 class ElectionType(IntEnum):

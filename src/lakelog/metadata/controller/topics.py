@@ -1,13 +1,15 @@
 """Creation and deletion of topics, and the addition of partitions.
 
 Each topic has its own result: a bad one fails alone, and the others are committed. Error codes
-follow Kafka's `ReplicationControlManager`.
+follow Kafka's `ReplicationControlManager`, and rules for names
+`org.apache.kafka.common.internals.Topic`.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
@@ -23,11 +25,39 @@ from lakelog.metadata.controller.assignment import (
     choose_replicas,
     new_partitions,
 )
-from lakelog.metadata.controller.names import check_collision, check_topic_name
-from lakelog.metadata.image import MetadataImage, TopicImage
+from lakelog.metadata.image import MetadataImage, TopicImage, metric_name
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType, TopicRecord, TopicRemoved
 from lakelog.runtime.api import Random
+
+_LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    problem = None
+    if not name:
+        problem = "the topic name is empty"
+    elif name in (".", ".."):
+        problem = "the topic name cannot be '.' or '..'"
+    elif len(name) > _LENGTH_MAX:
+        problem = f"the topic name has {len(name)} characters; at most {_LENGTH_MAX} are allowed"
+    elif not _LEGAL.fullmatch(name):
+        problem = f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def check_collision(name: str, metric_names: Mapping[str, str]) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION if `name` has the same name in metrics as another topic."""
+    other = metric_names.get(metric_name(name), name)
+    if other != name:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} differs from {other} only in '.' and '_'",
+        )
+
 
 T = TypeVar("T")
 Configs = tuple[tuple[str, str | None], ...]

@@ -15,6 +15,8 @@ remains unreported, not even the death of a killed process.
 
 Not in the contract: when a reader sees an entry that another process has written, and how long
 entries before the newest snapshot are kept.
+
+The disk space that the metadata store shares with the logs of its broker.
 """
 
 from __future__ import annotations
@@ -23,6 +25,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import NamedTuple, Protocol
+
+
+class Space(Protocol):
+    """The space that the store shares with the logs of this broker."""
+
+    def check_reserve(self) -> None:
+        """Raise `KafkaError` while the remaining space is reserved for changes that free space."""
+        ...
+
+    def note_full(self) -> None:
+        """Report a lack of space for a change."""
+        ...
+
+    async def free_reserve(self) -> bool:
+        """Free the reserved space; return whether there is space now."""
+        ...
+
+
+class UnreservedSpace:
+    """A `Space` without a reserve: there is space until a write fails."""
+
+    def check_reserve(self) -> None:
+        pass
+
+    def note_full(self) -> None:
+        pass
+
+    async def free_reserve(self) -> bool:
+        return False
+
 
 BATCH_BYTES_MAX = 900_000
 """Limit for the payload of one entry in bytes; with the rest of the call it stays below ZooKeeper's

@@ -2,7 +2,7 @@
 
 Several processes of one host may share the file. Only then (`shared`) is there a timer: it sends
 the heartbeat and compares the file and the live brokers with its previous turn. Threads that block
-on the locks of the other brokers cut its waiting short (`deaths.py`). A broker alone does nothing
+on the locks of the other brokers cut its waiting short (`liveness.py`). A broker alone does nothing
 when idle.
 """
 
@@ -31,9 +31,8 @@ from lakelog.metadata.store.api import (
 )
 from lakelog.metadata.store.chain import Marks
 from lakelog.metadata.store.database import DatabaseFile
-from lakelog.metadata.store.deaths import DeathWatch
 from lakelog.metadata.store.filesystem import refuse_network_file_system
-from lakelog.metadata.store.liveness import Neighbourhood, Registration
+from lakelog.metadata.store.liveness import DeathWatch, Neighbourhood, Registration
 from lakelog.metadata.store.loading import load_file
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.runtime.api import Clock

@@ -41,14 +41,7 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
-from lakelog.metadata.store.chain import (
-    LogHead,
-    Mark,
-    Marks,
-    MemoryMarks,
-    first_link,
-    next_link,
-)
+from lakelog.metadata.store.chain import LogHead, Mark, Marks, MemoryMarks, first_link, next_link
 from lakelog.metadata.store.database import Database
 
 _APPLICATION_ID = 0x4C4B4C47

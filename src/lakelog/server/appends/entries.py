@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.protocol.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceResponse,
-)
+from lakelog.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition

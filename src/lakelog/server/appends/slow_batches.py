@@ -8,6 +8,10 @@ millisecond and in at most half of the loop's time (`TimeSlices`). For all conne
 batches are in progress at a time, since each may take 64 MiB decompressed, and sixteen that take at
 most 1 MiB. They take their slices in turn, so that a small batch does not wait until large ones are
 done. Waiting batches count as received and not handled (`RequestMemory.holding`).
+
+Slices run one at a time, and the loop sleeps after them for as long as they took. Connections
+therefore keep at least half of the loop, however many computations wait. The process really sleeps:
+threads that sync and check need the interpreter as well.
 """
 
 from __future__ import annotations
@@ -16,14 +20,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.records.errors import CorruptRecord, RecordsTooLarge
 from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.appends.time_slices import TimeSlices
 from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
 from lakelog.storage.validation.batches import (
     DECODED_BYTES_MAX,
@@ -34,6 +37,37 @@ from lakelog.storage.validation.batches import (
     read_records,
     walking,
 )
+
+T = TypeVar("T")
+_PAUSE_S_MIN = 0.001
+"""Shorter sleeps are put off: a selector rounds them up to a millisecond."""
+
+
+class TimeSlices:
+    """Turns of the loop, for slices. One object for a broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._owed_s = 0.0
+        """Time that slices took and the loop has not slept for."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run one slice when its turn comes; return the result of `work`, or raise its error."""
+        async with self._turn:
+            began = self._clock.monotonic()
+            try:
+                return work()
+            finally:
+                self._owed_s += self._clock.monotonic() - began
+                # Within the lock: the pause is for all computations together, not for this one.
+                await self._leave_loop()
+
+    async def _leave_loop(self) -> None:
+        pause_s = self._owed_s if self._owed_s >= _PAUSE_S_MIN else 0
+        self._owed_s -= pause_s
+        await asyncio.sleep(pause_s)
+
 
 _LARGE_AT_A_TIME = 2
 _SMALL_AT_A_TIME = 16

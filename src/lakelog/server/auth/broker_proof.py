@@ -13,20 +13,26 @@ recorded proof is worthless on another connection and for another process.
                                       <--  HMAC("callee", ...)
 
 A proof does not encrypt the connection, and does not protect it from a host in between.
+
+The processes that are registered as brokers, with which the proofs of callers are compared.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import error_code
 from lakelog.dialogue.errors import InvalidResponseError, NegotiationError
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.log import MetadataLog
 from lakelog.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from lakelog.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from lakelog.runtime.api import Tasks
 from lakelog.wire.schema import Buffer, Message
 
 MECHANISM = "LAKELOG-BROKER"
@@ -117,3 +123,40 @@ class ProofCheck:
     @property
     def _nonces(self) -> tuple[bytes, bytes]:
         return self._caller_nonce, self._nonce
+
+
+class RegisteredBrokers:
+    """The brokers of the image, and the live ones of the store, which it may not show yet.
+
+    Any client can cause a read of the store by a wrong proof. So only one read is under way at a
+    time, and all waiting proofs use its result.
+    """
+
+    def __init__(self, metadata: MetadataLog, tasks: Tasks) -> None:
+        self._metadata = metadata
+        self._tasks = tasks
+        self._looking: Any = None
+
+    async def answer(self, check: ProofCheck, token: Buffer) -> bytes | None:
+        """Return the answer to a caller's proof; None unless the caller is a registered process."""
+        known = self._metadata.image.brokers.get(check.node_id)
+        answer = None if known is None else check.answer(token, known.incarnation_id)
+        if answer is not None:
+            return answer
+        live = (await self._live()).get(check.node_id)
+        return None if live is None else check.answer(token, live)
+
+    async def _live(self) -> Mapping[int, bytes]:
+        """Return the live brokers of the store; none while it cannot be read."""
+        if self._looking is None:
+            self._looking = self._tasks.spawn(self._look(), name="look for brokers")
+        found: Mapping[int, bytes] = await asyncio.shield(self._looking)
+        return found
+
+    async def _look(self) -> Mapping[int, bytes]:
+        try:
+            return await self._metadata.live_brokers()
+        except MetadataError:
+            return {}
+        finally:
+            self._looking = None

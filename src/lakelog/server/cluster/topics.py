@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.base.config.keys.consumer_groups import group_times
+from lakelog.base.config.keys.groups import group_times
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC

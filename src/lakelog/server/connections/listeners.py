@@ -2,16 +2,172 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.endpoint import Endpoint
+from lakelog.base.events import event
+from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
+from lakelog.server.connections.session import Session
 from lakelog.server.environment import Environment
 from lakelog.server.options import ListenError, ServeOptions, StartError, is_every_interface
+
+logger = logging.getLogger(__name__)
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S = 0.1
+_REFUSALS_NOTED_S = 5.0
+
+
+class Acceptor:
+    """One bound listener.
+
+    Args:
+        name: the listener's name, which chooses the advertised address.
+        config: returns the configuration in force. Above `max.connections`, and above
+            `max.connections.per.ip` of one address, a new connection is closed at once;
+            `max.connection.creation.rate` delays it.
+        connections_max: connections for which the process has descriptors; the lower limit holds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listener: Listener,
+        sink: RequestSink[Connection],
+        connections: ConnectionRegistry,
+        net: Net,
+        disk: Disk,
+        tasks: Tasks,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+        connections_max: int,
+    ) -> None:
+        self.name = name
+        self.address = listener.address
+        self._listener = listener
+        self._sink = sink
+        self._connections = connections
+        self._net = net
+        self._disk = disk
+        self._tasks = tasks
+        self._clock = clock
+        self._config = config
+        self._connections_max = connections_max
+        frame_size_max = config().get_int("socket.request.max.bytes")
+        self._limits = connections.limits(frame_size_max)
+        self._security_protocol = config().security_protocol(name)
+        self._refused = 0
+        self._closed = False
+
+    def start(self) -> None:
+        """Accept connections, for the first time or after a pause; none after `close`."""
+        if not self._closed:
+            self._net.on_acceptable(self._listener, self._on_acceptable)
+
+    def close(self) -> None:
+        """Release the address; accepted connections stay open."""
+        if not self._closed:
+            self._closed = True
+            self._net.on_acceptable(self._listener, None)
+            self._listener.close()
+
+    def _on_acceptable(self) -> None:
+        """Accept at least one connection, and more while this turn has time for requests."""
+        turns = self._connections.turns
+        while not self._must_wait():
+            try:
+                sock = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._on_failed_accept(error)
+                return
+            self._connections.accept_rate.take()
+            self._open_connection(sock)
+            turns.left -= 1
+            if turns.left <= 0 and turns.is_over():
+                return
+
+    def _must_wait(self) -> bool:
+        per_second = self._config().get_int("max.connection.creation.rate")
+        delay_s = self._connections.accept_rate.delay_s(per_second)
+        if delay_s:
+            self._net.on_acceptable(self._listener, None)
+            self._tasks.call_later(delay_s, self.start)
+        return delay_s > 0
+
+    def _open_connection(self, sock: Socket) -> None:
+        try:
+            connection = Connection(
+                sock,
+                Session(sock, self.name, self._security_protocol),
+                self._sink,
+                self._net,
+                self._disk,
+                self._tasks,
+                self._limits,
+            )
+        except OSError:  # the client is gone, so the socket has no peer
+            sock.close()
+            return
+        limit = self._exceeded_limit(connection.session.peer[0])
+        if limit is not None:
+            sock.close()
+            self._note_refusal(limit)
+            return
+        connection.last_active = self._clock.monotonic()
+        self._connections.add(connection)
+        connection.open()
+
+    def _exceeded_limit(self, host: str) -> str | None:
+        """Return the limit that one more connection from this address would exceed, if any."""
+        config, connections = self._config(), self._connections
+        most = config.get_int("max.connections")
+        if len(connections) >= most:
+            return f"max.connections={most}"
+        if len(connections) >= self._connections_max:
+            return f"the limit of open files (ulimit -n) leaves {self._connections_max} to clients"
+        most = config.get_int("max.connections.per.ip")
+        if connections.count_from(host) >= most:
+            return f"max.connections.per.ip={most} of {host}"
+        return None
+
+    def _note_refusal(self, limit: str) -> None:
+        """Log one line for all rejections of some seconds: a crowd must not fill the log."""
+        self._connections.refused += 1
+        self._refused += 1
+        if self._refused == 1:
+            self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)
+
+    def _report_refusals(self, limit: str) -> None:
+        logger.warning(
+            "%s: %d connections refused, %s",
+            self.name,
+            self._refused,
+            limit,
+            extra=event("connections_refused", listener=self.name, connections=self._refused),
+        )
+        self._refused = 0
+
+    def _on_failed_accept(self, error: OSError) -> None:
+        """Pause if descriptors or memory are used up: the next accept would fail as well."""
+        if error.errno in _EXHAUSTED:
+            self._note_refusal(f"no connection can be accepted: {error.strerror}")
+            self._net.on_acceptable(self._listener, None)
+            self._tasks.call_later(_EXHAUSTED_PAUSE_S, self.start)
+        else:
+            logger.error(
+                "%s: cannot accept a connection: %s",
+                self.name,
+                error,
+                extra=event("accept_failed", listener=self.name),
+            )
 
 
 class Listeners:

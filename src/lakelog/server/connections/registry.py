@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from lakelog.base.memory_budget import MemoryBudget
 from lakelog.runtime.api import Clock
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.connections.accept_rate import AcceptRate
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.limits import Limits
+from lakelog.server.connections.limits import AcceptRate, Limits, SharedLimit
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_turns import RequestTurns
-from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 
 _UNREAD = "unread responses take more than 256 MiB"
 

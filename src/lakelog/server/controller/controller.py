@@ -30,18 +30,13 @@ from lakelog.metadata.controller.brokers import (
     plan_unfence,
     plan_unregister,
 )
-from lakelog.metadata.controller.election_settings import plan_election_settings
-from lakelog.metadata.controller.failed_replicas import plan_failed_replicas
+from lakelog.metadata.controller.elections import plan_election_settings, plan_failed_replicas
 from lakelog.metadata.controller.features import (
     FeatureUpdate,
     check_supported,
     plan_update_features,
 )
-from lakelog.metadata.controller.in_sync import (
-    AlteredIsr,
-    ProposedIsr,
-    plan_alter_partitions,
-)
+from lakelog.metadata.controller.in_sync import AlteredIsr, ProposedIsr, plan_alter_partitions
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.features import SupportedLevels
 from lakelog.metadata.image import MetadataImage

@@ -41,7 +41,7 @@ from lakelog.server.coordinators.partition_log import LocalPartitionLogs
 from lakelog.server.coordinators.producer_ids import ProducerIds
 from lakelog.server.coordinators.producer_logs import ClusterProducerLogs
 from lakelog.server.coordinators.verification import ClusterVerification
-from lakelog.server.event_log.refused_joins import RefusedJoins
+from lakelog.server.event_log.rate_limited import RefusedJoins
 from lakelog.server.peers.peer import Peer
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.wire.errors import WireError

@@ -17,7 +17,7 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
-from lakelog.server.event_log.log_window import one_line
+from lakelog.server.event_log.rate_limited import one_line
 
 logger = logging.getLogger(__name__)
 

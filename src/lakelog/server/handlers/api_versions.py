@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api_versions import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
+from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.features import finalized_features, supported_features
+from lakelog.server.cluster.responses import finalized_features, supported_features
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
 

@@ -6,11 +6,7 @@ The change of metadata may use the disk's reserve: it frees space.
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.topics import (
-    TopicReference,
-    TopicResult,
-    plan_delete_topics,
-)
+from lakelog.metadata.controller.topics import TopicReference, TopicResult, plan_delete_topics
 from lakelog.protocol.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.describe_configs import (
     DescribedConfig,
     describe_broker,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

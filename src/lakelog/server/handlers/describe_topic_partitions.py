@@ -7,7 +7,7 @@ cursor is the start of the next page.
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
 from lakelog.protocol.describe_topic_partitions import (
@@ -18,7 +18,7 @@ from lakelog.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.availability import leader_error, offline_replicas
+from lakelog.server.cluster.responses import leader_error, offline_replicas
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi

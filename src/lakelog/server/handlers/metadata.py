@@ -11,7 +11,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
-from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.controller.topics import check_topic_name
 from lakelog.metadata.failover import PartitionImage
 from lakelog.metadata.image import TopicImage
 from lakelog.protocol.metadata import (
@@ -22,7 +22,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.broker import Broker, Node
-from lakelog.server.cluster.availability import leader_error, offline_replicas
+from lakelog.server.cluster.responses import leader_error, offline_replicas
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.served_api import ServedApi

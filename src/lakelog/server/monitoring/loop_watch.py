@@ -12,7 +12,7 @@ import logging
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Tasks, Timer
-from lakelog.server.event_log.log_window import LogWindow, left_out_text
+from lakelog.server.event_log.rate_limited import LogWindow, left_out_text
 from lakelog.server.requests.metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)

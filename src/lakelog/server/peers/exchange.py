@@ -8,7 +8,9 @@ Requests wait in a queue until the connection is open, then leave in order. A re
 handed to the socket is definitely not carried out; of any other without a response the outcome is
 unknown. A lost connection fails only the sent requests: queued requests wait for the next
 connection, until their own time limits or a failed attempt. A caller that repeats failed requests
-therefore waits for the pause between attempts, and needs no pause of its own.
+therefore waits for the pause between attempts, and needs no pause of its own. Pauses double up to a
+limit, with jitter; both are the defaults of Kafka's clients (`reconnect.backoff.ms`,
+`reconnect.backoff.max.ms`).
 
 A peer states in its greeting that it is the expected broker (KIP-1242), and then both ends prove
 that they are the processes which are registered (`auth/broker_proof.py`): no request reaches
@@ -30,8 +32,8 @@ from lakelog.base.errors import ErrorCode
 from lakelog.dialogue.dialogue import Dialogue
 from lakelog.dialogue.errors import DialogueError, NegotiationError, NoCommonVersionError
 from lakelog.dialogue.frames import MAX_RESPONSE_BYTES, ResponseFrames
+from lakelog.runtime.api import Random
 from lakelog.server.auth.broker_proof import Proof
-from lakelog.server.peers.back_off import BackOff
 from lakelog.server.peers.errors import (
     PeerBusyError,
     PeerDisconnectedError,
@@ -43,6 +45,32 @@ from lakelog.server.peers.errors import (
 )
 from lakelog.wire.errors import WireError
 from lakelog.wire.schema import Buffer, Message
+
+FIRST_S = 0.05
+LONGEST_S = 1.0
+JITTER = 0.2
+"""The share by which a pause is longer or shorter at random: brokers shall not call in step."""
+_DOUBLINGS_MAX = 10
+_GRAIN = 1 << 20
+
+
+class BackOff:
+    """The pauses of one peer."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._failures = 0
+
+    def next_s(self) -> float:
+        """Return the seconds to wait after one more failure in a row."""
+        factor = 1 << min(self._failures, _DOUBLINGS_MAX)
+        self._failures += 1
+        jitter = 2 * self._random.below(_GRAIN) / _GRAIN - 1
+        return min(FIRST_S * factor, LONGEST_S) * (1 + JITTER * jitter)
+
+    def reset(self) -> None:
+        """Begin with the first pause again, after a success."""
+        self._failures = 0
 
 
 class PeerLimits(NamedTuple):

@@ -7,35 +7,70 @@ reported as dead then, long before its session with the metadata store ends. A h
 cannot be reached, closes and refuses nothing, and only the session ends. A live process behind a
 firewall that refuses connections may be reported by mistake; it then registers again, and is
 reported once for each connection that it had, so that such a mistake cannot repeat itself.
+
+The broker also calls itself at its own advertised addresses, once after a start. A wrong advertised
+address lets clients connect to the bootstrap address and then fail. The broker's host is not the
+client's: an address that only clients can reach is reported without alarm, one at which another
+broker answers is a mistake.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any
 
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.events import event
 from lakelog.base.failing_task import FailingTask
 from lakelog.dialogue.dialogue import Identity
 from lakelog.metadata.image import MetadataImage
 from lakelog.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from lakelog.runtime.api import Timer, pause, settle
 from lakelog.server.auth.broker_proof import Process
-from lakelog.server.event_log.peer_log import PeerLog
-from lakelog.server.peers.advertised import check_advertised
+from lakelog.server.event_log.rate_limited import PeerLog
 from lakelog.server.peers.contacts import Contacts
 from lakelog.server.peers.deafness import NONE
 from lakelog.server.peers.errors import PeerError, PeerRefusedError
-from lakelog.server.peers.exchange import DEFAULT_LIMITS
+from lakelog.server.peers.exchange import DEFAULT_LIMITS, PeerLimits
 from lakelog.server.peers.losses import Losses
-from lakelog.server.peers.peer import Peer, PeerSeams
-from lakelog.server.peers.pool import Peers
+from lakelog.server.peers.peer import Peer, Peers, PeerSeams
 from lakelog.server.peers.silence import Silence
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 30.0
+_LIMITS = PeerLimits(connect_timeout_s=_PATIENCE_S)
+
+
+async def check_advertised(
+    identity: Identity, endpoints: Iterable[Endpoint], seams: PeerSeams
+) -> None:
+    """Log the endpoints at which the broker `identity` does not answer."""
+    for endpoint in endpoints:
+        peer = Peer(identity, endpoint, seams, _LIMITS)
+        try:
+            await peer.request(DescribeClusterRequest(), timeout_s=_PATIENCE_S)
+        except PeerRefusedError:
+            logger.warning(
+                "Another broker answers at the advertised address %s of listener %s",
+                endpoint.address,
+                endpoint.name,
+                extra=event("advertised_address_wrong", address=endpoint.address),
+            )
+        except PeerError as error:
+            logger.info(
+                "This host cannot reach the advertised address of listener %s: %s",
+                endpoint.name,
+                error.message,
+                extra=event("advertised_address_unreachable", address=endpoint.address),
+            )
+        finally:
+            peer.close()
+
 
 PERIOD_S = 3.0
 """Between calls of a broker that answers, at most."""

@@ -24,9 +24,8 @@ from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import UNIT_S
 from lakelog.server.requests.context import DEFERRED, Context
-from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict
+from lakelog.server.requests.gate import Admitted, Close, Gate, Metered, Refused, Verdict, refuse
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.server.requests.refusals import refuse
 from lakelog.server.requests.waiting import WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -59,7 +58,7 @@ class Route:
             is decoded as views of the receive buffer; otherwise from a copy.
         learn: returns the connection's learned request (a `Repeat`), given the previous one and the
             request that was just handled; None if it cannot be learned.
-        refuse: answers a request that the gate refuses, like a handler; see `refusals`.
+        refuse: answers a request that the gate refuses, like a handler; see `gate`.
         counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
 

@@ -9,6 +9,8 @@ Code calls `revoke` in the same turn of the loop in which it changes the role of
 leader, epoch, settings, online state), the broker's configuration, a quota or an authorization. A
 waiting request was admitted when it was received; its partitions are looked up again when it is
 answered.
+
+`refuse` makes the response to a refused request, for APIs whose response has one error code.
 """
 
 from __future__ import annotations
@@ -16,10 +18,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
-from lakelog.server.auth.authorizer import Authorizer
+from lakelog.server.auth.principal import Authorizer, Quotas
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests.context import Context
-from lakelog.server.requests.quotas import Quotas
+from lakelog.wire.schema import Message
+
+
+def refuse(context: Context, request: Message, code: ErrorCode) -> Message:
+    """Return a response of which `error_code` is `code`.
+
+    Raises `ProtocolViolation` for a response that has no such field in the request's version:
+    without a code the client would take the request for done.
+    """
+    api = context.api
+    fields = (field for field in api.response.__fields__ if field.name == "error_code")
+    if not any(context.version in field.versions for field in fields):
+        raise ProtocolViolation(f"{api.name} v{context.version} is refused with {code.name}")
+    return api.response(error_code=code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lakelog.protocol.api import Api
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.repeat import RequestHeader
-from lakelog.server.event_log.log_window import LogWindow, left_out_text, one_line
+from lakelog.server.event_log.rate_limited import LogWindow, left_out_text, one_line
 from lakelog.server.requests.error_codes import codes_in
 
 logger = logging.getLogger(__name__)

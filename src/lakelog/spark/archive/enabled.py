@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import KafkaError
-from lakelog.spark.archive.refreshes import Refreshes
 from lakelog.spark.archive.sync import sync_topic
-from lakelog.spark.archive.upkeep import Upkeep
+from lakelog.spark.archive.upkeep import Refreshes, Upkeep
 from lakelog.spark.session import local_session, require_java
+from lakelog.tables.archive.commit import SyncProgress
 from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
-from lakelog.tables.archive.state import SyncProgress
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError
 

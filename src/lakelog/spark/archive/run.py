@@ -1,9 +1,16 @@
-"""Runs the archive's query of one topic, and restarts it after transient failures."""
+"""Runs the archive's query of one topic, and restarts it after transient failures.
+
+An error of Python arrives in Spark's text with its class and its message. If a Python process of
+the query dies, Spark knows only that a pipe was closed, and for the planning process its text is
+empty. The process then follows from Java's stack trace. How it died is known to the daemon of
+PySpark alone, which drops the status.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import threading
 import time
@@ -20,21 +27,67 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.base.events import event
 from lakelog.base.shortage import NO_SPACE
-from lakelog.spark.archive.query_failure import reason_of
 from lakelog.spark.archive.stream import FORMAT, ArchiveSource
-from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.commit import SyncProgress, state_of
 from lakelog.tables.archive.dead_letters import SUFFIX
-from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
+from lakelog.tables.archive.failures import FINAL, PASSING, Availability, SyncError
+from lakelog.tables.archive.history import REFUSED, Skipped, skipped_between
 from lakelog.tables.archive.progress import Extent, read_progress
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.archive.skipped import REFUSED, Skipped, skipped_between
-from lakelog.tables.archive.state import SyncProgress, state_of
 from lakelog.tables.topic.client import TopicClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
+_JAVA_ERROR = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+(?:Error|Exception))\b", re.M)
+_MESSAGE = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_TASK_MESSAGE = re.compile(r"most recent failure: (.+)")
+_PROCESSES = {
+    "PythonStreamingSourceRunner": "the Python process that plans batches",
+    "PythonStreamingSinkCommitRunner": "the Python process that commits batches",
+}
+"""By the class of Java that talks to the process."""
+_CLOSED = ("EOFException", "SocketException", "ClosedChannelException")
+
+
+def reason_of(error: StreamingQueryException) -> str:
+    """Return the last Python error as `ClassName: message`, or else Spark's cause.
+
+    Names the process that died, and the class of an error without a message.
+    """
+    text = str(error)
+    python = _PYTHON_ERROR.findall(text)
+    if python:
+        return str(python[-1])
+    trace = _trace(error)
+    causes = _JAVA_ERROR.findall(trace)
+    name = causes[-1] if causes else "an error without a message"
+    process = next((_PROCESSES[each] for each in _PROCESSES if each in trace), None)
+    if process is not None and name in _CLOSED:
+        return (
+            f"{process} ended unexpectedly ({name}): it was killed, perhaps because memory ran "
+            "out, or it crashed"
+        )
+    return _message(text) or f"Spark's query failed with {name}"
+
+
+def _trace(error: StreamingQueryException) -> str:
+    """Return Java's stack trace; empty over Spark Connect, which does not send it."""
+    cause = getattr(error, "_cause", None)  # PySpark has no public name for it
+    return str(getattr(cause, "_stackTrace", None) or "")
+
+
+def _message(text: str) -> str:
+    """Return the first line of the cause, without the words that are the same for all causes."""
+    found = _MESSAGE.search(text)
+    message = found[1] if found else text.strip().partition("\n")[0]
+    task = _TASK_MESSAGE.search(message)
+    return (task[1] if task else message).strip()
+
 
 _log = logging.getLogger("lakelog.spark.archive")
 _POLL_S = 0.5

@@ -34,13 +34,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lakelog.spark.garbage import exempt_modules
-from lakelog.tables.archive.file_schema import add_unknown, file_schema
-from lakelog.tables.archive.files import write_ranges
+from lakelog.tables.archive.files import add_unknown, file_schema, write_ranges
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.planner import BatchPlanner
 from lakelog.tables.archive.progress import Extent, merge_ranges
 from lakelog.tables.archive.refusals import OnBadRecord, Refusals, RefusedCount
-from lakelog.tables.archive.row_files import PARTITIONS_MAX
+from lakelog.tables.archive.task_files import PARTITIONS_MAX
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.partition_terms import parse_terms
 from lakelog.tables.topic.client import TopicClient
@@ -259,7 +258,7 @@ def batch_of(
     """Return the batch that the tasks' results make together."""
     from lakelog.tables.archive.commit import Batch
     from lakelog.tables.archive.dead_letters import Letters
-    from lakelog.tables.archive.skipped import Skipped
+    from lakelog.tables.archive.history import Skipped
 
     lost = [each for message in messages for each in message.skipped]
     letters = tuple(each.letters for each in messages if each.letters)

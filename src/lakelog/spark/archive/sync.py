@@ -1,4 +1,7 @@
-"""`sync_topic`: archives one topic, once or until it is stopped."""
+"""`sync_topic`: archives one topic, once or until it is stopped.
+
+Before, it checks that workers on other hosts can reach the tables' folder and the broker.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,46 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.spark.archive.refreshes import FAILED, Refreshes
+from lakelog.client.address import is_loopback, parse_bootstrap
 from lakelog.spark.archive.run import Run
-from lakelog.spark.archive.workers import check_reachable
-from lakelog.spark.session import local_session, require_java
-from lakelog.tables.archive.availability import Availability
-from lakelog.tables.archive.failures import SyncError
+from lakelog.spark.archive.upkeep import FAILED, Refreshes
+from lakelog.spark.session import has_local_workers, local_session, require_java
+from lakelog.tables.archive.commit import SyncProgress, state_of
+from lakelog.tables.archive.failures import Availability, SyncError
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.opening import open_job
 from lakelog.tables.archive.publication import Publication
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
 from lakelog.tables.archive.refusals import OnBadRecord
-from lakelog.tables.archive.state import SyncProgress, state_of
-from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, open_warehouse
+from lakelog.tables.iceberg.warehouse import NAMESPACE, Warehouse, is_remote, open_warehouse
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.upkeep.adoption import adopt_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared: bool) -> list[str]:
+    """Return warnings about addresses that workers may not reach.
+
+    is_shared: whether all workers can reach the warehouse's folder. Raises `ValueError` if a worker
+    would write its files into a folder of its own host, and `AddressError` for a malformed
+    `bootstrap`.
+    """
+    if has_local_workers(master):
+        return []
+    if not is_remote(place.location) and not is_shared:
+        raise ValueError(
+            f"workers of {master} may be on other hosts, but the warehouse {place.location} is a "
+            "local folder: use an object store, or pass --shared-warehouse if all hosts have this "
+            "folder mounted"
+        )
+    loopback = [host for host, _ in parse_bootstrap(bootstrap) if is_loopback(host)]
+    return [
+        f"workers of {master} may be on other hosts, which cannot reach a broker at {host}"
+        for host in loopback
+    ]
+
 
 __all__ = ["NAMESPACE", "SyncError", "SyncProgress", "SyncResult", "sync_topic"]
 

@@ -1,17 +1,28 @@
-"""The upkeep of archived tables beside their archive: compaction, then cleanup."""
+"""The upkeep of archived tables beside their archive, one table at a time.
+
+Compaction and cleanup follow one another. Tables of newest records are refreshed, which needs no
+Spark. A refresh begins at the earliest `table.latest.interval.ms` after the last one: each rewrites
+files, which a refresh after each commit of the archive would do too often.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lakelog.base.errors import KafkaError
 from lakelog.tables.archive.history import ProgressMismatchError
+from lakelog.tables.archive.place import find_places
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
 from lakelog.tables.iceberg.expiry import Policy
 from lakelog.tables.iceberg.table import SNAPSHOTS_MAX
-from lakelog.tables.joined.archives import TopicArchive, open_archives
+from lakelog.tables.joined.archives import TopicArchive, open_archives, open_places
+from lakelog.tables.latest.place import find_latest
+from lakelog.tables.latest.progress import LatestTableError
+from lakelog.tables.latest.refresh import Refresh, Refreshed
 from lakelog.tables.latest.table import own_latest
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import ArchiveUnreadableError
@@ -76,3 +87,99 @@ class Upkeep:
             )
         # As many as the archive itself keeps: it expires them at this number.
         clean_all(archive.address, Policy(SNAPSHOTS_MAX), time.time(), latest=latest)
+
+
+FAILED = (
+    *UNCHANGED,
+    UnknownOutcomeError,
+    ProgressMismatchError,
+    ArchiveUnreadableError,
+    LatestTableError,
+    KafkaError,
+    ValueError,
+)
+"""A refresh failed; the table is as before, and the next refresh begins again."""
+_CHECK_S = 5.0
+_UNKNOWN_S = 30.0
+"""The time between questions whether a topic has such a table by now."""
+
+
+@dataclass(slots=True)
+class Refreshes:
+    """The refreshes of one job.
+
+    notice: called with a line for each refresh, and for each failure of a new kind. stop: ends a
+    running refresh early.
+    """
+
+    bootstrap: str
+    notice: Callable[[str], None]
+    stop: threading.Event = field(default_factory=threading.Event)
+    _next: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+    """Topics that had such a table when they were asked last."""
+
+    @contextmanager
+    def beside(self, topics: Callable[[], Iterable[str]]) -> Iterator[None]:
+        """Refresh the tables of `topics()` in a thread while the caller's block runs."""
+        thread = threading.Thread(target=self._watch, args=(topics,), name="refreshes")
+        thread.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            thread.join()
+
+    def _watch(self, topics: Callable[[], Iterable[str]]) -> None:
+        while not self.stop.is_set():
+            self.run(topics())
+            self.stop.wait(_CHECK_S)
+
+    def run(self, topics: Iterable[str]) -> None:
+        """Refresh the tables that are due."""
+        for topic in topics:
+            if time.monotonic() < self._next.get(topic, 0.0) or self.stop.is_set():
+                continue
+            self._next[topic] = time.monotonic() + _UNKNOWN_S
+            try:
+                self.refresh(topic)
+                self._told.pop(topic, None)
+            except KafkaError as error:
+                # Nothing is missed while no broker answers whether the topic has a table.
+                if topic in self._known:
+                    self._note_failure(topic, str(error))
+            except FAILED as error:
+                self._note_failure(topic, str(error))
+            except Exception as error:  # noqa: BLE001 - one table must not end the archives
+                self._note_failure(topic, f"{type(error).__name__}: {error}")
+
+    def refresh(self, topic: str) -> Refreshed | None:
+        """Refresh a topic's table; return `None` if it has none, or no archive.
+
+        Raises as `Refresh.run`, and `KafkaError`.
+        """
+        with TopicClient(self.bootstrap, client_id="lakelog-archive") as client:
+            places = find_places(client, [topic], also_disabled=True)
+            archive = open_places(client, places).get(topic)
+            if archive is None:
+                return None
+            place = find_latest(client, topic, archive.address)
+        if place is None:
+            self._known.discard(topic)
+            return None
+        self._known.add(topic)
+        try:
+            done = Refresh(place, self.notice, self.stop).run(archive)
+        finally:
+            self._next[topic] = time.monotonic() + place.interval_s
+        if done.commits:
+            self.notice(
+                f"{topic}: refreshed {'.'.join(place.address.identifier)} with {done.rows} records"
+            )
+        return done
+
+    def _note_failure(self, topic: str, text: str) -> None:
+        if self._told.get(topic) != text:
+            self.notice(f"{topic}: its newest records are not refreshed: {text}")
+        self._told[topic] = text

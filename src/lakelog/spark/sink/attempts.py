@@ -19,9 +19,8 @@ from lakelog.client.errors import ClientError
 from lakelog.client.sink import BatchCommittedError, Receipt, Run, Sink, SinkProducer
 from lakelog.spark.sink.content import Content, Tally
 from lakelog.spark.sink.control import Batch, Control, Step, next_step, unnamed_sink
-from lakelog.spark.sink.generations import retire_lower
 from lakelog.spark.sink.options import Repeated, SinkOptions
-from lakelog.spark.sink.refusals import named_refusals
+from lakelog.spark.sink.refusals import named_refusals, retire_lower
 from lakelog.spark.sink.task import producer_settings, write_rows
 from lakelog.tables.topic.errors import OptionError
 

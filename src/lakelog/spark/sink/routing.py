@@ -13,19 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.spark.schema import HEADERS_TYPE, arrow_schema
+from lakelog.spark.sink.columns import records
 from lakelog.spark.sink.errors import RowError
-from lakelog.spark.sink.rows import records
 
 ROUTED = StructType(
     [

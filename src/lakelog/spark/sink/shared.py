@@ -10,17 +10,21 @@ counts.writeStream.outputMode("update").foreachBatch(
 
 The driver begins the transaction, all tasks write into it with the driver's producer id, and the
 driver commits it (`transaction.py`). Tasks share the sequences of one producer, so each partition
-has one writer (`routing.py`), and a batch with a repeated task fails and is repeated by Spark
-(`stages.py`).
+has one writer (`routing.py`), and a batch with a repeated task fails and is repeated by Spark.
+
+A worker knows the number of its attempt within a stage. If Spark repeats a whole stage (after a
+lost shuffle file), attempts count from 0 again, and tasks of both attempts may run at the same
+time. Only the driver's status store knows that.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
@@ -29,14 +33,13 @@ from pyspark.util import PythonEvalType
 
 from lakelog.base.events import event
 from lakelog.client.producer.api import Producer
-from lakelog.client.producer.joined import JoinedProducer
+from lakelog.client.producer.transactional import JoinedProducer
 from lakelog.spark.sink.columns import check_columns, record_columns
 from lakelog.spark.sink.content import Content, Tally
 from lakelog.spark.sink.control import Batch, Step, unnamed_sink
 from lakelog.spark.sink.errors import RetriedTaskError
 from lakelog.spark.sink.options import Delivery, Repeated, SinkOptions, parse_sink_options
 from lakelog.spark.sink.routing import ROUTED, Router
-from lakelog.spark.sink.stages import TaskResult, check_single_attempts
 from lakelog.spark.sink.task import named_errors, producer_settings, write_rows
 from lakelog.spark.sink.transaction import BatchTransaction
 from lakelog.tables.topic.errors import OptionError
@@ -45,6 +48,63 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
     from pyspark.sql import SparkSession
+
+
+_STATUS_S = 30.0
+_POLL_S = 0.005
+
+
+class TaskResult(NamedTuple):
+    """What one task of the writing stage returned."""
+
+    stage: int
+    partition: int
+    rows: int
+    digest: int
+
+    @property
+    def content(self) -> Content:
+        """The rows that the task wrote."""
+        return Content(self.rows, self.digest)
+
+
+def check_single_attempts(
+    results: Iterable[TaskResult],
+    stage_info: Callable[[int], Any],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Content:
+    """Return the content of the batch, if each partition of the stage was written by one task only.
+
+    stage_info: `StatusTracker.getStageInfo`, whose answers lag behind the tasks. Raises
+    `RetriedTaskError`.
+    """
+    tasks = list(results)
+    places = [(task.stage, task.partition) for task in tasks]
+    assert len(set(places)) == len(places), "Spark returned the result of a task twice"
+    deadline = clock() + _STATUS_S
+    for stage in {task.stage for task in tasks}:
+        while not _is_complete(info := stage_info(stage)):
+            if clock() >= deadline:
+                raise RetriedTaskError(
+                    f"Spark did not report stage {stage} as complete, and tasks may have run "
+                    "twice: the batch is repeated"
+                )
+            sleep(_POLL_S)
+        if info.currentAttemptId or info.numFailedTasks:
+            raise RetriedTaskError(
+                f"Spark repeated tasks of stage {stage} (attempt {info.currentAttemptId}, "
+                f"{info.numFailedTasks} failed): the batch is repeated as a whole, because one "
+                "transaction cannot distinguish the attempts"
+            )
+    return sum((task.content for task in tasks), Content())
+
+
+def _is_complete(info: Any) -> bool:
+    """Return whether the events up to the end of the stage have been processed."""
+    return info is not None and not info.numActiveTasks and info.numCompletedTasks >= info.numTasks
+
 
 _RESULT = StructType(
     [

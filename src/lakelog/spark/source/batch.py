@@ -1,11 +1,32 @@
-"""Batch queries: the driver plans ranges of offsets once, and tasks read them."""
+"""Batch queries: the driver plans ranges of offsets once, and tasks read them.
+
+It plans the part of the topic whose records a query's filters can let through. Spark applies every
+filter again, so the answers may include too much, but never too little.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
 
 from lakelog.spark.expected_errors import without_traceback
 from lakelog.spark.source.clients import open_planner
@@ -13,16 +34,134 @@ from lakelog.spark.source.continuation import continue_from
 from lakelog.spark.source.joined import planned, read_planned
 from lakelog.spark.source.options import SourceOptions
 from lakelog.spark.source.positions import find_topics, resolve
-from lakelog.spark.source.pruning import Pruning
 from lakelog.tables.joined.files import ANY_TIME, Times
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.offsets import StreamOffset
+from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
 from lakelog.tables.topic.ranges import identified, ranges_between, split_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_OFFSET_END = 2**63 - 1
+_COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    EqualTo: lambda found, given: bool(found == given),
+    EqualNullSafe: lambda found, given: bool(found == given),
+    GreaterThan: lambda found, given: bool(found > given),
+    GreaterThanOrEqual: lambda found, given: bool(found >= given),
+    LessThan: lambda found, given: bool(found < given),
+    LessThanOrEqual: lambda found, given: bool(found <= given),
+    In: lambda found, given: found in given,
+    StringStartsWith: lambda found, given: bool(found.startswith(given)),
+    StringEndsWith: lambda found, given: bool(found.endswith(given)),
+    StringContains: lambda found, given: given in found,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The filters of a batch query, all of which its rows fulfil."""
+
+    filters: tuple[Filter, ...] = ()
+
+    def narrow(
+        self, client: TopicClient, start: StreamOffset, end: StreamOffset
+    ) -> tuple[StreamOffset, StreamOffset]:
+        """Return the part between two points that may have rows of the result.
+
+        `end` was read before this call: records that are appended meanwhile do not belong to the
+        result, so a missing record after a time means that the range has none. Raises
+        `TopicMissingError` and `KafkaError`.
+        """
+        kept = {key: at for key, at in items(end.offsets) if self._has(key)}
+        first, last = self._offset_bounds()
+        begins = {key: max(start.offsets.get(key[0], {}).get(key[1], 0), first) for key in kept}
+        ends = {key: min(at, last) for key, at in kept.items()}
+        since_ms = self._first_timestamp_ms()
+        if since_ms is not None:
+            open_ones = [key for key in ends if begins[key] < ends[key]]
+            places = client.places(dict.fromkeys(open_ones, since_ms))
+            for key, place in places.items():
+                # The records before this one are older; those after it may be of any age.
+                begins[key] = max(begins[key], place.offset if place.offset >= 0 else ends[key])
+        return (
+            StreamOffset(from_items(begins), start.topic_ids, start.epochs),
+            StreamOffset(from_items(ends), end.topic_ids, end.epochs),
+        )
+
+    def times(self) -> Times:
+        """Return the timestamps of possible result rows, for the files of tables.
+
+        In a log an upper limit selects nothing, because producers set timestamps. Files have bounds
+        of their timestamps, so files with later ones only are skipped.
+        """
+        first: list[int] = []
+        last: list[int] = []
+        for kind, value in self._of_column("timestamp", datetime):
+            if any(each.tzinfo is None for each in value):
+                continue
+            if kind is not LessThan and kind is not LessThanOrEqual:
+                first.append((min(value) - _EPOCH) // _MICROSECOND)
+            if kind is not GreaterThan and kind is not GreaterThanOrEqual:
+                last.append((max(value) - _EPOCH) // _MICROSECOND)
+        return Times(max(first, default=None), min(last, default=None))
+
+    def _has(self, key: TopicPartition) -> bool:
+        return all(_accepts(each, "topic", key[0]) for each in self.filters) and all(
+            _accepts(each, "partition", key[1]) for each in self.filters
+        )
+
+    def _offset_bounds(self) -> tuple[int, int]:
+        """Return the first offset, and the one after the last."""
+        first, last = 0, _OFFSET_END
+        for kind, value in self._of_column("offset", int):
+            if kind is not LessThan and kind is not LessThanOrEqual:
+                first = max(first, min(value) + (kind is GreaterThan))
+            if kind is not GreaterThan and kind is not GreaterThanOrEqual:
+                last = min(last, max(value) + (kind is not LessThan))
+        return first, last
+
+    def _first_timestamp_ms(self) -> int | None:
+        """Return a time that no record of the result is older than.
+
+        A latest time says nothing about offsets, because producers set timestamps.
+        """
+        found = [
+            (min(value) - _EPOCH) // timedelta(milliseconds=1)
+            for kind, value in self._of_column("timestamp", datetime)
+            if kind is not LessThan and kind is not LessThanOrEqual
+            if all(each.tzinfo is not None for each in value)
+        ]
+        # Brokers give negative times a meaning of their own.
+        return max((each for each in found if each >= 0), default=None)
+
+    def _of_column(self, name: str, of: type) -> Iterator[tuple[type[Filter], tuple[Any, ...]]]:
+        """Yield the kind and the values of each comparison of a column."""
+        for each in self.filters:
+            if isinstance(each, Not) or getattr(each, "attribute", None) != (name,):
+                continue
+            value = getattr(each, "value", None)
+            values = value if isinstance(value, tuple) else (value,)
+            if type(each) in _COMPARISONS and values and all(isinstance(v, of) for v in values):
+                yield type(each), values
+
+
+def _accepts(given: Filter, column: str, found: str | int) -> bool:
+    """Return whether a record with this value of a column may fulfil the filter."""
+    if isinstance(given, Not):
+        exact = getattr(given.child, "attribute", None) == (column,)
+        return not (exact and type(given.child) in _COMPARISONS and _compare(given.child, found))
+    if getattr(given, "attribute", None) != (column,) or type(given) not in _COMPARISONS:
+        return True
+    return _compare(given, found)
+
+
+def _compare(given: Filter, found: str | int) -> bool:
+    return _COMPARISONS[type(given)](found, given.value)
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]

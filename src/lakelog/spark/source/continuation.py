@@ -1,17 +1,31 @@
 """Where a query continues after the point that it has read.
 
 Since then topics may have been created, deleted, or deleted and created again, and a log may have
-lost its tail and grown again. Changes that lose records are reported.
+lost its tail and grown again. Changes that lose records are reported: as an error, or with
+`failOnDataLoss=false` as a warning.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
-from lakelog.spark.source.losses import report_loss
+from lakelog.base.events import event
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.divergence import find_divergences
+from lakelog.tables.topic.errors import DataLossError
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
+
+_log = logging.getLogger("lakelog.spark")
+
+
+def report_loss(what: str, *, fail: bool) -> None:
+    """Raise `DataLossError` if `fail`; otherwise log a warning."""
+    if fail:
+        raise DataLossError(
+            f"{what}. Set the option failOnDataLoss=false to continue without the lost records"
+        )
+    _log.warning("records are lost: %s", what, extra=event("records_lost"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from lakelog.base.events import event
 from lakelog.spark.garbage import exempt_modules
 from lakelog.spark.schema import arrow_schema
 from lakelog.spark.source.clients import reading_client
-from lakelog.spark.source.losses import report_loss
+from lakelog.spark.source.continuation import report_loss
 from lakelog.spark.source.options import SourceOptions
 from lakelog.tables.joined.archives import check_log
 from lakelog.tables.joined.client import JoinedClient

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakelog.client.offsets import OffsetAt
-from lakelog.spark.source.options import (
-    AtTimestamp,
-    AtTimestamps,
-    Boundary,
-    Position,
-    Subscription,
-)
+from lakelog.spark.source.options import AtTimestamp, AtTimestamps, Boundary, Position, Subscription
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError, TopicMissingError
 from lakelog.tables.topic.offsets import (

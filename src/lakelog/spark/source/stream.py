@@ -29,14 +29,12 @@ from lakelog.spark.source.clients import open_planner
 from lakelog.spark.source.continuation import Continuation, continue_from
 from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.joined import read_planned
-from lakelog.spark.source.limits import Pace, waiting_offsets
-from lakelog.spark.source.options import Boundary, SourceOptions
+from lakelog.spark.source.options import Boundary, Pace, SourceOptions, waiting_offsets
 from lakelog.spark.source.positions import find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import TopicMissingError
 from lakelog.tables.topic.offsets import Offsets, StreamOffset
-from lakelog.tables.topic.ranges import limit_offsets, ranges_between
-from lakelog.tables.topic.samples import offsets_in
+from lakelog.tables.topic.ranges import limit_offsets, offsets_in, ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa

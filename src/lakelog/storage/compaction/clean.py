@@ -19,13 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 
-from lakelog.records.batch import (
-    HEADER,
-    MAX_TIMESTAMP,
-    RECORDS_COUNT,
-    BatchHeader,
-    CorruptRecord,
-)
+from lakelog.records.batch import HEADER, MAX_TIMESTAMP, RECORDS_COUNT, BatchHeader, CorruptRecord
 from lakelog.records.record import record_bytes
 from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import (

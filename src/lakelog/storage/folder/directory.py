@@ -47,16 +47,9 @@ from lakelog.storage.files import is_blank, is_foreign, replace
 from lakelog.storage.folder.closing import Works, close_logs
 from lakelog.storage.folder.deletions import Deletions
 from lakelog.storage.folder.durable_mark import DurableMark
-from lakelog.storage.folder.known_logs import (
-    FoundCheckpoints,
-    KnownLogsFile,
-    known_logs,
-)
+from lakelog.storage.folder.known_logs import FoundCheckpoints, KnownLogsFile, known_logs
 from lakelog.storage.folder.ownership import Ownership
-from lakelog.storage.folder.properties import (
-    MetaProperties,
-    encode_partition_metadata,
-)
+from lakelog.storage.folder.properties import MetaProperties, encode_partition_metadata
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.folder.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
 from lakelog.storage.log import Log

@@ -15,10 +15,7 @@ from lakelog.base.uuids import encode_uuid
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists
-from lakelog.storage.folder.properties import (
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
+from lakelog.storage.folder.properties import decode_partition_metadata, encode_partition_metadata
 from lakelog.storage.names import PARTITION_METADATA
 from lakelog.storage.recovery.known_log import KnownLog
 

@@ -15,12 +15,7 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.reading.aborted_check import aborted_in
-from lakelog.storage.reading.seeking import (
-    check_before,
-    check_end,
-    check_end_of_reads,
-    check_seek,
-)
+from lakelog.storage.reading.seeking import check_before, check_end, check_end_of_reads, check_seek
 from lakelog.storage.reading.transactions import collect_aborted
 from lakelog.storage.segments.checking import slice_of
 from lakelog.storage.segments.handles import LogSlice

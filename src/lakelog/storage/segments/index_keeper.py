@@ -25,13 +25,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
-from lakelog.storage.segments.agreement import (
-    Tail,
-    follow,
-    greatest_at_end,
-    is_true,
-    scan_times,
-)
+from lakelog.storage.segments.agreement import Tail, follow, greatest_at_end, is_true, scan_times
 from lakelog.storage.segments.handles import Handle
 from lakelog.storage.segments.scan import scan_headers, tell_misplaced
 

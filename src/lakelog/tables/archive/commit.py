@@ -3,7 +3,7 @@
 Every attempt loads the table first, also after a failure: a commit that raised an error may have
 succeeded. A transaction requires the snapshot that it was built on, so it fails if another commit
 came first. The batch's files are removed only if the commit certainly failed; they stay if its
-outcome is unknown.
+outcome is unknown. `state_of` returns the table after a commit, as callers of a job see it.
 
 The dead letters of a batch are committed to their own table first, so no commit of the batch can
 leave them out. `dead_letters.py` says why a repeated batch does not add them twice.
@@ -21,20 +21,28 @@ from pyiceberg.table import Table
 
 from lakelog.base.events import event
 from lakelog.tables.archive.dead_letters import Letters, commit_letters
-from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.history import (
+    ProgressMismatchError,
+    Skipped,
+    agreed_progress,
+    before_extents,
+    record,
+)
+from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import (
     Extent,
     ForeignTableError,
     Progress,
     ProgressConflictError,
+    ProgressFormatError,
     Standing,
     advance,
     check_owner,
+    read_progress,
     standing,
 )
-from lakelog.tables.archive.recording import record
 from lakelog.tables.archive.refusals import NAMED_MAX, RefusedCount, RefusedRange
-from lakelog.tables.archive.skipped import Skipped, before_extents
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import (
     NOT_COMMITTED,
@@ -42,7 +50,7 @@ from lakelog.tables.iceberg.catalog import (
     raise_if_unwritable,
 )
 from lakelog.tables.iceberg.expiry import expire_snapshots
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.turns import attempts, turn
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 
@@ -180,3 +188,27 @@ def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
     if batch.letters is not None:
         with suppress(TableReplacedError):
             abandon_batch(batch.letters.address, batch.letters.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProgress:
+    """The table after a commit. `ends` maps partitions to the first offset not archived."""
+
+    rows: int
+    ends: Mapping[int, int]
+    snapshot_id: int | None
+
+
+def state_of(job: ArchiveJob) -> SyncProgress:
+    """Return the table's present state.
+
+    Raises `SyncError` if the table was replaced or its progress cannot be read.
+    """
+    try:
+        table = job.address.load()
+        ends = read_progress(table.properties, job.topic_id).ends
+    except (TableReplacedError, ProgressFormatError) as error:
+        raise SyncError(str(error)) from error
+    snapshot = table.current_snapshot()
+    rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
+    return SyncProgress(int(rows or 0), ends, snapshot and snapshot.snapshot_id)

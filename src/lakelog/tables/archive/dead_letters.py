@@ -24,15 +24,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType
 
-from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
-from lakelog.tables.archive.letter_file import LETTER_SCHEMA
+from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress, record
 from lakelog.tables.archive.progress import Extent, Progress, archived_topic_ids
-from lakelog.tables.archive.recording import record
+from lakelog.tables.archive.task_files import LETTER_SCHEMA
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import NOT_COMMITTED, raise_if_unwritable
 from lakelog.tables.iceberg.data_file import data_file, open_input
 from lakelog.tables.iceberg.expiry import expire_snapshots
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.iceberg.turns import attempts, turn
 

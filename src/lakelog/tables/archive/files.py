@@ -1,31 +1,35 @@
-"""The work of one task: read ranges of offsets, write one Parquet file.
+"""The data files of a batch: the driver chooses their schema, and each task writes one.
 
-Records that cannot be rows of the table end the task, are left out, or go to a second file, for
-dead letters. Rows are written in groups of about 32 MiB: ranges of any size take bounded memory.
+A task reads ranges of offsets. Records that cannot be rows of the table end the task, are left out,
+or go to a second file, for dead letters. Rows are written in groups of about 32 MiB: ranges of any
+size take bounded memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
 
-from lakelog.tables.archive.letter_file import LetterFile
-from lakelog.tables.archive.partitions import lost_before
+from lakelog.base.events import event
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.planner import lost_before
 from lakelog.tables.archive.refusals import KEY, OnBadRecord, Refusals, Refused, stop
-from lakelog.tables.archive.row_files import PARTITIONS_MAX, RowFiles
 from lakelog.tables.archive.sieve import Sieve
+from lakelog.tables.archive.task_files import PARTITIONS_MAX, LetterFile, RowFiles
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
 from lakelog.tables.registry.client import RegistryAddress
-from lakelog.tables.registry.schemas import SubjectVersion, schemas_of
-from lakelog.tables.registry.values import RegistryFitter
+from lakelog.tables.registry.schemas import Schemas, SubjectVersion, schemas_of
+from lakelog.tables.registry.values import RegistryFitter, registered_shapes
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
 from lakelog.tables.typed.rows import TypedRows, data_type, untyped
+from lakelog.tables.typed.sampling import BatchSource, sampled_shape
 from lakelog.tables.typed.shapes import Shape
 
 _WAY_ON = (
@@ -150,3 +154,61 @@ def policy(skipped: list[OffsetRange] | None) -> OnLoss:
         skipped.append(lost)
 
     return on_loss
+
+
+_log = logging.getLogger("lakelog.tables")
+
+
+def file_schema(
+    job: ArchiveJob, source: BatchSource, tasks: Iterable[Sequence[OffsetRange]]
+) -> pa.Schema:
+    """Return the schema for the files of a batch; add new fields of values to the table.
+
+    Fields are inferred from samples of the ranges, or from the schemas that the samples name.
+    Raises `ValueError` if the table has foreign columns of the same names,
+    `TableReplacedError`, `RegistryUnavailableError`, `RegistryAccessError`, `KafkaError` and the
+    errors of the catalog.
+    """
+    ranges = [each for ranges in tasks for each in ranges]
+    if job.registry is not None:
+        shapes = _registered(job, schemas_of(job.registry), source, ranges)
+    elif job.is_json:
+        shapes = [sampled_shape(source, ranges)]
+    else:
+        return job.schema
+    from lakelog.tables.typed.columns import widen
+
+    schema = job.schema
+    for each in widen(job.address, shapes):
+        schema = schema.append(each)
+    return schema
+
+
+def _registered(
+    job: ArchiveJob, schemas: Schemas, source: BatchSource, ranges: Sequence[OffsetRange]
+) -> list[Shape]:
+    if job.schema_without_ids is not None:
+        return [schemas.get(job.schema_without_ids).shape]
+    return registered_shapes(schemas, source, ranges)
+
+
+def add_unknown(job: ArchiveJob, shapes: Iterable[Shape]) -> None:
+    """Add fields that tasks found beyond the samples to the table, for later batches.
+
+    Errors are logged, not raised: the batch is already committed, and the fields will be found
+    again.
+    """
+    seen = [each for each in shapes if each.fields]
+    if not (job.is_json or job.registry) or not seen:
+        return
+    from lakelog.tables.typed.columns import widen
+
+    try:
+        widen(job.address, seen)
+    except Exception as error:  # noqa: BLE001 - a concurrent commit, or a busy catalog or store
+        _log.info(
+            "new fields of %r are added later: %s",
+            job.topic,
+            error,
+            extra=event("archive_fields_delayed", topic=job.topic),
+        )

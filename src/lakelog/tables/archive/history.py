@@ -1,20 +1,29 @@
-"""Compares the progress in the table's property with the progress in its current snapshot.
+"""Progress in the history of a table: compared with its snapshots, and recorded by each commit.
 
 Table properties do not roll back with snapshots. After `rollback_to_snapshot` the property still
 claims offsets whose rows are gone; a job that used it would never archive them again. Each commit
 of the archive therefore writes its progress into the snapshot's summary too, and both must be
 equal before a batch is appended. Snapshots of other writers may follow the archive's.
+
+A commit also records the offsets that its batch left out: the topic lost them before, or they
+cannot be rows. Tasks discover them while a batch runs, and only a commit decides the outcome of a
+batch. The summary of the snapshot has them as `{"<partition>": [[start, end], ...]}`: lost offsets
+under one key, and the first offsets that cannot be rows (`refusals.py`) under another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from typing import NamedTuple
 
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
-from lakelog.tables.archive.progress import Progress, property_name, read_progress
+from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
+from lakelog.tables.archive.refusals import RefusedRange
 
 _SHOWN_MAX = 8
 _VERSION_1 = ("lakelog.query-id", "lakelog.batch")
@@ -100,3 +109,83 @@ def _ends(progress: Progress) -> str:
     shown = [f"{partition}: {end}" for partition, end in progress.ends.items()]
     more = ", ..." if len(shown) > _SHOWN_MAX else ""
     return "offsets before {" + ", ".join(shown[:_SHOWN_MAX]) + more + "}"
+
+
+NAME = "lakelog.skipped"
+"""The key in a snapshot's summary, for offsets that the topic lost."""
+REFUSED = "lakelog.refused"
+"""The key for offsets that cannot be rows."""
+
+
+class Skipped(NamedTuple):
+    """Offsets of one partition from `start` up to, not including, `end`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def merge(found: Iterable[Skipped]) -> list[Skipped]:
+    """Return the pieces in order, with adjacent ones joined."""
+    merged: list[Skipped] = []
+    for piece in sorted(found):
+        last = merged[-1] if merged else None
+        if last is not None and (last.partition, last.end) == (piece.partition, piece.start):
+            merged[-1] = Skipped(last.partition, last.start, piece.end)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def before_extents(known: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
+    """Return the removed first offsets of partitions that were added after the first commit."""
+    if not known.extents:
+        return []
+    added = {p: extent for p, extent in extents.items() if p not in known.extents}
+    return [Skipped(p, 0, extent.start) for p, extent in added.items() if extent.start > 0]
+
+
+def summary_entry(found: Iterable[Skipped], name: str = NAME) -> dict[str, str]:
+    """Return the entry of a snapshot's summary; it is empty if no offset was skipped."""
+    entries: dict[str, list[tuple[int, int]]] = {}
+    for partition, start, end in merge(found):
+        entries.setdefault(str(partition), []).append((start, end))
+    return {name: json.dumps(entries)} if entries else {}
+
+
+def skipped_between(
+    table: Table, before: int | None, newest: int | None, name: str = NAME
+) -> list[Skipped]:
+    """Return the offsets skipped by the snapshots after `before` up to and including `newest`.
+
+    name: the key in their summaries. before, newest: snapshot ids; `None` stands for a table
+    without snapshots. The chain ends where snapshots have expired, so their skips may be missing.
+    """
+    found: list[Skipped] = []
+    later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))
+    for snapshot in takewhile(lambda snapshot: snapshot.snapshot_id != before, later):
+        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        entries = json.loads(summary.get(name, "{}"))
+        found += [Skipped(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
+    return merge(found)
+
+
+def record(
+    transaction: Transaction,
+    topic_id: str,
+    progress: Progress,
+    paths: Iterable[str] = (),
+    skipped: Iterable[Skipped] = (),
+    refused: Iterable[RefusedRange] = (),
+) -> None:
+    """Add files and progress to a transaction, so that property and summary change together.
+
+    The summary rolls back with the snapshot, the property does not; see `history`.
+    """
+    entry = {property_name(topic_id): progress.to_text()}
+    summary = {**entry, **summary_entry(skipped)}
+    summary |= summary_entry((Skipped(*each) for each in refused), REFUSED)
+    # The check for duplicates reads all manifests. Progress excludes them: each range is appended
+    # once.
+    transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
+    transaction.set_properties(entry)

@@ -14,23 +14,25 @@ from enum import Enum
 
 from pyiceberg.table import Table
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import Batch, commit_batch
 from lakelog.tables.archive.history import (
     ProgressMismatchError,
     agreed_progress,
+    record,
     recorded_progress,
 )
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.lost_letters import (
+from lakelog.tables.archive.lost_records import (
     LOST_TAG,
+    LostRange,
+    check_pending_letters,
     cut_lost_letters,
     letters_ahead,
     refused_before,
+    remove_rows,
 )
-from lakelog.tables.archive.lost_rows import LostRange, remove_rows
-from lakelog.tables.archive.partitions import first_extents, lost_before
-from lakelog.tables.archive.pending_letters import check_pending_letters
+from lakelog.tables.archive.planner import first_extents, lost_before
 from lakelog.tables.archive.progress import (
     UNKNOWN,
     Extent,
@@ -39,7 +41,6 @@ from lakelog.tables.archive.progress import (
     property_name,
     read_progress,
 )
-from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.divergence import Divergence, find_divergences

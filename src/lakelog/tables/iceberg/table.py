@@ -33,9 +33,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog, open_file_io
 from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
-from lakelog.tables.iceberg.listing import stored_files
 from lakelog.tables.iceberg.partition_spec import spec_of, terms_of
 from lakelog.tables.iceberg.partition_terms import PartitionTerm
+from lakelog.tables.iceberg.stored_files import stored_files
 from lakelog.tables.iceberg.warehouse import check_table_name
 
 SNAPSHOTS_MAX = 100

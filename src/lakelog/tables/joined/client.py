@@ -1,16 +1,43 @@
-"""A client for planning, to which a topic begins where its table begins."""
+"""A client for planning, to which a topic begins where its table begins.
+
+It finds the first archived record at or after a time in the files of the table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakelog.client.offsets import EARLIEST, OffsetAt
 from lakelog.tables.joined.archives import TopicArchive, open_archives
-from lakelog.tables.joined.times import first_at
+from lakelog.tables.joined.files import Times, files_of
+from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
+
+_SCHEMA = pa.schema([pa.field("timestamp", pa.timestamp("us", "UTC"))])
+
+
+def first_at(archive: TopicArchive, wanted: OffsetRange, timestamp_ms: int) -> int | None:
+    """Return the first offset of the range at or after a time, milliseconds since the epoch.
+
+    Only files whose bounds allow such a record are read, in order, up to the first
+    match. Raises as `files_of` and `ArchivedRows.read`.
+    """
+    files = files_of(archive, [wanted], Times(first_us=timestamp_ms * 1000))
+    rows = ArchivedRows(_SCHEMA, archive.address.catalog, null_timestamps=True, way_on="")
+    at = pa.scalar(timestamp_ms * 1000, pa.int64()).cast(_SCHEMA.field(0).type)
+    for batch in rows.read(wanted, files):
+        later = pc.fill_null(pc.greater_equal(batch.column(1), at), False)
+        matches = batch.column(0).filter(later)
+        if len(matches):
+            return int(matches[0].as_py())
+    return None
+
 
 _UNKNOWN_EPOCH = -1
 

@@ -19,11 +19,7 @@ from lakelog.tables.joined.files import ArchivedFile, files_of
 from lakelog.tables.joined.plan import PlannedRange
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.errors import (
-    ArchiveUnreadableError,
-    DataLossError,
-    RecordsRemovedError,
-)
+from lakelog.tables.topic.errors import ArchiveUnreadableError, DataLossError, RecordsRemovedError
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.reading import OnLoss, Reading
 from lakelog.tables.topic.rows import ArrowRows

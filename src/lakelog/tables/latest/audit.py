@@ -4,6 +4,8 @@ Archive and table are divided by the hash of the key into parts that fit into me
 partition must have its newest row, or none if that is a tombstone. Of a key that occurs in several
 partitions the table may have the newest row of any of them: the first refresh that read one of them
 could not compare it with rows that were archived later.
+
+An overview has the size of the table, and how far it is behind the archive.
 """
 
 from __future__ import annotations
@@ -16,13 +18,43 @@ from pyiceberg.table import Table
 
 from lakelog.tables.iceberg.buckets import bucket_numbers, buckets_of
 from lakelog.tables.joined.archives import TopicArchive, reload
-from lakelog.tables.latest.backlog import backlog, take
-from lakelog.tables.latest.merge import BucketMerge, fitted
-from lakelog.tables.latest.newest import last_of_partitions
+from lakelog.tables.latest.backlog import Spill, backlog, take
+from lakelog.tables.latest.merge import BucketMerge, fitted, last_of_partitions
 from lakelog.tables.latest.progress import LatestTableError
-from lakelog.tables.latest.spill import Spill
 from lakelog.tables.latest.table import agreed
 from lakelog.tables.typed.columns import own_schema
+
+
+@dataclass(frozen=True, slots=True)
+class LatestOverview:
+    """One version of the table. lag: archived offsets that it does not have. size: in bytes.
+
+    null_keys: archived records without a key, which are in no row.
+    """
+
+    rows: int
+    files: int
+    size: int
+    buckets: int
+    lag: int
+    null_keys: int
+
+
+def latest_overview(archive: TopicArchive, table: Table) -> LatestOverview:
+    """Return the numbers of the table. Raises `LatestTableError` if it was rolled back."""
+    progress = agreed(table, archive.topic_id)
+    files = [task.file for task in table.scan().plan_files()]
+    return LatestOverview(
+        rows=sum(file.record_count for file in files),
+        files=len(files),
+        size=sum(file.file_size_in_bytes for file in files),
+        buckets=buckets_of(table) or 0,
+        lag=sum(
+            each.end - each.start for each in backlog(archive, progress.ends, archive.progress.ends)
+        ),
+        null_keys=sum(progress.null_keys.values()),
+    )
+
 
 _PARTS_MAX = 256
 _PART_BYTES = 64 << 20

@@ -21,13 +21,12 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.buckets import bucket_file, buckets_of
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
 from lakelog.tables.iceberg.expiry import Policy, expire_snapshots
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.joined.archives import TopicArchive, reload
-from lakelog.tables.latest.backlog import Taken, backlog, take
+from lakelog.tables.latest.backlog import Spill, Taken, backlog, take
 from lakelog.tables.latest.merge import BucketMerge
 from lakelog.tables.latest.place import LatestPlace
 from lakelog.tables.latest.progress import LatestProgress, LatestTableError, property_name
-from lakelog.tables.latest.spill import Spill
 from lakelog.tables.latest.table import agreed, align, open_latest, pinned
 from lakelog.tables.typed.columns import own_schema
 

@@ -15,7 +15,6 @@ from lakelog.base.closeable import Closeable
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import DEFAULT_FETCH_BYTES, PartitionReader
-from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import (
     ClientError,
     LogTruncatedError,
@@ -25,7 +24,7 @@ from lakelog.client.errors import (
     TopicRecreatedError,
 )
 from lakelog.client.isolation import Batch
-from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from lakelog.client.offsets import EARLIEST, LATEST, EpochEnd, OffsetAt, epoch_ends, list_offsets
 from lakelog.client.view import Topic
 from lakelog.tables.topic.errors import (
     DataLossError,

@@ -1,7 +1,7 @@
 """Finds partitions whose log was cut below a known offset and may have grown again.
 
 Such a log looks complete: its end is the same or higher, but some offsets now belong to other
-records. Only the leader epochs that are stored with known offsets reveal it (`client/epochs.py`).
+records. Only the leader epochs that are stored with known offsets reveal it (`client/offsets.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, items
 
 

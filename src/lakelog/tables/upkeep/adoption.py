@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import NotEqualTo
 
 from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.history import record
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import Extent, Progress
-from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.topic.client import TopicClient

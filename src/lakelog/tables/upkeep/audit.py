@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.tables.archive.dead_letters import find_letters, letter_ranges
+from lakelog.tables.archive.history import skipped_between
 from lakelog.tables.archive.refusals import Refused, RefusedCount
 from lakelog.tables.archive.sieve import Sieve
-from lakelog.tables.archive.skipped import skipped_between
 from lakelog.tables.joined.archives import TopicArchive
 from lakelog.tables.joined.files import files_of
 from lakelog.tables.joined.rows import ArchivedRows

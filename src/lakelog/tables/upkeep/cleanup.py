@@ -22,8 +22,7 @@ from lakelog.tables.archive.dead_letters import find_letters, letters_address
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import REPLACED
 from lakelog.tables.iceberg.expiry import Policy, expire_by
-from lakelog.tables.iceberg.listing import StoredFile, stored_files
-from lakelog.tables.iceberg.references import place_of, referenced_files
+from lakelog.tables.iceberg.stored_files import StoredFile, place_of, referenced_files, stored_files
 from lakelog.tables.latest.refresh import GRACE_S as LATEST_GRACE_S
 from lakelog.tables.latest.refresh import KEPT
 

@@ -23,7 +23,7 @@ from lakelog.tables.archive.progress import property_name
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.data_file import data_file
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError, exchange, note_replaced
-from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.stored_files import remove_unreferenced
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.joined.files import ArchivedFile, archived_file
 from lakelog.tables.joined.rows import ArchivedRows

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
-from lakelog.tables.iceberg.listing import stored_files
+from lakelog.tables.iceberg.stored_files import stored_files
 
 _SUFFIX = "~dropped"
 """No table of a topic has a name with this character (`warehouse.check_table_name`)."""

@@ -17,8 +17,7 @@ from lakelog.cli.local_cluster.ensemble import ZooKeeperEnsemble
 from lakelog.testing.broker_cluster import Cluster, cluster
 from lakelog.testing.broker_process import BrokerError, Setting
 from lakelog.testing.cluster_demo.load import Load, stored_records
-from lakelog.testing.cluster_demo.proof import examine
-from lakelog.testing.cluster_demo.timeline import Fault, longest_gap, table
+from lakelog.testing.cluster_demo.proof import Fault, examine, longest_gap, table
 
 TOPIC, PARTITIONS = "demo", 6
 _STEADY_S = 3.0

@@ -11,11 +11,7 @@ from simulator.checkers.laws import Law
 from simulator.checkers.observations import Place
 from simulator.clients.client import RETRIABLE, Client
 from simulator.clients.context import ClientContext
-from simulator.clients.producers.batches import (
-    answer_of,
-    batch_of,
-    produce_request,
-)
+from simulator.clients.producers.batches import answer_of, batch_of, produce_request
 from simulator.network.connection import NoResponse
 
 _VERSION = 12

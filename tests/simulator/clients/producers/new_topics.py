@@ -7,10 +7,7 @@ from typing import Any
 from lakelog.protocol.produce import ProduceRequest
 from simulator.checkers.observations import Place
 from simulator.clients.context import ClientContext
-from simulator.clients.producers.transactional import (
-    TransactionalProducer,
-    TransactionOver,
-)
+from simulator.clients.producers.transactional import TransactionalProducer, TransactionOver
 from simulator.clients.topics import create_topic
 from simulator.network.connection import NoResponse
 

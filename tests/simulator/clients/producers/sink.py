@@ -17,10 +17,7 @@ from simulator.checkers.observations import Fate, Place, Transaction
 from simulator.clients.client import RETRIABLE
 from simulator.clients.context import ClientContext
 from simulator.clients.producers.transaction_requests import TIMEOUT_MS
-from simulator.clients.producers.transactional import (
-    TransactionalProducer,
-    TransactionOver,
-)
+from simulator.clients.producers.transactional import TransactionalProducer, TransactionOver
 
 _BUMPING = 2
 _QUERY = "query"

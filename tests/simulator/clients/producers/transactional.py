@@ -16,11 +16,7 @@ from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate, Place, Transaction
 from simulator.clients.client import RETRIABLE, Client
 from simulator.clients.context import ClientContext
-from simulator.clients.producers.batches import (
-    answer_of,
-    batch_of,
-    produce_request,
-)
+from simulator.clients.producers.batches import answer_of, batch_of, produce_request
 from simulator.clients.producers.transaction_requests import (
     TIMEOUT_MS,
     Identity,

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from lakelog.cli.local_cluster import broker
-from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec
+from lakelog.cli.local_cluster.broker import BrokerRun, BrokerSpec, Restarts
 
 SPEC = BrokerSpec(1, "127.0.0.1:9092", ("--node-id", "1"))
 
@@ -85,3 +85,13 @@ def test_a_process_reports_once_that_it_is_ready(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(broker, "_PROGRAM", ("-c", program))
     assert asyncio.run(scenario()) == 0
     assert reports == ["ready"]
+
+
+def test_pauses_double_up_to_half_a_minute() -> None:
+    restarts = Restarts()
+    assert [restarts.pause_s(0.1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_process_that_ran_for_a_minute_starts_again_at_once() -> None:
+    restarts = Restarts()
+    assert [restarts.pause_s(ran) for ran in (1, 1, 60, 1)] == [0.5, 1, 0.5, 1]

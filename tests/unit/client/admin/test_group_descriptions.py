@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.client.admin.group_descriptions import classic_group, consumer_group
+from lakelog.client.admin.groups import classic_group, consumer_group
 from lakelog.protocol.consumer_group_describe import Assignment, DescribedGroup, Member
 from lakelog.protocol.consumer_group_describe import TopicPartitions as AssignedTopic
 from lakelog.protocol.consumer_protocol import (

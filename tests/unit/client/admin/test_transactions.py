@@ -3,12 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.admin.transactions import (
-    ActiveProducer,
-    SinkChild,
-    SinkControl,
-    Transactions,
-)
+from lakelog.client.admin.transactions import ActiveProducer, SinkChild, SinkControl, Transactions
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, UnsupportedError
 from lakelog.protocol.commit_sets import ChildState, SinkState

@@ -10,8 +10,8 @@ from lakelog.client.consumer.fetch import (
     newest_version,
     read_response,
 )
-from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError
+from lakelog.client.offsets import EpochEnd
 from lakelog.client.view import Partition, Topic
 from lakelog.protocol.fetch import (
     EpochEndOffset,

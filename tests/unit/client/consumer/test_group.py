@@ -16,11 +16,7 @@ from lakelog.client.consumer.membership import GroupMember
 from lakelog.client.errors import ClientError
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,

@@ -10,11 +10,7 @@ from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolSubscription,
     decode_versioned,
 )
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
 

@@ -9,8 +9,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
-from lakelog.client.producer.results import Delivery
-from lakelog.client.producer.verdict import Verdict, judge
+from lakelog.client.producer.results import Delivery, Verdict, judge
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
 

@@ -5,7 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import EPOCH_MAX, SEQUENCE_END, PartitionQueue, ProducerBatch
-from lakelog.client.producer.verdict import Verdict
+from lakelog.client.producer.results import Verdict
 from lakelog.records.batch import read_header
 
 DELIVERY_S = 100.0

@@ -10,7 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError
 from lakelog.client.producer import Producer, TransactionalProducer, WrittenRows
-from lakelog.columns.encoding.errors import ColumnError
+from lakelog.columns.encoding.columns import ColumnError
 from lakelog.columns.packages import MissingPackageError
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (

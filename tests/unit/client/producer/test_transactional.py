@@ -1,4 +1,7 @@
-"""Transactions of one producer."""
+"""Transactions of one producer.
+
+Records in the transaction of another process.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.client.committed import Membership
 from lakelog.client.errors import ClientError, UnsupportedError
-from lakelog.client.producer.joined import JoinedProducer
-from lakelog.client.producer.transactional import TransactionalProducer
+from lakelog.client.producer.transactional import JoinedProducer, TransactionalProducer
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.protocol.produce import (
@@ -168,3 +170,27 @@ def test_a_broker_that_does_not_raise_epochs_is_not_supported(
     broker.versions[26] = (0, 4)
     with pytest.raises(UnsupportedError, match=r"transaction\.version 2"):
         producer.begin()
+
+
+def written(request: ProduceRequest) -> ProduceResponse:
+    asked = request.topic_data[0]
+    row = PartitionProduceResponse(index=asked.partition_data[0].index, base_offset=1)
+    topic = TopicProduceResponse(
+        name=asked.name, topic_id=asked.topic_id, partition_responses=[row]
+    )
+    return ProduceResponse(responses=[topic])
+
+
+def test_records_have_the_identity_of_the_owner_and_the_transaction_stays_open(
+    broker: ScriptedBroker,
+) -> None:
+    broker.on(ProduceRequest, written)
+    with JoinedProducer(broker.address, "sink-1", (9, 4), linger_ms=0) as producer:
+        producer.send("orders", b"v", partition=0)
+    (request,) = broker.asked(ProduceRequest)
+    header = read_header(request.topic_data[0].partition_data[0].records)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 4, 0)
+    assert header.is_transactional
+    assert request.transactional_id == "sink-1"
+    assert not broker.asked(InitProducerIdRequest)
+    assert not broker.asked(EndTxnRequest)

@@ -16,12 +16,7 @@ from lakelog.client.sink import (
     SinkStatus,
     Written,
 )
-from lakelog.protocol.commit_sets import (
-    ChildState,
-    Refusal,
-    Refused,
-    SinkState,
-)
+from lakelog.protocol.commit_sets import ChildState, Refusal, Refused, SinkState
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

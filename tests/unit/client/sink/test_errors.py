@@ -4,11 +4,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError
-from lakelog.client.sink.errors import (
-    AnotherQueryError,
-    SinkError,
-    check_sink,
-)
+from lakelog.client.sink.errors import AnotherQueryError, SinkError, check_sink
 from lakelog.protocol.commit_sets import Refusal, Refused, SinkState
 
 

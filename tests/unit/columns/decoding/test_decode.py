@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakelog.columns.decoding import decode as decoding
-from lakelog.columns.decoding.decode import (
-    ImpossibleTimestampError,
-    decode_columns,
-)
+from lakelog.columns.decoding.decode import ImpossibleTimestampError, decode_columns
 from lakelog.columns.decoding.groups import TIMESTAMP_MAX_MS, TIMESTAMP_MIN_MS, column_types
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_append_time
 from lakelog.records.builder import BatchBuilder

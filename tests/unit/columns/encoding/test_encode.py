@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakelog.base.murmur2 import partition_for_key
 from lakelog.columns.encoding import encode as encoding
+from lakelog.columns.encoding.columns import BadRowError, ColumnError
 from lakelog.columns.encoding.encode import RowEncoder
-from lakelog.columns.encoding.errors import BadRowError, ColumnError
 from lakelog.records.batch import check_crc, read_header
 from lakelog.records.compression import Codec
 from lakelog.records.record import Record, decode_records

@@ -5,7 +5,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.columns.encoding import rows as module
-from lakelog.columns.encoding.errors import BadRowError, ColumnError
+from lakelog.columns.encoding.columns import BadRowError, ColumnError
 from lakelog.columns.encoding.rows import Limits, Rows, checked_rows, joined
 
 LIMITS = Limits(partitions=3, record_bytes=1000)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.columns.encoding.errors import BadRowError, ColumnError
+from lakelog.columns.encoding.columns import BadRowError, ColumnError
 from lakelog.columns.encoding.rows import Limits, checked_rows
 from lakelog.columns.encoding.topics import TopicRows, as_table, split_topics
 

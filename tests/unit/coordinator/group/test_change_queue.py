@@ -10,8 +10,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.config import ConsumerConfig
-from lakelog.coordinator.group.records.codec import Decision
-from lakelog.coordinator.group.records.offset import OffsetCommitKey, OffsetRecord
+from lakelog.coordinator.group.records import Decision, OffsetCommitKey, OffsetRecord
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shard import Now, Result
 

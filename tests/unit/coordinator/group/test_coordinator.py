@@ -6,15 +6,7 @@ import asyncio
 from typing import Any
 
 from consumer_members import Consumer
-from coordinator_members import (
-    GROUP,
-    commit_codes,
-    committed,
-    form,
-    join,
-    leave,
-    sync,
-)
+from coordinator_members import GROUP, commit_codes, committed, form, join, leave, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig

@@ -9,20 +9,15 @@ from lakelog.base.memory_budget import Share
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import GroupLimits
-from lakelog.coordinator.group.records.classic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-)
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.limits import GroupCounts, GroupLimits
+from lakelog.coordinator.group.records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     ConsumerGroupRecord,
-)
-from lakelog.coordinator.group.records.offset import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,

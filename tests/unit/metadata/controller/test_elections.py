@@ -1,9 +1,39 @@
+"""Settings about elections belong to the cluster, and partitions follow them at once.
+
+Reports of replicas whose logs are damaged or have failed.
+"""
+
 from __future__ import annotations
 
-from lakelog.base.errors import ErrorCode
-from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
+import pytest
+
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.configs import (
+    ConfigChange,
+    Operation,
+    ResourceChange,
+    plan_alter_configs,
+    plan_stored_configs,
+)
+from lakelog.metadata.controller.elections import (
+    ElectionType,
+    plan_elect_leaders,
+    plan_election_settings,
+    plan_failed_replicas,
+)
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import BrokerFenced, PartitionRecord
+from lakelog.metadata.records import (
+    BrokerFenced,
+    BrokerReadOnly,
+    BrokerRecord,
+    BrokerUnfenced,
+    ConfigRecord,
+    LeadersReviewed,
+    PartitionRecord,
+    ResourceType,
+    TopicRecord,
+)
 
 PREFERRED, UNCLEAN = ElectionType
 
@@ -93,3 +123,101 @@ def test_an_unclean_election_may_name_its_leader(image: MetadataImage) -> None:
     assert elect(7)[1] is ErrorCode.INVALID_REQUEST
     leaderless = leaderless.apply(BrokerFenced(2, 1))
     assert elect(2)[1] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+MIN_ISR, ELECTION_SETTINGS_UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
+
+
+def _alter(image: MetadataImage, resource: tuple[int, str], key: str, value: str) -> MetadataImage:
+    change = ResourceChange(*resource, [ConfigChange(key, Operation.SET, value)])
+    plan = plan_alter_configs(image, [change], broker=BrokerConfig({}))
+    return image.apply_all(plan.records, image.end)
+
+
+def _leader(image: MetadataImage) -> int:
+    topic = image.topic("orders")
+    assert topic is not None
+    return topic.partitions[0].leader
+
+
+@pytest.fixture
+def waiting(image: MetadataImage) -> MetadataImage:
+    """Broker 1 alone is eligible for partition 0 and down; broker 2 is up."""
+    for record in (BrokerFenced(2, 1), BrokerFenced(1, 1), BrokerUnfenced(2, 1)):
+        image = image.apply(record)
+    assert _leader(image) == -1
+    return image
+
+
+@pytest.mark.parametrize(
+    "resource", [(ResourceType.TOPIC, "orders"), (ResourceType.BROKER, "")], ids=["topic", "all"]
+)
+def test_a_partition_without_a_leader_gets_one_as_soon_as_loss_is_accepted(
+    waiting: MetadataImage, resource: tuple[int, str]
+) -> None:
+    assert _leader(_alter(waiting, resource, ELECTION_SETTINGS_UNCLEAN, "true")) == 2
+    assert _leader(_alter(waiting, resource, MIN_ISR, "2")) == -1
+    stored = plan_stored_configs(
+        waiting, ResourceType(resource[0]), resource[1], {ELECTION_SETTINGS_UNCLEAN: "true"}
+    )
+    assert _leader(waiting.apply_all(stored.records, waiting.end)) == 2
+
+
+def test_the_elr_ends_when_fewer_replicas_suffice(image: MetadataImage) -> None:
+    image = _alter(image, (ResourceType.TOPIC, "orders"), MIN_ISR, "2").apply(BrokerFenced(2, 1))
+    topic = image.topic("orders")
+    assert topic is not None
+    assert topic.partitions[0].elr == (2,)
+    topic = _alter(image, (ResourceType.TOPIC, "orders"), MIN_ISR, "1").topic("orders")
+    assert topic is not None
+    assert topic.partitions[0].elr == ()
+
+
+def test_a_change_without_an_effect_is_not_reviewed(image: MetadataImage) -> None:
+    for key, value in ((MIN_ISR, "2"), (ELECTION_SETTINGS_UNCLEAN, "true"), ("retention.ms", "1")):
+        change = ResourceChange(
+            ResourceType.TOPIC, "orders", [ConfigChange(key, Operation.SET, value)]
+        )
+        plan = plan_alter_configs(image, [change], broker=BrokerConfig({}))
+        assert LeadersReviewed() not in plan.records
+
+
+def test_the_first_brokers_settings_count_for_the_whole_cluster(image: MetadataImage) -> None:
+    first = BrokerConfig({MIN_ISR: "2", "num.partitions": "3"})
+    records = plan_election_settings(image, first)
+    assert records == [ConfigRecord(ResourceType.BROKER, "", MIN_ISR, "2")]
+    image = image.apply_all(records, image.end)
+    assert plan_election_settings(image, BrokerConfig({MIN_ISR: "1"})) == []
+    assert plan_election_settings(image, BrokerConfig({})) == []
+
+
+TOPIC, GONE = b"t" * 16, b"g" * 16
+
+
+@pytest.fixture
+def two_partitions() -> MetadataImage:
+    """Two partitions that broker 1 leads, the second one alone."""
+    brokers = [BrokerRecord(each, bytes([each]) * 16, 1, (), None) for each in (1, 2)]
+    states = [
+        PartitionRecord(TOPIC, 0, (1, 2), (1, 2), 1, 5, 8),
+        PartitionRecord(TOPIC, 1, (1,), (1,), 1, 5, 8),
+    ]
+    return MetadataImage().apply_all([*brokers, TopicRecord("t", TOPIC), *states], 1)
+
+
+def test_only_a_failed_replica_with_a_successor_hands_over(two_partitions: MetadataImage) -> None:
+    failed = {(TOPIC, 0): 5, (TOPIC, 1): 5, (GONE, 0): 5, (TOPIC, 7): 5}
+    (record,) = plan_failed_replicas(two_partitions, 1, 1, failed).records
+    assert record == PartitionRecord(TOPIC, 0, (1, 2), (2,), 2, 6, 9)
+    assert plan_failed_replicas(two_partitions.apply(record), 1, 1, failed).records == ()
+
+
+def test_a_broker_that_cannot_write_is_no_successor(two_partitions: MetadataImage) -> None:
+    stuck = two_partitions.apply(PartitionRecord(TOPIC, 0, (1, 2), (1,), 1, 5, 9, (2,)))
+    stuck = stuck.apply(BrokerReadOnly(2, 1))
+    assert plan_failed_replicas(stuck, 1, 1, {(TOPIC, 0): 5}).records == ()
+
+
+def test_another_process_reports_nothing(two_partitions: MetadataImage) -> None:
+    with pytest.raises(KafkaError, match="not registered in epoch 2"):
+        plan_failed_replicas(two_partitions, 1, 2, {(TOPIC, 0): 5})

@@ -4,7 +4,7 @@ import pytest
 
 from doubles.randomness import SeededRandom
 from lakelog.base.config.broker_config import BrokerConfig
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
 from lakelog.metadata.controller.topics import (
@@ -12,6 +12,8 @@ from lakelog.metadata.controller.topics import (
     NewTopic,
     TopicReference,
     TopicResult,
+    check_collision,
+    check_topic_name,
     plan_create_partitions,
     plan_create_topics,
     plan_delete_topics,
@@ -278,3 +280,34 @@ def test_one_request_adds_as_many_partitions_as_fit_into_an_entry(
     wanted = [MorePartitions("orders", count)]
     plan = plan_create_partitions(image, wanted, random=random, validate_only=True)
     assert plan.result[0].error is code
+
+
+@pytest.mark.parametrize("name", ["a", "A-z_0.9", "...", "x" * 249])
+def test_a_legal_name(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "empty"),
+        (".", r"cannot be '\.'"),
+        ("..", r"cannot be '\.'"),
+        ("x" * 250, "250 characters; at most 249"),
+        ("a b", "only ASCII letters"),
+        ("é", "only ASCII letters"),
+        ("a\n", "only ASCII letters"),
+    ],
+)
+def test_an_illegal_name_is_rejected_with_the_reason(name: str, problem: str) -> None:
+    with pytest.raises(KafkaError, match=problem) as caught:
+        check_topic_name(name)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_names_that_are_equal_in_metrics_collide() -> None:
+    names = {"a_b": "a.b"}
+    check_collision("a.b", names)
+    check_collision("ab", names)
+    with pytest.raises(KafkaError, match=r"a_b differs from a\.b only in"):
+        check_collision("a_b", names)

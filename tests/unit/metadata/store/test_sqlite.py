@@ -15,8 +15,7 @@ from lakelog.metadata.errors import (
 )
 from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
 from lakelog.metadata.store.chain import MemoryMarks
-from lakelog.metadata.store.committed import note_committed, read_committed
-from lakelog.metadata.store.database import DatabaseFile
+from lakelog.metadata.store.database import DatabaseFile, note_committed, read_committed
 from lakelog.metadata.store.sqlite import SqliteLog
 
 WRITER = b"w" * 16

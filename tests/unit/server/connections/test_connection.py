@@ -7,22 +7,13 @@ import struct
 
 import pytest
 
-from fake_transport import (
-    FETCH,
-    OTHER,
-    PRODUCE,
-    FakeSlice,
-    Sink,
-    connect,
-    frame,
-    request,
-)
+from fake_transport import FETCH, OTHER, PRODUCE, FakeSlice, Sink, connect, frame, request
 from lakelog.base.memory_budget import Share
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import SharedLimit
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.event_log.rate_limited import ClosingLog
 from storage_kit import ManualClock
 
 

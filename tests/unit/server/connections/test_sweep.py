@@ -7,24 +7,17 @@ from typing import Any
 
 import pytest
 
-from fake_transport import (
-    OTHER,
-    FakeSlice,
-    connect,
-    frame,
-    request,
-)
+from fake_transport import OTHER, FakeSlice, connect, frame, request
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.memory_budget import MemoryBudget, Share
 from lakelog.runtime.turns import LoopTurns
-from lakelog.server.auth.authorizer import BrokersApart
+from lakelog.server.auth.principal import BrokersApart, NoQuotas
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.requests.gate import Gate
-from lakelog.server.requests.quotas import NoQuotas
 
 RELEASE = Gate(BrokersApart(()), NoQuotas()).release
 

@@ -9,12 +9,7 @@ from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.brokers import plan_fence
 from lakelog.metadata.errors import RegistrationLost
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import (
-    NO_DIRECTORY,
-    BrokerFenced,
-    BrokerRecord,
-    BrokerUnregistered,
-)
+from lakelog.metadata.records import NO_DIRECTORY, BrokerFenced, BrokerRecord, BrokerUnregistered
 from lakelog.server.controller.membership import KeptTopics
 from memory_broker import MemoryBroker
 

@@ -8,10 +8,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from lakelog.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

@@ -9,8 +9,8 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.monitoring.collect import overview
-from lakelog.server.monitoring.detail import compat
 from lakelog.server.monitoring.families import ELECTION_COUNT
+from lakelog.server.monitoring.pages import compat
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
 from memory_broker import MemoryBroker

@@ -2,15 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
+from typing import Any, NamedTuple
 
 import pytest
 
+from lakelog.protocol.api import api_for
+from lakelog.protocol.fetch import FetchRequest
+from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.server.monitoring.http import Request, Response
-from lakelog.server.monitoring.pages import Pages
+from lakelog.server.monitoring.pages import TAILS_MAX, Pages, RequestTail, compat, detail
 from lakelog.server.monitoring.readiness import Check
-from lakelog.server.monitoring.tail import TAILS_MAX
+from lakelog.server.monitoring.sources import Sources
+from lakelog.server.requests.metrics import RequestMetrics
 from memory_broker import MemoryBroker
+from storage_kit import append_in_transaction
 
 _PASSING, _FAILING = Check("metadata", ""), Check("accepting", "not yet")
 
@@ -117,3 +124,109 @@ def test_a_watcher_that_leaves_makes_room_for_another(site: Site, world: MemoryB
     assert site.get("/debug/requests").status is HTTPStatus.OK
     requests = world.broker.requests
     assert not requests._watchers
+
+
+class Header(NamedTuple):
+    version: int = 4
+    client_id: str = "a client"
+
+
+def note(
+    requests: RequestMetrics,
+    kind: type[FetchRequest] | type[HeartbeatRequest] = HeartbeatRequest,
+    client_id: str = "a client",
+) -> None:
+    header = Header(client_id=client_id)
+    requests.on_noteworthy(api_for(kind), header, "10.0.0.1:4", 0.001, 50)
+
+
+def read(world: MemoryBroker, lines: AsyncGenerator[bytes, None]) -> list[dict[str, Any]]:
+    text: bytes = world.run(anext(lines))
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_watcher_sees_the_requests_that_it_asked_for(world: MemoryBroker) -> None:
+    requests = world.broker.requests
+    lines = RequestTail(world.clock, api="HEARTBEAT", client_id="a client").lines(requests)
+    assert read(world, lines) == [{"watching": True}]
+    note(requests, FetchRequest)
+    note(requests, client_id="another")
+    note(requests)
+    (found,) = read(world, lines)
+    assert (found["api"], found["client_id"], found["size_bytes"]) == ("Heartbeat", "a client", 50)
+    assert found["time_ms"] == world.clock.wall_ms()
+    world.run(lines.aclose())
+
+
+def test_a_slow_watcher_learns_how_many_it_missed(world: MemoryBroker) -> None:
+    requests = world.broker.requests
+    lines = RequestTail(world.clock).lines(requests)
+    read(world, lines)
+    for _ in range(10_003):
+        note(requests)
+    assert read(world, lines)[-1] == {"missed": 3}
+    world.run(lines.aclose())
+
+
+def test_without_a_watcher_nothing_is_kept(world: MemoryBroker) -> None:
+    requests = world.broker.requests
+    quiet = requests.noteworthy_s
+    lines = RequestTail(world.clock).lines(requests)
+    read(world, lines)
+    assert requests.noteworthy_s < 0 <= quiet
+    world.run(lines.aclose())
+    assert requests.noteworthy_s == quiet
+
+
+@pytest.fixture
+def sources(world: MemoryBroker) -> Sources:
+    """A broker with `orders`, whose partition 1 ends at 4, before an open transaction of 1."""
+    world.create("orders", 11)
+    world.append("orders", 1, count=4)
+    log = world.partition("orders", 1).log
+    append_in_transaction(log, (7, 0, 0), now_ms=world.clock.wall_ms())
+    world.partition("orders", 1).note_flush()
+    return world._server._monitoring._sources
+
+
+def samples(lines: Iterable[str], name: str, *labels: str) -> list[float]:
+    """Return the numbers of a name, in the order of their lines, with all of these labels."""
+    found = (line for line in lines if line.startswith(f"{name}{{"))
+    return [float(line.rpartition(" ")[2]) for line in found if all(one in line for one in labels)]
+
+
+def test_a_partition_has_one_line_for_each_number(sources: Sources) -> None:
+    lines = list(detail(sources))
+    place = 'topic="orders",partition="1"'
+    expected = {
+        "log_start_offset": 0,
+        "log_end_offset": 5,
+        "high_watermark": 5,
+        "last_stable_offset": 4,
+        "segments": 1,
+        "producers": 1,
+    }
+    shown = {name: samples(lines, f"lakelog_partition_{name}", place) for name in expected}
+    assert shown == {name: [number] for name, number in expected.items()}
+
+
+def test_partitions_are_in_numerical_order(world: MemoryBroker, sources: Sources) -> None:
+    world.append("orders", 10, count=9)
+    lines = list(detail(sources))
+    ends = samples(lines, "lakelog_partition_log_end_offset")
+    assert ends == [0, 5, *[0] * 8, 9]
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+def test_the_other_exporters_names_show_replicas_that_lag(
+    world: MemoryBroker, sources: Sources, isr: tuple[int, ...]
+) -> None:
+    world.change_leader("orders", 1, (1, 2), index=1)
+    world.change_leader("orders", 1, isr, index=1)
+    lines = list(compat(sources))
+    place = 'topic="orders",partition="1"'
+    assert samples(lines, "kafka_topic_partition_in_sync_replica", place) == [len(isr)]
+    name = "kafka_topic_partition_under_replicated_partition"
+    assert samples(lines, name, place) == [len(isr) < 2]
+    assert samples(lines, "kafka_topic_partitions", 'topic="orders"') == [11]
+    assert samples(lines, "kafka_topic_partition_current_offset", place) == [5]

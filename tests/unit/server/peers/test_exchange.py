@@ -11,7 +11,6 @@ from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
 from lakelog.protocol.create_topics import CreateTopicsRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.registry import APIS
-from lakelog.server.peers.back_off import FIRST_S, JITTER, LONGEST_S, BackOff
 from lakelog.server.peers.errors import (
     PeerBusyError,
     PeerDisconnectedError,
@@ -21,7 +20,16 @@ from lakelog.server.peers.errors import (
     PeerUnreachableError,
     PeerUnsupportedError,
 )
-from lakelog.server.peers.exchange import Call, Exchange, PeerLimits, State
+from lakelog.server.peers.exchange import (
+    FIRST_S,
+    JITTER,
+    LONGEST_S,
+    BackOff,
+    Call,
+    Exchange,
+    PeerLimits,
+    State,
+)
 from lakelog.wire.framing import encode_response
 from lakelog.wire.schema import Message
 
@@ -365,3 +373,20 @@ def test_garbage_instead_of_a_response_ends_the_connection(raw: bytes) -> None:
         talk.feed(raw)
     talk.exchange.on_lost(talk.now, caught.value)
     assert talk.error("a").is_outcome_unknown
+
+
+def test_pauses_double_up_to_a_limit_and_begin_again_after_a_success() -> None:
+    back_off = BackOff(SeededRandom(7))
+    for _ in range(2):
+        wanted = FIRST_S
+        for _ in range(100):
+            pause_s = back_off.next_s()
+            assert wanted * (1 - JITTER) <= pause_s <= wanted * (1 + JITTER)
+            wanted = min(2 * wanted, LONGEST_S)
+        back_off.reset()
+
+
+def test_brokers_that_failed_together_do_not_call_in_step() -> None:
+    firsts = {BackOff(SeededRandom(seed)).next_s() for seed in range(20)}
+    assert len(firsts) == 20
+    assert max(firsts) - min(firsts) > FIRST_S * JITTER

@@ -15,8 +15,7 @@ from lakelog.metadata.records import BrokerFenced, BrokerRecord, ClusterRecord
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.server.auth.broker_proof import Process
 from lakelog.server.peers.errors import PeerUnreachableError
-from lakelog.server.peers.peer import PeerSeams
-from lakelog.server.peers.pool import Peers
+from lakelog.server.peers.peer import Peers, PeerSeams
 from memory_broker import MemoryNet
 from simulator.engine.clock import SimulatedClock
 from simulator.engine.loop import SimulatedLoop

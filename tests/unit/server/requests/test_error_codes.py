@@ -1,11 +1,7 @@
 from __future__ import annotations
 
 from lakelog.protocol.heartbeat import HeartbeatResponse
-from lakelog.protocol.produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from lakelog.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from lakelog.server.requests.error_codes import codes_in
 
 

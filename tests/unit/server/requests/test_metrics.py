@@ -12,7 +12,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.protocol.registry import APIS
-from lakelog.server.event_log.log_window import LINES_MAX
+from lakelog.server.event_log.rate_limited import LINES_MAX
 from lakelog.server.requests.metrics import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 from storage_kit import ManualClock
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.checkers.observations import (
-    Fate,
-    HiddenRange,
-    PartitionHistory,
-    Transaction,
-)
+from simulator.checkers.observations import Fate, HiddenRange, PartitionHistory, Transaction
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,7 @@ from itertools import combinations
 
 from simulator.checkers.findings import Findings
 from simulator.checkers.laws import Law
-from simulator.cluster.availability import (
-    COMPLETE_S,
-    SILENCE_S_MAX,
-    Availability,
-)
+from simulator.cluster.availability import COMPLETE_S, SILENCE_S_MAX, Availability
 from simulator.cluster.soundness import Soundness
 
 PLACE = "pulse", 0

@@ -10,22 +10,13 @@ from lakelog.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from lakelog.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from simulator.clients.producers.batches import produce_request
 from simulator.cluster.execution import run_cluster
 from simulator.cluster.plan import ClusterPlan
-from simulator.cluster.routing import (
-    CoordinatorOf,
-    LeaderOf,
-    RoutedConnection,
-    route_of,
-)
+from simulator.cluster.routing import CoordinatorOf, LeaderOf, RoutedConnection, route_of
 from simulator.cluster.world import ClusterWorld
 
 PLACE = ("orders", 2)

@@ -8,8 +8,7 @@ import pytest
 from lakelog.client.errors import UnreachableError
 from lakelog.spark.archive import enabled as module
 from lakelog.spark.archive.enabled import SessionOnce, Supervisor
-from lakelog.spark.archive.refreshes import Refreshes
-from lakelog.spark.archive.upkeep import Upkeep
+from lakelog.spark.archive.upkeep import Refreshes, Upkeep
 from lakelog.tables.archive.failures import SyncError
 
 ENABLED = {"table.enable": "true", "table.name": "", "table.warehouse": ""}

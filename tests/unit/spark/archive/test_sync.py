@@ -1,4 +1,7 @@
-"""What `sync_topic` rejects before it starts Spark, and the result that it computes."""
+"""What `sync_topic` rejects before it starts Spark, and the result that it computes.
+
+Checks for Spark masters whose workers may run on other hosts.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from lakelog.spark.archive import sync
-from lakelog.spark.archive.sync import sync_topic
+from lakelog.spark.archive.sync import check_reachable, sync_topic
 from lakelog.spark.session import JavaMissingError
-from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.commit import commit_batch, state_of
 from lakelog.tables.archive.job import ArchiveJob
-from lakelog.tables.archive.state import state_of
 from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 from lakelog.tables.topic.errors import TopicMissingError
 from scripted_broker import ScriptedBroker
 from unit.tables.archive_table import TOPIC_ID, write_batch
@@ -102,3 +105,37 @@ def test_a_result_counts_moved_rows_among_the_added_ones(address: TableAddress) 
     assert (found.rows, found.rows_moved, found.rows_total) == (2 + 3, 3, 7)
     assert found.ends == {0: 7}
     assert Path(found.metadata_path.removeprefix("file://")).exists()
+
+
+REMOTE = ["spark://127.0.0.1:7077", "yarn", "k8s://https://cluster", "mesos://m:5050", "localhost"]
+LOCAL = ["local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"]
+BROKER = "broker.example:9092"
+
+
+@pytest.mark.parametrize("master", LOCAL)
+def test_workers_on_this_host_need_nothing(tmp_path: Path, master: str) -> None:
+    place = open_warehouse(str(tmp_path))
+    assert check_reachable(master, place, "127.0.0.1:9092", is_shared=False) == []
+
+
+@pytest.mark.parametrize("master", REMOTE)
+def test_other_workers_do_not_write_to_a_folder_of_this_host(tmp_path: Path, master: str) -> None:
+    place = open_warehouse(str(tmp_path))
+
+    with pytest.raises(ValueError, match="--shared-warehouse"):
+        check_reachable(master, place, BROKER, is_shared=False)
+    assert check_reachable(master, place, BROKER, is_shared=True) == []
+
+
+def test_an_object_store_is_everywhere(tmp_path: Path) -> None:
+    place = Warehouse("s3://lake/house", tmp_path)
+    assert check_reachable("yarn", place, BROKER, is_shared=False) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.9.9.9"])
+def test_other_workers_do_not_reach_a_broker_on_loopback(tmp_path: Path, host: str) -> None:
+    place = Warehouse("s3://lake/house", tmp_path)
+
+    (warning,) = check_reachable("yarn", place, f"{host}:9092,{BROKER}", is_shared=False)
+
+    assert warning.endswith(f"cannot reach a broker at {host.strip('[]')}")

@@ -6,11 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.errors import (
-    ClientError,
-    NotWrittenError,
-    TopicNotFoundError,
-)
+from lakelog.client.errors import ClientError, NotWrittenError, TopicNotFoundError
 from lakelog.spark.sink import task
 from lakelog.spark.sink.errors import RowError, SinkError
 from lakelog.spark.sink.options import SinkOptions

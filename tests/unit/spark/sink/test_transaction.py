@@ -23,10 +23,7 @@ from lakelog.protocol.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from lakelog.protocol.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.spark.sink.content import Content
 from lakelog.spark.sink.control import Batch, Control, Step
 from lakelog.spark.sink.errors import (

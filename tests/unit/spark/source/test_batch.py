@@ -1,16 +1,36 @@
-"""Plans of batch queries: which tasks read which offsets."""
+"""Plans of batch queries: which tasks read which offsets.
+
+Filters of a batch query: offsets that are left out, and never one too many.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
 
 from lakelog.spark.source import batch
-from lakelog.spark.source.batch import RangePartition, plan
+from lakelog.spark.source.batch import Pruning, RangePartition, plan
 from lakelog.spark.source.joined import read_planned
 from lakelog.spark.source.options import SourceOptions, parse_source_options
 from lakelog.spark.source.readers import batch_reader, schema_of
+from lakelog.tables.joined.files import ANY_TIME, Times
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lakelog.tables.topic.offsets import StreamOffset
@@ -82,3 +102,111 @@ def test_a_start_beyond_the_log_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(DataLossError, match=r"t-0.*failOnDataLoss=false"):
         tasks(Log(t=[10]), monkeypatch, **given)
     assert tasks(Log(t=[10]), monkeypatch, **given, failOnDataLoss="false") == [None]
+
+
+ENDS = {"a": [10, 20, 30], "b": [5]}
+START = StreamOffset({"a": {0: 0, 1: 0, 2: 0}, "b": {0: 2}}, {"a": "a-id"})
+PRUNING_END = StreamOffset({"a": {0: 10, 1: 20, 2: 30}, "b": {0: 5}}, {"a": "a-id"}, {"a": {0: 4}})
+ALL = {("a", 0): (0, 10), ("a", 1): (0, 20), ("a", 2): (0, 30), ("b", 0): (2, 5)}
+
+
+def at(ms: float) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def narrowed(*filters: Filter) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the offsets to read: first, and the one after the last."""
+    client = cast("TopicClient", Log(**ENDS))
+    start, end = Pruning(filters).narrow(client, START, PRUNING_END)
+    assert (end.topic_ids, end.epochs) == (PRUNING_END.topic_ids, PRUNING_END.epochs)
+    return {
+        (topic, p): (start.offsets[topic][p], last)
+        for topic, partitions in end.offsets.items()
+        for p, last in partitions.items()
+        if start.offsets[topic][p] < last
+    }
+
+
+def test_without_filters_everything_is_read() -> None:
+    assert narrowed() == ALL
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (EqualTo(("partition",), 1), {("a", 1)}),
+        (EqualNullSafe(("partition",), 1), {("a", 1)}),
+        (In(("partition",), (0, 2, 9)), {("a", 0), ("a", 2), ("b", 0)}),
+        (GreaterThan(("partition",), 1), {("a", 2)}),
+        (LessThanOrEqual(("partition",), 0), {("a", 0), ("b", 0)}),
+        (Not(EqualTo(("partition",), 0)), {("a", 1), ("a", 2)}),
+        (Not(In(("partition",), (0, 1))), {("a", 2)}),
+        (EqualTo(("topic",), "b"), {("b", 0)}),
+        (StringStartsWith(("topic",), "b"), {("b", 0)}),
+        (StringEndsWith(("topic",), "b"), {("b", 0)}),
+        (StringContains(("topic",), "b"), {("b", 0)}),
+        (Not(EqualTo(("topic",), "a")), {("b", 0)}),
+    ],
+)
+def test_partitions_that_no_row_can_come_from_are_left_out(
+    given: Filter, kept: set[tuple[str, int]]
+) -> None:
+    assert narrowed(given) == {key: ALL[key] for key in kept}
+
+
+@pytest.mark.parametrize(
+    ("filters", "bounds"),
+    [
+        ([EqualTo(("offset",), 4)], (4, 5)),
+        ([GreaterThan(("offset",), 4), LessThan(("offset",), 7)], (5, 7)),
+        ([GreaterThanOrEqual(("offset",), 4), LessThanOrEqual(("offset",), 7)], (4, 8)),
+        ([In(("offset",), (7, 3, 5))], (3, 8)),
+        ([Not(EqualTo(("offset",), 4))], (0, 10)),
+        ([Not(GreaterThan(("offset",), 4))], (0, 10)),
+        ([IsNotNull(("offset",)), GreaterThan(("value",), 8)], (0, 10)),
+    ],
+)
+def test_offsets_are_bounded(filters: list[Filter], bounds: tuple[int, int]) -> None:
+    assert narrowed(EqualTo(("partition",), 0), EqualTo(("topic",), "a"), *filters) == {
+        ("a", 0): bounds
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (GreaterThanOrEqual(("timestamp",), at(7)), 7),
+        (GreaterThan(("timestamp",), at(7.25)), 7),
+        (EqualTo(("timestamp",), at(7)), 7),
+        (In(("timestamp",), (at(9), at(7))), 7),
+        (LessThan(("timestamp",), at(7)), 0),
+        (GreaterThan(("timestamp",), at(-1)), 0),
+        (GreaterThan(("timestamp",), at(7).replace(tzinfo=None)), 0),
+        (Not(LessThan(("timestamp",), at(7))), 0),
+    ],
+)
+def test_records_before_the_first_one_of_a_time_are_left_out(given: Filter, first: int) -> None:
+    """Those after it may have any timestamp. The stand-in's record n has the timestamp n."""
+    assert narrowed(given, EqualTo(("partition",), 0), EqualTo(("topic",), "a")) == {
+        ("a", 0): (first, 10)
+    }
+
+
+def test_a_partition_without_a_record_of_the_time_is_not_read() -> None:
+    assert narrowed(GreaterThanOrEqual(("timestamp",), at(12))) == {
+        ("a", 1): (12, 20),
+        ("a", 2): (12, 30),
+    }
+
+
+def test_timestamps_have_a_first_and_a_last_one_for_files() -> None:
+    assert Pruning().times() == ANY_TIME
+    time = ("timestamp",)
+    filters = (GreaterThan(time, at(5)), GreaterThanOrEqual(time, at(7)), LessThan(time, at(20.5)))
+    assert Pruning(filters).times() == Times(7000, 20500)
+    assert Pruning((EqualTo(time, at(5)),)).times() == Times(5000, 5000)
+    assert Pruning((In(time, (at(5), at(9))), Not(LessThan(time, at(2))))).times() == Times(
+        5000, 9000
+    )
+    local = datetime(2024, 1, 1)  # noqa: DTZ001 - its zone is unknown
+    assert Pruning((LessThan(time, local), EqualTo(("offset",), 3))).times() == ANY_TIME

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from lakelog.client.epochs import EpochEnd
-from lakelog.spark.source.continuation import continue_from
+import pytest
+
+from lakelog.client.offsets import EpochEnd
+from lakelog.spark.source.continuation import continue_from, report_loss
 from lakelog.tables.topic.client import TopicClient, TopicMeta
+from lakelog.tables.topic.errors import DataLossError
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition
 
 
@@ -30,3 +34,14 @@ def test_an_empty_topic_created_again_does_not_keep_the_epoch_of_the_old_one() -
     found = continue_from(cast("TopicClient", Log()), begin, target, fail_on_data_loss=False)
 
     assert found.end == target
+
+
+def test_a_loss_fails_the_query_and_names_the_option_that_accepts_it() -> None:
+    with pytest.raises(DataLossError, match=r"^t-0 \[0, 5\)\. Set the option failOnDataLoss=false"):
+        report_loss("t-0 [0, 5)", fail=True)
+
+
+def test_an_accepted_loss_is_logged_with_its_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "lakelog.spark"):
+        report_loss("t-0 [0, 5)", fail=False)
+    assert caplog.messages == ["records are lost: t-0 [0, 5)"]

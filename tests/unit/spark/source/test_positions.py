@@ -6,13 +6,7 @@ from typing import cast
 
 import pytest
 
-from lakelog.spark.source.options import (
-    AtTimestamp,
-    AtTimestamps,
-    Boundary,
-    Position,
-    Subscription,
-)
+from lakelog.spark.source.options import AtTimestamp, AtTimestamps, Boundary, Position, Subscription
 from lakelog.spark.source.positions import Subscribed, find_topics, resolve
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError, TopicMissingError

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from lakelog.client.epochs import EpochEnd
-from lakelog.client.offsets import OffsetAt
+from lakelog.client.offsets import EpochEnd, OffsetAt
 from lakelog.spark.source import stream
 from lakelog.spark.source.identity import Identity
 from lakelog.spark.source.readers import schema_of, stream_reader

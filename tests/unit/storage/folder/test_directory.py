@@ -13,12 +13,7 @@ from doubles.disk_faults import Operation
 from doubles.randomness import SeededRandom
 from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
-from lakelog.storage.checkpoint import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    decode_offsets,
-)
+from lakelog.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.errors import LoadInterrupted
 from lakelog.storage.folder.directory import STRAY_KEPT_DAYS, LogDirectory
 from storage_kit import (

@@ -12,11 +12,7 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import WrongDirectory
 from lakelog.storage.folder.directory import LogDirectory
-from storage_kit import (
-    DATA,
-    ManualClock,
-    memory_store,
-)
+from storage_kit import DATA, ManualClock, memory_store
 
 
 def make_directory(disk: MemoryDisk | PosixDisk, path: Path = DATA, seed: int = 5) -> LogDirectory:

@@ -15,10 +15,7 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN, Ownership
 from lakelog.storage.seal import FOLDER_SEAL
-from storage_kit import (
-    DATA,
-    ManualClock,
-)
+from storage_kit import DATA, ManualClock
 
 
 def make_directory(disk: MemoryDisk | PosixDisk, path: Path = DATA, seed: int = 5) -> LogDirectory:

@@ -14,15 +14,7 @@ from lakelog.storage.folder.properties import encode_partition_metadata
 from lakelog.storage.folder.topic_ids import is_lost, topic_id_in
 from lakelog.storage.names import PARTITION_METADATA
 from lakelog.storage.recovery.known_log import KnownLog
-from storage_kit import (
-    DATA,
-    NOW,
-    TOPIC_ID,
-    ManualClock,
-    append,
-    make_batch,
-    memory_store,
-)
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, append, make_batch, memory_store
 
 FOLDER = DATA / "topic-0"
 

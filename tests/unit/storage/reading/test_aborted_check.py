@@ -9,10 +9,7 @@ import pytest
 from counted_work import lines_run
 from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.partition import Partition
-from lakelog.storage.indexes.txn_index import (
-    ENTRY_SIZE,
-    AbortedTransaction,
-)
+from lakelog.storage.indexes.txn_index import ENTRY_SIZE, AbortedTransaction
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady, Preparation

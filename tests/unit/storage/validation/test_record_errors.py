@@ -12,12 +12,7 @@ from lakelog.records.builder import BatchBuilder
 from lakelog.records.heads import RecordHead
 from lakelog.storage.validation.batches import WALKED_AT_ONCE
 from lakelog.storage.validation.record_errors import RecordsRefusedError, checking_records
-from storage_kit import (
-    NOW,
-    append,
-    make_batch,
-    memory_store,
-)
+from storage_kit import NOW, append, make_batch, memory_store
 
 DAY = 86_400_000
 

@@ -19,10 +19,9 @@ from lakelog.tables.archive.dead_letters import (
     letters_progress,
     open_letters,
 )
-from lakelog.tables.archive.history import agreed_progress
+from lakelog.tables.archive.history import REFUSED, Skipped, agreed_progress, skipped_between
 from lakelog.tables.archive.progress import Progress, ProgressConflictError
 from lakelog.tables.archive.refusals import RefusedCount
-from lakelog.tables.archive.skipped import REFUSED, Skipped, skipped_between
 from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.table import ensure_table

@@ -1,4 +1,7 @@
-"""The table's property and its current snapshot must agree."""
+"""The table's property and its current snapshot must agree.
+
+Offsets that the archive skipped, in the summaries of snapshots.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,19 @@ from pyiceberg.table import Table
 
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.archive.history import (
+    NAME,
+    REFUSED,
     ProgressMismatchError,
+    Skipped,
     agreed_progress,
+    before_extents,
+    merge,
+    record,
     recorded_progress,
+    summary_entry,
 )
-from lakelog.tables.archive.progress import Extent, Progress, property_name
+from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
+from lakelog.tables.archive.refusals import RefusedRange
 from lakelog.tables.iceberg.address import TableAddress
 from unit.tables.archive_table import TOPIC_ID, files, offsets, write_batch
 
@@ -124,3 +135,43 @@ def test_a_table_of_version_1_that_was_rolled_back_is_noticed(address: TableAddr
 
     with pytest.raises(ProgressMismatchError):
         commit_batch(address, write_batch(address, 5, 9, 1))
+
+
+def test_adjacent_pieces_are_one_and_others_stay_apart() -> None:
+    pieces = [Skipped(0, 10, 12), Skipped(1, 12, 13), Skipped(0, 0, 5), Skipped(0, 5, 10)]
+    assert merge(pieces) == [Skipped(0, 0, 12), Skipped(1, 12, 13)]
+    assert merge([Skipped(0, 0, 5), Skipped(0, 6, 7)]) == [Skipped(0, 0, 5), Skipped(0, 6, 7)]
+
+
+def test_a_commit_records_its_pieces_by_partition() -> None:
+    entry = summary_entry([Skipped(1, 4, 6), Skipped(0, 2, 4), Skipped(0, 0, 2)])
+    assert json.loads(entry[NAME]) == {"0": [[0, 4]], "1": [[4, 6]]}
+    assert summary_entry([]) == {}
+
+
+def test_offsets_of_a_new_partition_that_retention_removed_were_skipped() -> None:
+    known = Progress({0: Extent(3, 9, 1)})
+    extents = {0: Extent(3, 9, 1), 1: Extent(7, 7, 1), 2: Extent(0, 0, 1)}
+    assert before_extents(known, extents) == [Skipped(1, 0, 7)]
+
+
+def test_a_new_archive_begins_where_the_log_begins_and_skips_nothing() -> None:
+    assert before_extents(Progress({}), {0: Extent(7, 7, 1)}) == []
+
+
+def test_files_property_and_summary_are_of_one_commit(address: TableAddress) -> None:
+    progress = Progress({0: Extent(0, 5, 1)}, "q", 1)
+    paths = write_batch(address, 0, 3).paths
+    with address.load().transaction() as transaction:
+        lost, refused = [Skipped(0, 3, 4)], [RefusedRange(0, 4, 5)]
+        record(transaction, TOPIC_ID, progress, paths, lost, refused)
+    table = address.load()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    summary = snapshot.summary.additional_properties
+    assert read_progress(table.properties, TOPIC_ID) == progress
+    assert read_progress(summary, TOPIC_ID) == progress
+    assert json.loads(summary[NAME]) == {"0": [[3, 4]]}
+    assert json.loads(summary[REFUSED]) == {"0": [[4, 5]]}
+    assert len(table.scan().to_arrow()) == 3

@@ -10,13 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
-from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
+from lakelog.tables.archive.history import (
+    ProgressMismatchError,
+    Skipped,
+    agreed_progress,
+    skipped_between,
+)
 from lakelog.tables.archive.job import ArchiveJob
 from lakelog.tables.archive.progress import Extent, Progress, property_name, read_progress
 from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
-from lakelog.tables.archive.skipped import Skipped, skipped_between
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import DataLossError, LogDivergedError

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.tables.iceberg.data_file import (
-    FolderUnwritableError,
-    LocalFile,
-    RemoteFile,
-    data_file,
-)
+from lakelog.tables.iceberg.data_file import FolderUnwritableError, LocalFile, RemoteFile, data_file
 from lakelog.tables.iceberg.warehouse import WarehouseFullError
 from small_disk import SmallDisk
 

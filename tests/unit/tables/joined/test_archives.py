@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog

@@ -10,7 +10,7 @@ from lakelog.tables.archive.commit import commit_batch
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.joined import client as joined
 from lakelog.tables.joined.archives import TopicArchive
-from lakelog.tables.joined.client import JoinedClient
+from lakelog.tables.joined.client import JoinedClient, first_at
 from lakelog.tables.topic.client import TopicClient
 from lakelog.tables.topic.errors import OptionError
 from lakelog.tables.topic.offsets import TopicPartition
@@ -80,3 +80,13 @@ def test_uncommitted_records_come_from_the_log_or_not_at_all(log: Log) -> None:
         assert asked.archives([offsets(10, 20)]) == {}
         with pytest.raises(OptionError, match=r"\[9, 20\): the log begins at offset 10"):
             asked.archives([offsets(9, 20)])
+
+
+def test_the_first_archived_record_at_or_after_a_time(address: TableAddress) -> None:
+    for number in range(2):
+        commit_batch(address, write_batch(address, number * 10, number * 10 + 10, number))
+    archive = archive_of(address)  # record n is of second n
+    assert first_at(archive, offsets(0, 20), 0) == 0
+    assert first_at(archive, offsets(0, 20), 12_001) == 13
+    assert first_at(archive, offsets(0, 20), 19_001) is None
+    assert first_at(archive, offsets(0, 13), 13_000) is None

@@ -19,11 +19,7 @@ from lakelog.tables.joined.plan import PlannedRange, plan_ranges
 from lakelog.tables.joined.reading import JoinedReading
 from lakelog.tables.joined.rows import ArchivedRows
 from lakelog.tables.topic.client import TopicClient
-from lakelog.tables.topic.errors import (
-    ArchiveUnreadableError,
-    DataLossError,
-    RecordsRemovedError,
-)
+from lakelog.tables.topic.errors import ArchiveUnreadableError, DataLossError, RecordsRemovedError
 from lakelog.tables.topic.offsets import TopicPartition
 from lakelog.tables.topic.ranges import OffsetRange
 from lakelog.tables.topic.rows import ArrowRows

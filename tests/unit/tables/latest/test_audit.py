@@ -12,9 +12,9 @@ from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.table import ensure_table
 from lakelog.tables.latest import audit as audits
-from lakelog.tables.latest.audit import LatestAudit, audit_latest
+from lakelog.tables.latest.audit import LatestAudit, audit_latest, latest_overview
 from lakelog.tables.latest.progress import LatestTableError
-from unit.tables.latest.kit import Put, Tables
+from unit.tables.latest.kit import BUCKETS, Put, Tables
 
 
 @pytest.fixture
@@ -107,3 +107,14 @@ def test_a_table_of_an_earlier_archive_is_no_candidate(tables: Tables) -> None:
     tables.append(Put(b"k1", b"v"))
     with pytest.raises(LatestTableError, match="--rebuild"):
         audit_latest(tables.version(), latest)
+
+
+def test_the_lag_is_in_archived_offsets(address: TableAddress) -> None:
+    tables = Tables(address)
+    tables.append(Put(b"a", b"1"), Put(b"b", b"2"), Put(None, b"x"))
+    tables.refresh()
+    tables.append(Put(b"a", b"3"), Put(b"a", b"4", 1))
+    found = latest_overview(tables.version(), tables.place.address.load())
+    assert (found.rows, found.lag, found.null_keys, found.buckets) == (2, 2, 1, BUCKETS)
+    assert found.files == len(tables.files())
+    assert found.size > 1000

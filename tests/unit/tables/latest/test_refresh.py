@@ -11,12 +11,12 @@ import pytest
 from pyiceberg.table import Transaction
 
 from lakelog.tables.archive.commit import Batch, commit_batch
+from lakelog.tables.archive.history import record
 from lakelog.tables.archive.progress import Extent
-from lakelog.tables.archive.recording import record
 from lakelog.tables.iceberg import turns
 from lakelog.tables.iceberg.address import TableAddress
 from lakelog.tables.iceberg.exchange import UnknownOutcomeError
-from lakelog.tables.iceberg.references import referenced_files
+from lakelog.tables.iceberg.stored_files import referenced_files
 from lakelog.tables.iceberg.table import load_for_commit
 from lakelog.tables.latest import backlog as backlogs
 from lakelog.tables.latest.progress import LatestTableError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakelog.client.epochs import EpochEnd
+from lakelog.client.offsets import EpochEnd
 from lakelog.tables.topic.divergence import find_divergences
 from lakelog.tables.topic.offsets import StreamOffset, TopicPartition
 

@@ -23,11 +23,7 @@ from lakelog.tables.registry.avro import AvroSchema
 from lakelog.tables.typed.columns import widen
 from lakelog.tables.typed.shapes import shape_of
 from lakelog.tables.upkeep import compaction
-from lakelog.tables.upkeep.compaction import (
-    Compacted,
-    CompactionError,
-    compact,
-)
+from lakelog.tables.upkeep.compaction import Compacted, CompactionError, compact
 from unit.tables.archive_table import (
     TOPIC_ID,
     append_json,

@@ -1,9 +1,13 @@
-"""Apache Kafka's broker keys that are accepted without effect, each group under its reason.
+"""Apache Kafka's broker keys without effect here: accepted ones, each group under its reason.
 
 A row is: name, type, default (`-` is null, `""` is empty), bounds (`1..`, `1..9`, `1..9|-1` or
 `in:a|b`) and the scope of a change while Kafka runs. Keys under `#!` are internal to Kafka. The
 table exists so that every key of a migrated `server.properties` is known and its value checked.
 Source: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of Kafka 4.3.1.
+
+Rejected keys are for features that lakelog lacks and that would be missed. A value other than the
+default ends the start with the reason: a cluster that was configured to check its clients, for
+example, must not start without that check.
 """
 
 from __future__ import annotations
@@ -19,7 +23,32 @@ from lakelog.base.config.key import (
     between_or,
     list_of,
     one_of,
+    rejected_key,
 )
+
+_BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
+
+REJECTED_KEYS = (
+    rejected_key(
+        "security.inter.broker.protocol", _STRING, "PLAINTEXT", "listeners support PLAINTEXT only"
+    ),
+    rejected_key("authorizer.class.name", _STRING, "", "authorization is not supported"),
+    rejected_key("super.users", _STRING, "", "authorization is not supported"),
+    rejected_key(
+        "create.topic.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    rejected_key(
+        "alter.config.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    rejected_key(
+        "client.quota.callback.class", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    rejected_key("config.providers", _LIST, "", "values are used literally"),
+    rejected_key(
+        "remote.log.storage.system.enable", _BOOLEAN, "false", "tiered storage is not supported"
+    ),
+)
+
 
 _TABLE = """
 # replica.high.watermark.checkpoint.interval.ms is the interval of all checkpoints

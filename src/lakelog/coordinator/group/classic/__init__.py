@@ -1,5 +1,5 @@
 """Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-`group` holds a group and its state diagram, `rebalance` the steps of a rebalance; `join`, `sync`
-and `leave` decide the requests.
+`group` holds a group and its state diagram, `rebalance` the steps of a rebalance; `join` and
+`member_requests` decide the requests.
 """

@@ -22,18 +22,9 @@ from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.memory_budget import Account
-from lakelog.coordinator.group.classic.member import (
-    Member,
-    Protocols,
-    member_record,
-    stored_member,
-)
-from lakelog.coordinator.group.memory import GROUP_BYTES
-from lakelog.coordinator.group.records.classic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-)
+from lakelog.coordinator.group.classic.member import Member, Protocols, member_record, stored_member
+from lakelog.coordinator.group.limits import GROUP_BYTES
+from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupResponse
 

@@ -1,7 +1,12 @@
-"""The classic groups of a shard: live groups, and the stored generation of each.
+"""The classic groups of a shard: live groups, their stored generations, and pending members.
 
 `stored` is durable, and only `replay` changes it. Live groups are soft state, built from `stored`
 when the shard is loaded. The shard's account counts their memory, and `count` their number.
+
+Pending members are assigned member ids with which no client has joined yet (KIP-394). A client can
+request any number of ids, so there is a limit for all groups of a shard together. At the limit the
+oldest id is dropped; its client, if it still exists, requests another. A group that has only
+pending members does not count against the limit of groups until its first member joins.
 """
 
 from __future__ import annotations
@@ -9,9 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from lakelog.base.memory_budget import Account
+from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.memory import stored_bytes
-from lakelog.coordinator.group.records.classic import GroupMetadataValue
+from lakelog.coordinator.group.limits import ID_GIVEN_OUT_BYTES, stored_bytes
+from lakelog.coordinator.group.records import GroupMetadataValue
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.shared_count import ShardCount
 
 
@@ -74,3 +81,98 @@ class ClassicGroups(dict[str, ClassicGroup]):
             group.account = None
             self._count.add(-1)
             self._account.add(group.group_id, -group.memory)
+
+
+PENDING_MAX = 2000
+"""Maximum number of pending ids of one shard."""
+PENDING_BYTES_MAX = 1024 * 1024
+"""Maximum size of pending ids and their group ids together: each may have 32 KiB."""
+
+
+class PendingMembers:
+    """The pending members of one shard.
+
+    Args:
+        account: the shard's memory.
+        group_count: count of the shard's groups, without groups that only have pending members.
+    """
+
+    def __init__(
+        self, deadlines: Deadlines[TimerKey], account: Account[str], group_count: ShardCount
+    ) -> None:
+        self._deadlines = deadlines
+        self._account = account
+        self._group_count = group_count
+        self._groups: dict[str, ClassicGroup] = {}
+        self._unjoined: set[str] = set()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
+        """Add a pending id until `deadline_ms` on the monotonic clock (KIP-394).
+
+        Return the group that lost the oldest id to make room, if any. If there is no room even
+        then, the new id is dropped at once.
+        """
+        loser, size = None, _size(group, member_id)
+        if self._groups and not self._has_room(size):
+            oldest = next(iter(self._groups))
+            loser = self._groups[oldest]
+            self.remove(loser, oldest)
+        if not self._has_room(size):
+            return loser
+        self._size += size
+        self._account.add(group.group_id, ID_GIVEN_OUT_BYTES + size)
+        self._groups[member_id] = group
+        group.pending_joins.add(member_id)
+        if group.generation == 0 and not group.members and group.group_id not in self._unjoined:
+            self._unjoined.add(group.group_id)
+            self._group_count.add(-1)
+        key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
+        self._deadlines.set(key, deadline_ms)
+        return loser
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._groups) < PENDING_MAX and self._size + size <= PENDING_BYTES_MAX
+
+    def remove(self, group: ClassicGroup, member_id: str) -> bool:
+        """Remove a pending id of this group; return whether there was one."""
+        # Clients choose the names in requests: the id may be pending in another group.
+        if self._groups.get(member_id) is not group:
+            return False
+        del self._groups[member_id]
+        size = _size(group, member_id)
+        self._size -= size
+        assert self._size >= 0
+        self._account.add(group.group_id, -ID_GIVEN_OUT_BYTES - size)
+        group.pending_joins.discard(member_id)
+        if not group.pending_joins:
+            self.joined(group)
+        self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
+        return True
+
+    @property
+    def unjoined_count(self) -> int:
+        """Number of groups that have only pending members."""
+        return len(self._unjoined)
+
+    def is_unjoined(self, group: ClassicGroup) -> bool:
+        """Return whether the group has only pending members."""
+        return group.group_id in self._unjoined
+
+    def joined(self, group: ClassicGroup) -> None:
+        """Note that the group has its first member, or no pending member any more."""
+        if group.group_id in self._unjoined:
+            self._unjoined.discard(group.group_id)
+            self._group_count.add(1)
+
+    def remove_all(self, group: ClassicGroup) -> None:
+        """Remove all pending members of a group."""
+        for member_id in list(group.pending_joins):
+            self.remove(group, member_id)
+
+
+def _size(group: ClassicGroup, member_id: str) -> int:
+    return len(group.group_id) + len(member_id)

@@ -14,18 +14,13 @@ from dataclasses import replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.classic.groups import ClassicGroups
+from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.member import (
-    Member,
-    protocols_bytes,
-)
-from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.member import Member, protocols_bytes
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits
-from lakelog.coordinator.group.records.codec import Decision
-from lakelog.coordinator.group.subscription_size import check_subscriptions
+from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, ShardLimits, check_subscriptions
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.runtime.api import Random

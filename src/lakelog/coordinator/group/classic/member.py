@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakelog.base.memory_budget import text_bytes
-from lakelog.coordinator.group.records.classic import MemberMetadata
-from lakelog.coordinator.group.subscription_size import ENTRY_BYTES
+from lakelog.coordinator.group.limits import ENTRY_BYTES
+from lakelog.coordinator.group.records import MemberMetadata
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 

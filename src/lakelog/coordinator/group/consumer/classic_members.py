@@ -14,8 +14,8 @@ from dataclasses import replace
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.classic.leave import leave_response
 from lakelog.coordinator.group.classic.member import SyncReply
+from lakelog.coordinator.group.classic.member_requests import leave_response
 from lakelog.coordinator.group.config import MigrationPolicy
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
@@ -24,7 +24,7 @@ from lakelog.coordinator.group.consumer.heartbeat import fenced_static_member, u
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from lakelog.coordinator.group.consumer.migration import CONSUMER, encode_assignment
 from lakelog.coordinator.group.consumer.reconcile import Owned
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.timers import TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, stored_target
-from lakelog.coordinator.group.records.codec import Record
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupKey,
     ConsumerGroupMemberMetadataKey,
@@ -26,6 +25,7 @@ from lakelog.coordinator.group.records.consumer import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    Record,
 )
 from lakelog.wire.schema import Message
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, target_bytes
-from lakelog.coordinator.group.memory import GROUP_BYTES
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.limits import GROUP_BYTES
+from lakelog.coordinator.group.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

@@ -14,8 +14,7 @@ from lakelog.base.memory_budget import Account
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
-from lakelog.coordinator.group.classic.groups import ClassicGroups
-from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.groups import ClassicGroups, PendingMembers
 from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.draft import Draft
@@ -30,11 +29,18 @@ from lakelog.coordinator.group.consumer.migration import (
     upgraded,
 )
 from lakelog.coordinator.group.consumer.rebalance import ConsumerRebalancer
-from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS, ShardLimits
-from lakelog.coordinator.group.records.codec import Decision
-from lakelog.coordinator.group.records.consumer import ConsumerGroupMetadataKey, ConsumerGroupRecord
-from lakelog.coordinator.group.subscription_size import check_subscriptions
+from lakelog.coordinator.group.limits import (
+    NO_MEMORY,
+    TOO_MANY_GROUPS,
+    GroupCounts,
+    ShardLimits,
+    check_subscriptions,
+)
+from lakelog.coordinator.group.records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRecord,
+    Decision,
+)
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result

@@ -23,7 +23,7 @@ from lakelog.coordinator.group.consumer.member import (
     Epochs,
 )
 from lakelog.coordinator.group.consumer.reconcile import Owned
-from lakelog.coordinator.group.records.codec import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.shard import Now
 from lakelog.protocol.consumer_group_heartbeat import (
     Assignment,

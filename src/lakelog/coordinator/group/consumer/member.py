@@ -14,7 +14,8 @@ from enum import IntEnum
 
 from lakelog.base.memory_budget import text_bytes
 from lakelog.coordinator.group.classic.member import Protocols, protocols_bytes, protocols_size
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.limits import topic_names_size
+from lakelog.coordinator.group.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -22,7 +23,6 @@ from lakelog.coordinator.group.records.consumer import (
     TopicPartition,
     TopicPartitions,
 )
-from lakelog.coordinator.group.subscription_size import topic_names_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
 """The epoch in which each partition was assigned, by topic id and partition."""

@@ -19,7 +19,7 @@ from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
 from lakelog.coordinator.group.consumer.subscriptions import metadata_hash
-from lakelog.coordinator.group.records.classic import GroupMetadataKey, GroupRecord
+from lakelog.coordinator.group.records import GroupMetadataKey, GroupRecord
 from lakelog.coordinator.group.topics import Topics
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -1,1 +1,1 @@
-"""Committed offsets: the table, OffsetCommit, TxnOffsetCommit, OffsetFetch and expiry."""
+"""Committed offsets: the table, OffsetCommit, TxnOffsetCommit and OffsetFetch."""

@@ -1,24 +1,140 @@
-"""Committed offsets by group, topic and partition.
+"""Committed offsets by group, topic and partition, offsets of open transactions, and newcomers.
 
 An offset is stored with the id of its topic. So an offset of a deleted topic is never returned for
 a new topic of the same name, even if a crash has lost the offset's tombstone.
+
+TxnOffsetCommit writes offsets of open transactions to the log; the transaction's commit marker
+makes them valid. Until then the partition's offset is unstable (KIP-447). An offset that was
+committed later in the log overtakes a pending one: it stays, whether the pending offset's
+transaction commits or aborts.
+
+A newcomer is a group whose offsets were all committed within 10 seconds. When there is no room for
+new groups, newcomers are evicted in an order: a client that commits again later has a group in use.
+A flood of groups comes within a short time, so the newcomers of the minute with most newcomers are
+evicted first, and earlier and later groups stay. Newcomers of the current minute are not evicted.
+So offsets are kept for at least a minute, and a client that commits once a minute never loses any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakelog.base.memory_budget import Account
 from lakelog.base.uuids import ZERO_UUID
-from lakelog.coordinator.group.memory import OFFSETS_BYTES, offset_bytes
-from lakelog.coordinator.group.offsets.newcomers import NEWCOMER_MS
-from lakelog.coordinator.group.offsets.pending import PendingOffsets
-from lakelog.coordinator.group.records.offset import (
-    OffsetCommitKey,
-    OffsetCommitValue,
-    OffsetRecord,
-)
+from lakelog.coordinator.group.limits import OFFSETS_BYTES, offset_bytes, pending_offset_bytes
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shared_count import ShardCount
+
+NEWCOMER_MS = 10_000
+"""A group that commits again after this time is in use."""
+_MINUTE_MS = 60_000
+
+
+class Newcomer(NamedTuple):
+    """A group that may be evicted."""
+
+    since_ms: int
+    """Time of its first commit, milliseconds since the epoch."""
+    group_id: str
+
+
+def in_order_of_eviction(newcomers: Sequence[Newcomer], now_ms: int) -> Iterator[Newcomer]:
+    """Yield the newcomers that may be evicted now, in the order of eviction.
+
+    `now_ms` is in milliseconds since the epoch. Nothing is yielded once the fullest remaining
+    minute is too recent.
+    """
+    counts = Counter(each.since_ms // _MINUTE_MS for each in newcomers)
+    busiest = sorted(counts, key=lambda minute: (counts[minute], minute), reverse=True)
+    for minute in busiest:
+        if (minute + 1) * _MINUTE_MS + NEWCOMER_MS > now_ms - _MINUTE_MS:
+            return
+        of_minute = [each for each in newcomers if each.since_ms // _MINUTE_MS == minute]
+        yield from sorted(of_minute, reverse=True)
+
+
+OffsetKey = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    record: OffsetRecord
+    serial: int
+    """Number that rises with the position in the log."""
+    is_overtaken: bool = False
+
+
+class PendingOffsets:
+    """Offsets of open transactions, by producer id."""
+
+    def __init__(self, account: Account[str]) -> None:
+        self._account = account
+        self._producers: dict[int, dict[OffsetKey, _Pending]] = {}
+        self._keys: dict[OffsetKey, set[int]] = {}
+        self._groups: Counter[str] = Counter()
+        self._serial = 0
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction has an offset for the partition."""
+        return (group_id, topic, partition) in self._keys
+
+    def add(self, record: OffsetRecord, producer_id: int) -> None:
+        """Add an offset of a producer's open transaction."""
+        key = _key(record.key)
+        offsets = self._producers.setdefault(producer_id, {})
+        if key not in offsets:
+            self._keys.setdefault(key, set()).add(producer_id)
+            self._groups[record.key.group] += 1
+        else:
+            self._account.add(key[0], -pending_offset_bytes(*offsets[key].record))
+        self._account.add(key[0], pending_offset_bytes(*record))
+        self._serial += 1
+        offsets[key] = _Pending(record, self._serial)
+
+    def of_group(self, group_id: str) -> list[tuple[str, int]]:
+        """Return topics and partitions with pending offsets of a group."""
+        return [(topic, partition) for group, topic, partition in self._keys if group == group_id]
+
+    def overtake(self, key: OffsetCommitKey) -> None:
+        """Note a later commit without a transaction; earlier pending offsets lose their effect."""
+        self._overtake(_key(key), self._serial + 1)
+
+    def _overtake(self, key: OffsetKey, serial: int) -> None:
+        for producer_id in self._keys.get(key, ()):
+            pending = self._producers[producer_id][key]
+            pending.is_overtaken |= pending.serial < serial
+
+    def end(self, producer_id: int, *, commit: bool) -> list[OffsetRecord]:
+        """End a producer's transaction; return the offsets that become valid."""
+        applied = []
+        for key, pending in self._producers.pop(producer_id, {}).items():
+            self._account.add(key[0], -pending_offset_bytes(*pending.record))
+            self._forget(key, producer_id)
+            if commit and not pending.is_overtaken:
+                applied.append(pending.record)
+                # Of two transactions, the offset that is later in the log counts, not the marker.
+                self._overtake(key, pending.serial)
+        return applied
+
+    def _forget(self, key: OffsetKey, producer_id: int) -> None:
+        self._keys[key].discard(producer_id)
+        if not self._keys[key]:
+            del self._keys[key]
+        self._groups[key[0]] -= 1
+        if not self._groups[key[0]]:
+            del self._groups[key[0]]
+
+
+def _key(key: OffsetCommitKey) -> OffsetKey:
+    return key.group, key.topic, key.partition
+
 
 PartitionOffsets = dict[int, OffsetCommitValue]
 

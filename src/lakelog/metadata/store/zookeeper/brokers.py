@@ -18,8 +18,16 @@ from typing import NamedTuple
 
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.zookeeper.layout import Layout
-from lakelog.metadata.store.zookeeper.requests import get_all, write_repeatable
-from lakelog.metadata.store.zookeeper.session import Create, Delete, Node, Notify, Put, Session
+from lakelog.metadata.store.zookeeper.session import (
+    Create,
+    Delete,
+    Node,
+    Notify,
+    Put,
+    Session,
+    get_all,
+    write_repeatable,
+)
 
 
 class _Sign(NamedTuple):

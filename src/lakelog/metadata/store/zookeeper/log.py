@@ -35,12 +35,6 @@ from lakelog.metadata.store.zookeeper.layout import (
     decode_format,
     encode_format,
 )
-from lakelog.metadata.store.zookeeper.requests import (
-    get_all,
-    get_required,
-    pass_barrier,
-    write_repeatable,
-)
 from lakelog.metadata.store.zookeeper.session import (
     Check,
     Create,
@@ -48,6 +42,10 @@ from lakelog.metadata.store.zookeeper.session import (
     OutcomeUnknown,
     Put,
     Session,
+    get_all,
+    get_required,
+    pass_barrier,
+    write_repeatable,
 )
 from lakelog.metadata.store.zookeeper.snapshots import Snapshots
 from lakelog.metadata.store.zookeeper.terms import Terms

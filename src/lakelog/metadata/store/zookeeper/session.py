@@ -1,16 +1,18 @@
 """The part of ZooKeeper that the store uses; every result arrives on the event loop.
 
 All writes are transactions of one or more operations, carried out whole or not at all. Requests of
-one session are carried out in order, and a read sees at least the writes of its session.
+one session are carried out in order, and a read sees at least the writes of its session. Writes
+that may be repeated, and the barrier before a read that must be current, are functions here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
 
 
 class Node(NamedTuple):
@@ -108,3 +110,48 @@ class Session(Protocol):
     async def close(self) -> None:
         """End the session, which deletes its ephemeral nodes."""
         ...
+
+
+_PIPELINED_MAX = 32
+"""Entries or chunks that are requested at a time; each may have 900 kB."""
+
+
+async def write_repeatable(session: Session, *operations: Operation) -> Refusal | None:
+    """Carry out operations that the caller repeats after `Disconnected`."""
+    try:
+        return await session.write(*operations)
+    except OutcomeUnknown as error:
+        raise Disconnected(str(error)) from error
+
+
+async def pass_barrier(session: Session, path: str) -> None:
+    """Return when later reads of this session see all writes that were done before the call.
+
+    A write is a quorum operation, which `sync` is not (ZOOKEEPER-1675). Raises `Disconnected`.
+    """
+    if await write_repeatable(session, Put(path, b"")) is not None:
+        raise _wiped(path)
+
+
+async def get_required(session: Session, path: str, on_change: Notify | None = None) -> Node:
+    """Return a node that every log has. Raises `MetadataCorrupt` and `Disconnected`."""
+    node = await session.get(path, on_change)
+    if node is None:
+        raise _wiped(path)
+    return node
+
+
+def _wiped(path: str) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{path} is missing in ZooKeeper: the ensemble was wiped or replaced; check --metadata or "
+        "restore the newest state of the ensemble"
+    )
+
+
+async def get_all(session: Session, paths: Iterable[str]) -> list[Node | None]:
+    """Return the nodes, pipelined. Raises `Disconnected`."""
+    wanted, nodes = list(paths), list[Node | None]()
+    for start in range(0, len(wanted), _PIPELINED_MAX):
+        some = wanted[start : start + _PIPELINED_MAX]
+        nodes += await asyncio.gather(*(session.get(path) for path in some))
+    return nodes

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from lakelog.metadata.errors import MetadataCorrupt, MetadataUnavailable
 from lakelog.metadata.store.api import ENTRIES_KEPT, LogState, Snapshot
 from lakelog.metadata.store.zookeeper.layout import NO_SNAPSHOT, Layout, Pointer, Term
-from lakelog.metadata.store.zookeeper.requests import get_all, get_required, write_repeatable
 from lakelog.metadata.store.zookeeper.session import (
     Check,
     Create,
@@ -22,6 +21,9 @@ from lakelog.metadata.store.zookeeper.session import (
     Put,
     Reason,
     Session,
+    get_all,
+    get_required,
+    write_repeatable,
 )
 
 _CHUNK_BYTES = 500_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from lakelog.metadata.errors import MetadataCorrupt
 from lakelog.metadata.store.zookeeper.layout import NO_TERM, Layout, Term
-from lakelog.metadata.store.zookeeper.requests import (
+from lakelog.metadata.store.zookeeper.session import (
+    Notify,
+    Put,
+    Session,
     get_required,
     pass_barrier,
     write_repeatable,
 )
-from lakelog.metadata.store.zookeeper.session import Notify, Put, Session
 
 
 class Terms:

@@ -51,3 +51,18 @@ def test_secrets_and_scopes_are_as_in_kafka() -> None:
 def test_internal_keys_of_kafka_are_marked() -> None:
     assert BY_NAME["unstable.api.versions.enable"].internal
     assert not BY_NAME["ssl.cipher.suites"].internal
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("security.inter.broker.protocol", "SSL"),
+    ],
+)
+def test_a_key_that_would_be_missed_is_refused_with_a_reason(name: str, text: str) -> None:
+    """To ignore it silently would leave the data unprotected."""
+    key = BROKER_CONFIGS[name]
+    with pytest.raises(ConfigError, match=f"{name}="):
+        key.parse(text)
+    assert key.effect is not Effect.NONE

@@ -7,11 +7,8 @@ import pytest
 from coordinator_members import form, heartbeat, join, leave, new_id, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.refusal import JoinRefusal
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-)
+from lakelog.coordinator.group.classic.join_request import Join, JoinRefusal
+from lakelog.protocol.join_group import JoinGroupRequest
 
 UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 

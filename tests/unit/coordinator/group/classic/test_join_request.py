@@ -1,10 +1,14 @@
+"""Reasons of rejected JoinGroup requests, as an operator reads them in the log."""
+
 from __future__ import annotations
 
 import pytest
 
+from coordinator_members import GROUP, join
+from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic.join_request import Join
-from lakelog.coordinator.group.refusal import JoinRefusal
+from lakelog.coordinator.group.classic.join_request import Join, JoinRefusal, session_timeout_reason
+from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -49,3 +53,57 @@ def test_a_refusal_names_no_protocol(version: int, name: str | None) -> None:
     ((response,), (reason,)) = sent.responses, sent.reasons
     assert (response.error_code, response.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, name)
     assert (reason.group_id, reason.client_host) == ("g", "/10.0.0.1")
+
+
+def _noted(setup: Setup) -> list[JoinRefusal]:
+    """Replace the coordinator and append its refusals to the returned list."""
+    refusals: list[JoinRefusal] = []
+    setup.coordinator = GroupCoordinator(
+        setup.config,
+        setup.clock,
+        setup.tasks,
+        setup.random,
+        setup.log,
+        setup.topics,
+        memory=setup.memory,
+        join_refused=refusals.append,
+    )
+    return refusals
+
+
+def test_the_reason_names_the_client_setting_its_limits_and_their_keys() -> None:
+    reason = session_timeout_reason(5, 6000, 30_000)
+    assert "session.timeout.ms=5 is not between 6000 and 30000" in reason
+    assert "group.min.session.timeout.ms" in reason
+    assert "group.max.session.timeout.ms" in reason
+
+
+@in_virtual_time(session_timeout_min_ms=6000, session_timeout_max_ms=30_000)
+async def test_session_timeouts_outside_the_limits_are_rejected_with_a_reason(
+    setup: Setup,
+) -> None:
+    setup.coordinator.close()
+    refusals = _noted(setup)
+    await setup.start()
+    for timeout_ms in (5999, 30_001):
+        answer = await join(setup, session_timeout_ms=timeout_ms, client_id="app")
+        assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    for timeout_ms in (6000, 30_000):
+        answer = await join(setup, session_timeout_ms=timeout_ms)
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert [each.code for each in refusals] == [ErrorCode.INVALID_SESSION_TIMEOUT] * 2
+    first = refusals[0]
+    assert (first.group_id, first.client_id, first.client_host) == (GROUP, "app", "/127.0.0.1")
+    assert first.member_id == ""
+    assert first.reason == session_timeout_reason(5999, 6000, 30_000)
+
+
+@in_virtual_time(subscriptions_bytes_max=1000)
+async def test_a_subscription_beyond_the_limit_is_rejected_with_its_key(setup: Setup) -> None:
+    setup.coordinator.close()
+    refusals = _noted(setup)
+    await setup.start()
+    answer = await join(setup, protocols=(("range", bytes(1001)),))
+    assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    (refusal,) = refusals
+    assert "lakelog.group.subscriptions.max.bytes" in refusal.reason

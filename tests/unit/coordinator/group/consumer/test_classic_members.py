@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer_members import (
-    Consumer,
-    assigned,
-    describe,
-    group_of,
-    settle,
-    subscription,
-)
+from consumer_members import Consumer, assigned, describe, group_of, settle, subscription
 from coordinator_members import heartbeat, join, leave, sync
 from group_setup import Setup, in_virtual_time
 from lakelog.base.errors import ErrorCode

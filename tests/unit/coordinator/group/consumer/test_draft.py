@@ -7,7 +7,7 @@ import pytest
 from lakelog.coordinator.group.consumer.draft import Draft
 from lakelog.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
 from lakelog.coordinator.group.consumer.member import ConsumerMember
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.records import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     ConsumerGroupRecord,

@@ -13,7 +13,7 @@ from lakelog.coordinator.group.consumer.member import (
     stored_target,
     target_bytes,
 )
-from lakelog.coordinator.group.records.consumer import (
+from lakelog.coordinator.group.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,

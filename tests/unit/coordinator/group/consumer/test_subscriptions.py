@@ -1,11 +1,16 @@
+"""Subscriptions by regular expression."""
+
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from consumer_members import Consumer, describe, group_of, settle
 from group_setup import Setup, in_virtual_time
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.consumer.subscriptions import check_regex, matching
 from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from lakelog.wire.codec import decode, encode
 
@@ -66,3 +71,15 @@ async def test_the_error_of_a_long_expression_can_be_encoded(setup: Setup) -> No
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     told = decode(ConsumerGroupHeartbeatResponse, encode(response, 1), 1)
     assert (told.error_message or "").startswith("SubscribedTopicRegex `a[a[")
+
+
+def test_an_invalid_expression_is_refused_with_its_error() -> None:
+    check_regex("orders.*|clicks")
+    with pytest.raises(KafkaError, match=r"`orders\[` is not .*: missing \]") as refused:
+        check_regex("orders[")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_an_expression_matches_whole_names() -> None:
+    assert matching("o.*s", ["orders", "orders-old", "torders"]) == {"orders"}
+    assert matching("orders[", ["orders["]) == frozenset()

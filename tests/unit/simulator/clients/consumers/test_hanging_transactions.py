@@ -13,9 +13,7 @@ from lakelog.protocol.describe_producers import (
 )
 from scripted_clients import ScriptedWorld, scripted_world
 from simulator.checkers.laws import Law
-from simulator.clients.consumers.hanging_transactions import (
-    HangingTransactionCheck,
-)
+from simulator.clients.consumers.hanging_transactions import HangingTransactionCheck
 from simulator.clients.producers.transaction_requests import TIMEOUT_MS
 
 PLACE = ("topic", 0)

@@ -8,11 +8,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.join_group import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, scripted_world

@@ -8,11 +8,7 @@ from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.record import Record, decode_records
 from scripted_clients import produced, scripted_world
 from simulator.clients.client import Client
-from simulator.clients.producers.batches import (
-    answer_of,
-    batch_of,
-    produce_request,
-)
+from simulator.clients.producers.batches import answer_of, batch_of, produce_request
 
 
 def records_of(batch: bytes) -> list[Record]:

@@ -9,10 +9,7 @@ from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 from lakelog.protocol.produce import ProduceRequest
 from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced, scripted_world
 from simulator.checkers.laws import Law
-from simulator.clients.producers.idempotent import (
-    IdempotentProducer,
-    PlainProducer,
-)
+from simulator.clients.producers.idempotent import IdempotentProducer, PlainProducer
 
 PLACE = ("topic", 0)
 IDENTIFIED = (InitProducerIdRequest, InitProducerIdResponse(producer_id=7))

@@ -13,10 +13,7 @@ from scripted_clients import Answer, ScriptedConnection, ScriptedWorld, produced
 from simulator.checkers.laws import Law
 from simulator.checkers.observations import Fate
 from simulator.clients.producers.transaction_requests import TIMEOUT_MS
-from simulator.clients.producers.transactional import (
-    TransactionalProducer,
-    TransactionOver,
-)
+from simulator.clients.producers.transactional import TransactionalProducer, TransactionOver
 
 PLACE = ("topic", 0)
 

@@ -1,0 +1,353 @@
+"""The client for programs with an event loop of asyncio.
+
+```python
+async with AsyncConsumer("localhost:9092", group="billing") as consumer:
+    await consumer.subscribe(["orders"])
+    table = await consumer.poll_arrow()
+```
+
+Each object makes the calls of its synchronous twin in one thread of its own, in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from lakelog.client.committed import Committed, Membership
+from lakelog.client.consumer.api import Consumer
+from lakelog.client.consumer.positions import ConsumerRecord, checked_partitions, checked_topics
+from lakelog.client.errors import ClientError
+from lakelog.client.offsets import TopicPartition
+from lakelog.client.producer.api import Producer
+from lakelog.client.producer.results import BatchResult, RecordMetadata, WrittenRows
+from lakelog.client.producer.transactional import TransactionalProducer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_Result = TypeVar("_Result")
+
+
+class CallThread:
+    """One thread, started at the first call. `name` is that of the thread."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._is_finished = False
+
+    def submit(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
+        """Return the future result of `call`, which runs after all calls before it."""
+        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    async def run(self, call: Callable[[], _Result]) -> _Result:
+        """Return the result of `call`, or raise its error.
+
+        The call is made also if the task is cancelled meanwhile.
+        """
+        return await asyncio.shield(self.submit(call))
+
+    async def finish(self, call: Callable[[], object]) -> None:
+        """Make a last call, and end the thread; later times have no effect.
+
+        Raises the error of `call`.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
+        try:
+            await self.run(call)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the thread after the calls that were submitted."""
+        self._executor.shutdown(wait=False)
+
+
+_Places = dict[TopicPartition, tuple[int | None, int]]
+
+
+class _Rewindable(Consumer):
+    """A consumer whose last poll can be undone."""
+
+    places: _Places
+
+    def noting_places(self, poll: Callable[[], _Result]) -> _Result:
+        """Note offset and leader epoch of each partition, then return the result of `poll`."""
+        self.places = {key: (each.offset, each.epoch) for key, each in self._positions.items()}
+        return poll()
+
+    def rewind(self) -> None:
+        """Return to the noted places.
+
+        Partitions that were assigned since then begin at their committed offsets again.
+        """
+        for key, position in self._positions.items():
+            position.seek(*self.places.get(key, (None, -1)))
+        self._uncommitted.clear()
+
+
+class AsyncConsumer:
+    """`Consumer` for an event loop: each method waits without blocking the loop.
+
+    settings: of `Consumer`. Methods have the arguments and errors of the methods of `Consumer`. If
+    the task of a poll is cancelled, its records are not lost: the next poll returns them. Raises
+    the errors of `Consumer`.
+    """
+
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        self._consumer = _Rewindable(bootstrap, **settings)
+        self._thread = CallThread("lakelog-consumer")
+        self._is_cancelled = False
+
+    async def subscribe(self, topics: Iterable[str], **settings: Any) -> None:
+        """Same as `Consumer.subscribe`; `on_revoked` is called in the consumer's thread."""
+        await self._run(partial(self._consumer.subscribe, checked_topics(topics), **settings))
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Same as `Consumer.assign`."""
+        await self._run(partial(self._consumer.assign, checked_partitions(partitions)))
+
+    async def unsubscribe(self) -> None:
+        """Same as `Consumer.unsubscribe`."""
+        await self._run(self._consumer.unsubscribe)
+
+    async def membership(self) -> Membership:
+        """Return `Consumer.membership`, for `AsyncTransactionalProducer.send_offsets`."""
+        return await self._run(lambda: self._consumer.membership)
+
+    async def poll(self, timeout_s: float = 1.0, **settings: Any) -> list[ConsumerRecord]:
+        """Same as `Consumer.poll`."""
+        return await self._poll(partial(self._consumer.poll, timeout_s, **settings))
+
+    async def poll_arrow(self, timeout_s: float = 1.0, **settings: Any) -> pa.Table:
+        """Same as `Consumer.poll_arrow`."""
+        return await self._poll(partial(self._consumer.poll_arrow, timeout_s, **settings))
+
+    async def poll_pandas(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+        """Same as `Consumer.poll_pandas`."""
+        return await self._poll(partial(self._consumer.poll_pandas, timeout_s, **settings))
+
+    async def poll_polars(self, timeout_s: float = 1.0, **settings: Any) -> Any:
+        """Same as `Consumer.poll_polars`."""
+        return await self._poll(partial(self._consumer.poll_polars, timeout_s, **settings))
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Same as `Consumer.seek`."""
+        await self._run(partial(self._consumer.seek, partition, offset))
+
+    async def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        """Same as `Consumer.seek_to_time`."""
+        return await self._run(partial(self._consumer.seek_to_time, partition, timestamp_ms))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Same as `Consumer.position`."""
+        return await self._run(partial(self._consumer.position, partition))
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Same as `Consumer.commit`."""
+        await self._run(partial(self._consumer.commit, offsets))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        """Same as `Consumer.committed`."""
+        return await self._run(partial(self._consumer.committed, list(partitions)))
+
+    async def assignment(self) -> frozenset[TopicPartition]:
+        """Return `Consumer.assignment`."""
+        return await self._run(lambda: self._consumer.assignment)
+
+    async def close(self) -> None:
+        """Same as `Consumer.close`. May be called repeatedly."""
+        await self._thread.finish(self._undoing(self._consumer.close))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._thread.finish(
+            self._undoing(partial(self._consumer.__exit__, kind, error, trace))
+        )
+
+    async def _poll(self, poll: Callable[[], _Result]) -> _Result:
+        try:
+            return await self._run(partial(self._consumer.noting_places, poll))
+        except asyncio.CancelledError:
+            # The thread still polls. Its next call comes after the end of this one.
+            self._is_cancelled = True
+            raise
+
+    async def _run(self, call: Callable[[], _Result]) -> _Result:
+        return await self._thread.run(self._undoing(call))
+
+    def _undoing(self, call: Callable[[], _Result]) -> Callable[[], _Result]:
+        """Return the call, after the undoing of a cancelled poll if there was one."""
+        undo, self._is_cancelled = self._is_cancelled, False
+
+        def work() -> _Result:
+            if undo:
+                self._consumer.rewind()
+            return call()
+
+        return work
+
+
+class SendingProducer:
+    """The methods that both producers for an event loop have. producer: belongs to this object."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._thread = CallThread("lakelog-producer")
+
+    async def send(
+        self, topic: str, value: bytes | None, *arguments: Any, **fields: Any
+    ) -> RecordMetadata:
+        """Send a record as `Producer.send` does; return its place when it is acknowledged.
+
+        Raises the errors of `Producer.send` and `Delivery.result`.
+        """
+        call = partial(self._producer.send, topic, value, *arguments, **fields)
+        delivery = await self._thread.run(call)
+        await _settled(delivery.batches)
+        return delivery.result(0)
+
+    async def send_table(self, rows: Any, topic: str | None = None) -> list[WrittenRows]:
+        """Send a table as `Producer.send_table` does; return when all rows are acknowledged.
+
+        Raises the errors of `Producer.send_table` and `TableDelivery.result`.
+        """
+        delivery = await self._thread.run(partial(self._producer.send_table, rows, topic))
+        await _settled(delivery.batches)
+        return delivery.result(0)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Same as `Producer.flush`."""
+        await self._thread.run(partial(self._producer.flush, timeout_s))
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Same as `Producer.close`. May be called repeatedly."""
+        await self._thread.finish(partial(self._producer.close, timeout_s))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._thread.finish(partial(self._producer.__exit__, kind, error, trace))
+
+
+class AsyncProducer(SendingProducer):
+    """`Producer` for an event loop: each method waits without blocking the loop.
+
+    settings: of `Producer`. The records of several tasks that wait at the same time are sent
+    together. A cancelled task does not stop its records. Raises the errors of `Producer`.
+    """
+
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        super().__init__(Producer(bootstrap, **settings))
+
+
+async def _settled(batches: Iterable[BatchResult]) -> None:
+    """Return when all batches have a result or an error."""
+    loop = asyncio.get_running_loop()
+    for batch in batches:
+        done = asyncio.Event()
+        batch.when_done(partial(_set, loop, done))
+        await done.wait()
+
+
+def _set(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    # The loop may be closed: a cancelled task does not stop its records.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(done.set)
+
+
+class AsyncTransactionalProducer(SendingProducer):
+    """`TransactionalProducer` for an event loop: each method waits without blocking the loop.
+
+    Methods have the arguments and errors of the methods of `TransactionalProducer`. Several tasks
+    may send into one transaction; one of them begins and ends it. A cancelled task does not stop
+    its call, and later calls wait for it.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = 60_000,
+        **settings: Any,
+    ) -> None:
+        self._transactions = TransactionalProducer(
+            bootstrap, transactional_id, transaction_timeout_ms=transaction_timeout_ms, **settings
+        )
+        super().__init__(self._transactions)
+
+    async def begin(self) -> None:
+        """Same as `TransactionalProducer.begin`."""
+        await self._thread.run(self._transactions.begin)
+
+    async def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | Committed],
+        member: Membership | None = None,
+    ) -> None:
+        """Same as `TransactionalProducer.send_offsets`; `member` is `AsyncConsumer.membership`."""
+        call = partial(self._transactions.send_offsets, group, dict(offsets), member)
+        await self._thread.run(call)
+
+    async def commit(self) -> None:
+        """Same as `TransactionalProducer.commit`."""
+        await self._thread.run(self._transactions.commit)
+
+    async def abort(self) -> None:
+        """Same as `TransactionalProducer.abort`.
+
+        Tasks that still wait for their records get OPERATION_NOT_ATTEMPTED.
+        """
+        await self._thread.run(self._transactions.abort)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction; commit it after the block, or abort it if the block raises.
+
+        A cancelled task aborts it, too, unless the commit has begun. Raises the errors of `begin`
+        and `commit`.
+        """
+        try:
+            await self.begin()
+        except asyncio.CancelledError as error:
+            # The call is made all the same, and would leave the transaction open.
+            await self._abort_after(error)
+            raise
+        try:
+            yield
+        except BaseException as error:
+            await self._abort_after(error)
+            raise
+        await self.commit()
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort; a failure is added to `error`, which the caller raises."""
+        try:
+            await self.abort()
+        except ClientError as failure:
+            error.add_note(f"aborting the transaction: {failure}")

@@ -1,1 +1,0 @@
-"""The records of `__consumer_offsets`: offsets, classic groups, consumer groups, their codec."""

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+from itertools import chain, repeat
+
+import pytest
+
+from coordinator_members import commit_codes, committed, join
+from group_setup import Setup, in_virtual_time
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.errors import CorruptRecord
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+
+
+@in_virtual_time()
+async def test_an_unreadable_partition_is_not_served(setup: Setup) -> None:
+    await commit_codes(setup, {("orders", 0): 5})
+    damaged = bytearray(setup.log.batches[0][0])
+    damaged[-1] ^= 1
+    setup.log.batches[0][0] = bytes(damaged)
+    setup.coordinator.close()
+    with pytest.raises(CorruptRecord):
+        await setup.coordinator.load_partition(0, 0)
+    assert (await join(setup)).error_code == NOT_COORDINATOR
+
+
+@in_virtual_time()
+async def test_a_failing_disk_while_loading_is_the_callers_to_know(setup: Setup) -> None:
+    setup.coordinator.close()
+
+    async def start_offset(partition: int) -> int:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    setup.log.start_offset = start_offset  # type: ignore[method-assign]
+    with pytest.raises(KafkaError):
+        await setup.coordinator.load_partition(0, 0)
+    assert setup.coordinator.partitions == []
+
+
+@in_virtual_time()
+async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(
+    setup: Setup,
+) -> None:
+    await commit_codes(setup, {("orders", 0): 5, ("orders", 1): 6})
+    key = OffsetCommitKey(group="readers", topic="orders", partition=0)
+    builder = BatchBuilder()
+    builder.append(1, b"\x00\x63unknown", b"\x00\x00")
+    builder.append(1, *encode_record(OffsetRecord(key, None)))
+    await setup.log.append(0, builder.build())
+    await setup.restart()
+    assert await committed(setup) == {("orders", 1): 6}
+
+
+@in_virtual_time()
+async def test_after_a_storage_error_a_partition_is_loaded_again_until_it_works(
+    setup: Setup,
+) -> None:
+    """The reload is retried while the disk is full or no descriptor is left."""
+    await commit_codes(setup, {("orders", 0): 5})
+    failures = iter([True] * 5)
+    read = setup.log.read
+
+    async def failing(partition: int, offset: int) -> bytes:
+        if next(failures, False):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return await read(partition, offset)
+
+    setup.log.read = failing  # type: ignore[method-assign]
+    setup.log.fate = chain(["lost"], repeat("ok")).__next__
+    await commit_codes(setup, {("orders", 0): 6})
+    assert setup.coordinator.partitions == []
+    await asyncio.sleep(10)
+    assert setup.coordinator.partitions == [0]
+    assert await committed(setup) == {("orders", 0): 5}
+
+
+@in_virtual_time()
+async def test_a_partition_that_is_unloaded_is_not_loaded_again(setup: Setup) -> None:
+    async def failing(partition: int, offset: int) -> bytes:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    read, setup.log.read = setup.log.read, failing  # type: ignore[method-assign]
+    setup.log.fate = chain(["lost"], repeat("ok")).__next__
+    await commit_codes(setup, {("orders", 0): 6})
+    await asyncio.sleep(0.5)
+    setup.coordinator.close()
+    setup.log.read = read  # type: ignore[method-assign]
+    await asyncio.sleep(10)
+    assert setup.coordinator.partitions == []
