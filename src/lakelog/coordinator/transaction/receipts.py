@@ -33,6 +33,12 @@ LastSequences = Mapping[WrittenTo, int]
 """The last sequence of each open transaction, `NO_SEQUENCE` without one."""
 
 
+class LogEnds(NamedTuple):
+    """A need of a request: the last sequences of open transactions, from the logs."""
+
+    places: list[WrittenTo]
+
+
 class ProducerLogs(Protocol):
     """The transaction coordinator's access to the producers of partitions on all brokers."""
 

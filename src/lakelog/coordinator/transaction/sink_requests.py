@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.host import ShardHost
+from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, Reply, Result
 from lakelog.coordinator.transaction.commit_sets import RefusedError
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.ids import Decision
-from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
-from lakelog.coordinator.transaction.receipts import LastSequences, ProducerLogs, WrittenTo
+from lakelog.coordinator.transaction.requests import Request
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
-from lakelog.coordinator.transaction.state import NO_PRODUCER_ID, Sink
+from lakelog.coordinator.transaction.sinks import Sinks
+from lakelog.coordinator.transaction.state import Sink
 from lakelog.coordinator.transaction.transitions import Producer
-from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet
+from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.runtime.api import Tasks
@@ -28,28 +28,79 @@ BATCH_END = 1 << 62
 TEXT_MAX = 256
 """Longest query id or run id, in characters."""
 
-T = TypeVar("T")
-_Answer = Callable[[SinkReply], None]
-_Decide = Callable[[TransactionShard, Now, int, _Answer, Callable[[], None]], Decision]
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _SinkRequest(Request):
+    respond: Callable[[SinkReply], Any]
+
+    @abstractmethod
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        """Return the decision, or its need. Raises `KafkaError`."""
+
+    def decide(self, shard: TransactionShard, now: Now) -> Decision:
+        """Return the decision; the reply to a refusal has its reason and the control record."""
+        try:
+            return self.decide_in(shard.sinks, now)
+        except RefusedError as error:
+            return Result(reply=_refusal(shard, self.key, error))
+
+    def answer(self, reply: SinkReply) -> None:
+        settle(self.future, self.respond(reply))
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(SinkReply(code))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _BeginRun(_SinkRequest):
+    run: SinkRun
+    timeout_ms: int
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.begin_run(now, self.key, self.run, self.timeout_ms, self.producer_id)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _OpenChild(_SinkRequest):
+    parent: Producer
+    timeout_ms: int
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.open_child(now, self.key, self.parent, self.timeout_ms, self.producer_id)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _EndBatch(_SinkRequest):
+    producer: Producer
+    wanted: CommitSet
+    commits: bool
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        if self.commits:
+            return sinks.commit(now, self.key, self.producer, self.wanted, self.sequences)
+        return sinks.abort(now, self.key, self.producer, self.wanted)
+
+
+class _Remove(_SinkRequest):
+    __slots__ = ()
+
+    def decide_in(self, sinks: Sinks, now: Now) -> Decision:
+        return sinks.remove(now, self.key, self.producer_id)
 
 
 class SinkRequests:
-    """The sinks coordinated by this broker."""
+    """The sinks coordinated by this broker.
+
+    Args:
+        ask: has the shard of a request's key decide it.
+    """
 
     def __init__(
-        self,
-        host: ShardHost[TransactionShard],
-        tasks: Tasks,
-        reservations: ProducerIdReservations,
-        logs: ProducerLogs,
-        config: TransactionConfig,
+        self, ask: Callable[[Request], None], tasks: Tasks, config: TransactionConfig
     ) -> None:
-        self._host = host
+        self._ask = ask
         self._tasks = tasks
-        self._reservations = reservations
-        self._logs = logs
         self._config = config
-        self._looking: set[Reply[None]] = set()
 
     def initialise(self, request: InitProducerIdRequest) -> Reply[InitProducerIdResponse]:
         """Decide InitProducerId with a run or a parent: a sink's run, or a child, begins."""
@@ -59,126 +110,45 @@ class SinkRequests:
         if not 0 < timeout_ms <= self._config.timeout_max_ms:
             code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
             return answered(self._tasks, respond(SinkReply(code)))
+        future = self._tasks.future()
+        asked: Request
         if run is None:
             assert parent is not None
             producer = Producer(parent.producer_id, parent.producer_epoch)
-            return self._submit(
-                name,
-                lambda shard, now, new_id, answer, reserve: shard.sinks.open_child(
-                    now, name, producer, timeout_ms, new_id, answer, reserve
-                ),
-                respond,
+            asked = _OpenChild(
+                future=future, key=name, respond=respond, parent=producer, timeout_ms=timeout_ms
             )
-        is_valid = _is_text(run.query_id) and _is_text(run.run_id) and 0 <= run.batch < BATCH_END
-        if parent is not None or "/" in name or not is_valid:
-            return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
-        return self._submit(
-            name,
-            lambda shard, now, new_id, answer, reserve: shard.sinks.begin_run(
-                now, name, run, timeout_ms, new_id, answer, reserve
-            ),
-            respond,
-        )
+        else:
+            is_valid = _is_text(run.query_id) and _is_text(run.run_id)
+            if parent is not None or "/" in name or not (is_valid and 0 <= run.batch < BATCH_END):
+                return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
+            asked = _BeginRun(
+                future=future, key=name, respond=respond, run=run, timeout_ms=timeout_ms
+            )
+        self._ask(asked)
+        return future
 
     def end(self, request: EndTxnRequest) -> Reply[EndTxnResponse]:
         """Decide EndTxn with a commit set, or the removal of a sink."""
-        name, wanted = request.transactional_id, request.commit_set
+        name, wanted, respond = request.transactional_id, request.commit_set, SinkReply.ended
+        future = self._tasks.future()
         if request.removes_sink:
-            return self._submit(
-                name,
-                lambda shard, now, new_id, answer, reserve: shard.sinks.remove(
-                    now, name, new_id, answer, reserve
-                ),
-                SinkReply.ended,
-            )
+            self._ask(_Remove(future=future, key=name, respond=respond))
+            return future
         assert wanted is not None
         if not _is_valid(wanted, is_commit=request.committed):
-            return answered(self._tasks, SinkReply(ErrorCode.INVALID_REQUEST).ended())
-        producer = Producer(request.producer_id, request.producer_epoch)
-        if request.committed:
-            return self._commit(name, producer, wanted)
-        return self._submit(
-            name,
-            lambda shard, now, new_id, answer, reserve: shard.sinks.abort(
-                now, name, producer, wanted, answer
-            ),
-            SinkReply.ended,
+            return answered(self._tasks, respond(SinkReply(ErrorCode.INVALID_REQUEST)))
+        self._ask(
+            _EndBatch(
+                future=future,
+                key=name,
+                respond=respond,
+                producer=Producer(request.producer_id, request.producer_epoch),
+                wanted=wanted,
+                commits=request.committed,
+            )
         )
-
-    def _commit(self, name: str, producer: Producer, wanted: CommitSet) -> Reply[EndTxnResponse]:
-        """Decide a commit twice: before and after the logs of the winners were read."""
-        future = self._tasks.future()
-
-        def answer(reply: SinkReply) -> None:
-            settle(future, reply.ended())
-
-        def refuse(code: ErrorCode) -> None:
-            answer(SinkReply(code))
-
-        def decide(found: LastSequences | None) -> None:
-            def commit(shard: TransactionShard, now: Now) -> Decision:
-                return shard.sinks.commit(now, name, producer, wanted, found, answer, look)
-
-            self._host.submit(name, partial(_decision, commit, name, answer), refuse)
-
-        def look(places: list[WrittenTo]) -> None:
-            looking = self._look(places, decide, refuse)
-            task = self._tasks.spawn(looking, name=f"records of {name}")
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
-
-        decide(None)
         return future
-
-    async def _look(
-        self,
-        places: list[WrittenTo],
-        decide: Callable[[LastSequences], None],
-        refuse: Callable[[ErrorCode], None],
-    ) -> None:
-        try:
-            found = await self._logs.last_sequences(places)
-        except (KafkaError, OSError):
-            # Retriable: a leader is being elected, or its broker starts again.
-            refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
-        else:
-            decide(found)
-
-    def _submit(self, name: str, decide: _Decide, respond: Callable[[SinkReply], T]) -> Reply[T]:
-        future = self._tasks.future()
-
-        def answer(reply: SinkReply) -> None:
-            settle(future, respond(reply))
-
-        def refuse(code: ErrorCode) -> None:
-            answer(SinkReply(code))
-
-        def decided(new_id: int) -> None:
-            def begin(shard: TransactionShard, now: Now) -> Decision:
-                return decide(shard, now, new_id, answer, reserve)
-
-            self._host.submit(name, partial(_decision, begin, name, answer), refuse)
-
-        def reserve() -> None:
-            self._reservations.reserve(name, decided, refuse)
-
-        decided(NO_PRODUCER_ID)
-        return future
-
-
-def _decision(
-    decide: Callable[[TransactionShard, Now], Decision],
-    name: str,
-    answer: _Answer,
-    shard: TransactionShard,
-    now: Now,
-) -> Decision:
-    """Return the decision of a shard; answer a refusal with its reason and the control record."""
-    try:
-        return decide(shard, now)
-    except RefusedError as error:
-        answer(_refusal(shard, name, error))
-        return Result()
 
 
 def _refusal(shard: TransactionShard, name: str, error: RefusedError) -> SinkReply:
