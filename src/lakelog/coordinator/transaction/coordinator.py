@@ -15,7 +15,6 @@ from lakelog.coordinator.host import ShardHost, TopicSizes
 from lakelog.coordinator.shard import PartitionLogs, Reply
 from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
-from lakelog.coordinator.transaction.child_ids import coordinator_key
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import Owner
@@ -29,10 +28,10 @@ from lakelog.coordinator.transaction.producers import (
     VerifyAdding,
     verify,
 )
-from lakelog.coordinator.transaction.receipts import ProducerLogs
-from lakelog.coordinator.transaction.requests import Needs
+from lakelog.coordinator.transaction.requests import Needs, ProducerLogs
 from lakelog.coordinator.transaction.shard import TransactionShard
-from lakelog.coordinator.transaction.sink_requests import SinkRequests
+from lakelog.coordinator.transaction.sink.child_ids import coordinator_key
+from lakelog.coordinator.transaction.sink.requests import SinkRequests
 from lakelog.coordinator.transaction.state import (
     OpenTransaction,
     TopicPartition,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.transaction.commit_sets import refuse_sink
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
 from lakelog.coordinator.transaction.producer_reply import (
@@ -17,6 +16,7 @@ from lakelog.coordinator.transaction.producer_reply import (
 )
 from lakelog.coordinator.transaction.requests import Request
 from lakelog.coordinator.transaction.shard import TransactionShard
+from lakelog.coordinator.transaction.sink.commit_sets import refuse_sink
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Sink,

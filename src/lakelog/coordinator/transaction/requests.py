@@ -7,10 +7,10 @@ again, because the state may have changed meanwhile.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.replies import settle
@@ -20,10 +20,41 @@ from lakelog.coordinator.transaction.producer_id_reservations import (
     NewProducerId,
     ProducerIdReservations,
 )
-from lakelog.coordinator.transaction.receipts import LastSequences, LogEnds, ProducerLogs
-from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from lakelog.runtime.api import Tasks
+
+NO_SEQUENCE = -1
+
+
+class WrittenTo(NamedTuple):
+    """A partition that a child wrote to, with its identity."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+LastSequences = Mapping[WrittenTo, int]
+"""The last sequence of each open transaction, `NO_SEQUENCE` without one."""
+
+
+class LogEnds(NamedTuple):
+    """A need of a request: the last sequences of open transactions, from the logs."""
+
+    places: list[WrittenTo]
+
+
+class ProducerLogs(Protocol):
+    """The transaction coordinator's access to the producers of partitions on all brokers."""
+
+    def last_sequences(self, places: Sequence[WrittenTo]) -> Awaitable[LastSequences]:
+        """Return the last sequence of each open transaction, as the leaders know it.
+
+        A partition that does not exist has `NO_SEQUENCE`. Raises `KafkaError` if a leader does not
+        answer.
+        """
+        ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -41,7 +72,7 @@ class Request(ABC):
     sequences: LastSequences | None = None
 
     @abstractmethod
-    def decide(self, shard: TransactionShard, now: Now) -> Decision:
+    def decide(self, shard: Any, now: Now) -> Decision:
         """Return the decision, or its need. Raises `KafkaError`."""
 
     def answer(self, reply: Any) -> None:

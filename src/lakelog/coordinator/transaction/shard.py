@@ -27,8 +27,8 @@ from lakelog.coordinator.transaction.records import (
     decode_record,
     encode_record,
 )
-from lakelog.coordinator.transaction.sink_reply import sink_state
-from lakelog.coordinator.transaction.sinks import Sinks
+from lakelog.coordinator.transaction.sink.reply import sink_state
+from lakelog.coordinator.transaction.sink.sinks import Sinks
 from lakelog.coordinator.transaction.state import (
     Sink,
     Transaction,

@@ -6,8 +6,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.receipts import NO_SEQUENCE, LogEnds, WrittenTo
-from lakelog.coordinator.transaction.requests import Request
+from lakelog.coordinator.transaction.requests import NO_SEQUENCE, LogEnds, Request, WrittenTo
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
 from transaction_setup import Setup, in_virtual_time

@@ -16,8 +16,13 @@ from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.transaction.child_ids import ChildId, child_id
-from lakelog.coordinator.transaction.commit_sets import (
+from lakelog.coordinator.transaction.endings import Endings
+from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.requests import LastSequences, LogEnds
+from lakelog.coordinator.transaction.sink.child_ids import ChildId, child_id
+from lakelog.coordinator.transaction.sink.commit_sets import (
     RefusedError,
     batch_committed,
     check_parent,
@@ -33,17 +38,8 @@ from lakelog.coordinator.transaction.commit_sets import (
     winner_committed,
     with_run,
 )
-from lakelog.coordinator.transaction.endings import Endings
-from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
-from lakelog.coordinator.transaction.producer_id_reservations import NewProducerId
-from lakelog.coordinator.transaction.receipts import (
-    LastSequences,
-    LogEnds,
-    check_records,
-    written_to,
-)
-from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
-from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.sink.receipts import check_records, written_to
+from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     Child,

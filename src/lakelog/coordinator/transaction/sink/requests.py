@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, Reply, Result
-from lakelog.coordinator.transaction.commit_sets import RefusedError
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.requests import Request
-from lakelog.coordinator.transaction.shard import TransactionShard
-from lakelog.coordinator.transaction.sink_reply import SinkReply, sink_reply
-from lakelog.coordinator.transaction.sinks import Sinks
-from lakelog.coordinator.transaction.state import Sink
+from lakelog.coordinator.transaction.sink.commit_sets import RefusedError
+from lakelog.coordinator.transaction.sink.reply import SinkReply, sink_reply
+from lakelog.coordinator.transaction.sink.sinks import Sinks
+from lakelog.coordinator.transaction.state import Sink, Transaction
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.commit_sets import CONTENT_BYTES_MAX, CommitSet, SinkRun
 from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
@@ -29,6 +28,14 @@ TEXT_MAX = 256
 """Longest query id or run id, in characters."""
 
 
+class _Shard(Protocol):
+    @property
+    def sinks(self) -> Sinks: ...
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]: ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _SinkRequest(Request):
     respond: Callable[[SinkReply], Any]
@@ -37,7 +44,7 @@ class _SinkRequest(Request):
     def decide_in(self, sinks: Sinks, now: Now) -> Decision:
         """Return the decision, or its need. Raises `KafkaError`."""
 
-    def decide(self, shard: TransactionShard, now: Now) -> Decision:
+    def decide(self, shard: _Shard, now: Now) -> Decision:
         """Return the decision; the reply to a refusal has its reason and the control record."""
         try:
             return self.decide_in(shard.sinks, now)
@@ -151,7 +158,7 @@ class SinkRequests:
         return future
 
 
-def _refusal(shard: TransactionShard, name: str, error: RefusedError) -> SinkReply:
+def _refusal(shard: _Shard, name: str, error: RefusedError) -> SinkReply:
     current = shard.transactions.get(name)
     state = None
     if current is not None and isinstance(current.part, Sink):

@@ -9,8 +9,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.sink import Run, requests
-from lakelog.coordinator.transaction import commit_sets
-from lakelog.coordinator.transaction import sinks as sinks_module
+from lakelog.coordinator.transaction.sink import commit_sets
+from lakelog.coordinator.transaction.sink import sinks as sinks_module
 from lakelog.coordinator.transaction.state import EPOCH_MAX
 from lakelog.protocol.commit_sets import NO_BATCH, Refusal
 from lakelog.records.batch import read_header
