@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.replies import settle
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
@@ -180,7 +179,8 @@ class Completion:
         return self.endings.complete(now, self.key, self.ending)
 
     def answer(self, code: ErrorCode) -> None:
-        settle(self.done, code is ErrorCode.NONE)
+        if not self.done.done():  # the marker writer may have been stopped
+            self.done.set_result(code is ErrorCode.NONE)
 
-    def refuse(self, _: ErrorCode) -> None:
-        settle(self.done, False)
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(code)

@@ -73,6 +73,8 @@ class TransactionalIds:
         self.pending: dict[str, Transaction | None] = {}
         """Steps that are being written; None is a tombstone."""
         self.deadlines: Deadlines[TimerKey] = Deadlines()
+        self.follow_part: Callable[[TransactionRecord], None] = lambda record: None
+        """Called after the replay of a record that is, or may have been, part of a commit set."""
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply a committed record."""
@@ -91,6 +93,8 @@ class TransactionalIds:
         elif is_known:
             del self.transactions[name]
             self.count.add(-1)
+        if new is None or new.part is not None:
+            self.follow_part(record)
 
     @property
     def has_room(self) -> bool:

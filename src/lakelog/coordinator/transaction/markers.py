@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
@@ -130,12 +131,7 @@ class MarkerDriver:
             del self._running[transactional_id]
 
     async def _run(self, job: _Job, before: Reply[None] | None) -> None:
-        if before is not None and not before.done():
-            # The task of a dropped shard may have markers in flight. They must not reach a
-            # partition after the markers of this task.
-            ended = self._tasks.future()
-            before.add_done_callback(lambda _: ended.set_result(None))
-            await ended
+        await self._end_of(before)
         pause_s = _RETRY_FIRST_S
         left = job.shard.unmarked(job.transactional_id, job.ending)
         while left:
@@ -146,11 +142,27 @@ class MarkerDriver:
                 await pause(self._tasks, pause_s)
                 pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
                 left = job.shard.unmarked(job.transactional_id, job.ending)
-        # The pause comes before the next look: a shard that is reloaded after each failure must not
-        # complete its transactions without one.
-        is_ending = partial(job.shard.is_ending, job.transactional_id, job.ending)
-        while is_ending() and not await self._complete(job):
+        while job.shard.is_ending(job.transactional_id, job.ending):
+            done = self._tasks.future()
+            request = Completion(job.shard, job.transactional_id, job.ending, done)
+            with suppress(KafkaError):
+                self._decide(job.shard.partition, request.decide, request)
+                if await done:
+                    return
+            # Also before the task ends: a shard that is reloaded after each failure must not
+            # complete its transactions without a pause.
             await pause(self._tasks, pause_s)
+
+    async def _end_of(self, before: Reply[None] | None) -> None:
+        """Wait for the end of a predecessor.
+
+        The task of a dropped shard may have markers in flight. They must not reach a partition
+        after the markers of its successor.
+        """
+        if before is not None and not before.done():
+            ended = self._tasks.future()
+            before.add_done_callback(lambda _: ended.set_result(None))
+            await ended
 
     async def _write(
         self, job: _Job, left: Sequence[TopicPartition]
@@ -192,17 +204,6 @@ class MarkerDriver:
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
         return unmarked
-
-    async def _complete(self, job: _Job) -> bool:
-        """Complete the transaction; return whether no further attempt is needed."""
-        done = self._tasks.future()
-        request = Completion(job.shard, job.transactional_id, job.ending, done)
-        try:
-            self._decide(job.shard.partition, request.decide, request)
-        except KafkaError:
-            return False
-        is_done: bool = await done
-        return is_done
 
 
 class _Job(NamedTuple):

@@ -70,6 +70,8 @@ class TransactionShard:
         self.deadlines = self.ids.deadlines
         self.endings = Endings(partition, leader_epoch, self.ids, on_ending, fences)
         self.sinks = Sinks(self.ids, self.endings, config.batch_bytes_max)
+        self.ids.follow_part = self.sinks.follow
+        self.replay = self.ids.replay
         self.on_committed = self.endings.on_committed
         self.on_failed = self.endings.on_failed
 
@@ -82,12 +84,6 @@ class TransactionShard:
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
-
-    def replay(self, record: TransactionRecord) -> None:
-        self.ids.replay(record)
-        transaction = record.transaction
-        if transaction is None or transaction.part is not None:
-            self.sinks.follow(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
         raise AssertionError("a transaction wrote to __transaction_state")
