@@ -195,11 +195,11 @@ class TransactionalIds:
         return Result(records, committed, reply=reply)
 
     def forget(self, now: Now, record: TransactionRecord) -> None:
-        """Drop a step that was not written: the state before it holds."""
+        """Drop a step that was not written: the state before it holds, or the step built on it."""
         name, step = record
         if self.pending.get(name) is step:
             self.pending.pop(name, None)
-        self.arm(now, name)
+        self._arm(now, name, self.pending.get(name) or self.transactions.get(name))
 
     def _check_step(self, transactional_id: str, step: Transaction | None) -> None:
         """Assert that the step may follow the current state."""
