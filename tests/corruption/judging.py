@@ -10,6 +10,7 @@ from corruption.picture import Picture, Refused
 from lakelog.metadata.store.chain import decode_mark
 from lakelog.records.batch import iter_batches
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
+from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
 
 _CODES = {"2", "14", "15", "16", "56"}
@@ -70,7 +71,7 @@ def judge(kind: str, path: Path, killed: bool, originals: list[Report], after: R
     if refused:
         return "refused" if is_named else "! refused without a line in the log"
     now = after.files.get(path)
-    if any(_are_equal(kind, report.files.get(path), now) for report in originals):
+    if _is_whole(kind, [report.files.get(path) for report in originals], now):
         return "rebuilt" if is_named else "as before"
     if kind == "snapshot" and _is_malformed(now):
         return "found when used"
@@ -116,6 +117,21 @@ def _is_beginning(answer: object, whole: object) -> bool:
         common = min(len(answer), len(whole))
         return answer[:common] == whole[:common]
     return isinstance(answer, bytes) and isinstance(whole, bytes) and whole.startswith(answer)
+
+
+def _is_whole(kind: str, originals: list[bytes | None], now: bytes | None) -> bool:
+    if kind == "time index" and now and None not in originals:
+        # Each clean stop has added the greatest timestamp of the active segment, which nothing
+        # requires once the segment has grown.
+        whole, rebuilt = (_times(times or b"") for times in originals)
+        return rebuilt <= _times(now) <= whole
+    return any(_are_equal(kind, original, now) for original in originals)
+
+
+def _times(data: bytes) -> set[tuple[int, int]]:
+    """Return the entries of a time index."""
+    index = SegmentIndex.decode(b"", data)
+    return set(zip(index.times, index.time_offsets, strict=True))
 
 
 def _are_equal(kind: str, old: bytes | None, new: bytes | None) -> bool:

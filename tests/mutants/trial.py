@@ -22,6 +22,7 @@ from typing import IO, NamedTuple
 
 import pytest
 
+from lakelog.records.flat import LINES
 from mutants.calls import Calls
 from mutants.mutations import Mutant
 from mutants.nearest import Note, limit_s, tests_for
@@ -129,6 +130,8 @@ class Trials:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
         session.config.pluginmanager.unregister(name="terminalreporter")
+        for flat in LINES:  # it contains the bodies of other functions, and does not call them
+            flat.__code__ = flat.__wrapped__.__code__
         for stream in range(3):
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
         self._failed = os.fdopen(write, "w")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess, eventually
+from broker_process import LAKELOG, BrokerProcess, eventually
 from delivered import delivered
 from file_oracle import check_data_folder
 from kafka_jars import require
@@ -82,8 +85,40 @@ def test_below_the_recovery_point_the_partition_goes_offline(broker: BrokerProce
         assert fetch(client, "damaged", 0).error_code == 56
         assert produce(client, "damaged", batch_of(b"x")).error_code == 56
         _check_intact(client)
+    command = [LAKELOG, "cluster", "health", "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "1 offline: damaged-0 (" in done.stdout
     broker.stop(clean=False)
     assert _log(broker).read_bytes() == content
+
+
+def test_lags_are_shown_beside_a_partition_that_is_offline(broker: BrokerProcess) -> None:
+    _flip(_log(broker), b"below: ")
+    broker.start()
+    for group, topics in {"one": ["intact"], "both": ["intact", "damaged"]}.items():
+        places = [confluent_kafka.TopicPartition(topic, 0, 1) for topic in topics]
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": group}
+        )
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+    listed = {each["group"]: each["lag"] for each in _shown(broker, "group", "list")}
+    assert listed == {"one": 1, "both": None}
+    (described,) = _shown(broker, "group", "describe", "both")
+    assert {each["topic"]: each["lag"] for each in described["offsets"]} == {
+        "intact": 1,
+        "damaged": None,
+    }
+
+
+def _shown(broker: BrokerProcess, *words: str) -> list[dict[str, Any]]:
+    """Return the JSON output of a command."""
+    command = [LAKELOG, *words, "-f", "json", "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    return shown if isinstance(shown, list) else [shown]
 
 
 @pytest.mark.java

@@ -17,11 +17,12 @@ class FailingTask:
     def __init__(self, logger: logging.Logger, name: str) -> None:
         self._logger = logger
         self._name = name
-        self._is_failing = False
+        self.is_failing = False
+        """Whether the last step has failed."""
 
     def failed(self, error: Exception) -> None:
         """Log an exception that no code expects, unless the step before failed as well."""
-        if not self._is_failing:
+        if not self.is_failing:
             self._logger.error(
                 "%s failed, and is repeated: %r",
                 self._name,
@@ -29,8 +30,8 @@ class FailingTask:
                 exc_info=error,
                 extra=event("task_failed", task=self._name),
             )
-        self._is_failing = True
+        self.is_failing = True
 
     def succeeded(self) -> None:
         """Note a step without an exception."""
-        self._is_failing = False
+        self.is_failing = False

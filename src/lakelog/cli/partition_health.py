@@ -68,7 +68,7 @@ def health_document(
     """Return the health of the cluster.
 
     states: the state of each broker, by id.
-    problems: why brokers cannot write to their data folders, by id.
+    problems: why brokers cannot write to their data folders, or to logs in them, by id.
     """
     is_served = all(state == "online" for state in states.values())
     facts = {

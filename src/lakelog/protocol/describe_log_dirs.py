@@ -52,7 +52,8 @@ class DescribeLogDirsResult(Struct):
     """Of the file system, -1 when unknown."""
     is_cordoned: bool = boolean("5+")
     problem: str = string("2+", tag=OWN_TAGS)
-    """Why the broker cannot write to the directory. Apache Kafka does not have this field."""
+    """Why the broker cannot write to the directory, or to the logs of some partitions in it.
+    Apache Kafka does not have this field."""
 
 
 class DescribeLogDirsResponse(Message, versions="1-5", flexible="2+"):

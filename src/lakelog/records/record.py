@@ -18,12 +18,15 @@ from typing import NamedTuple
 from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from lakelog.records.compression import Codec, decompress
 from lakelog.records.errors import CorruptRecord
+from lakelog.records.flat import flat
 from lakelog.records.utf8 import decode_text
 from lakelog.records.varint import read_varint
 from lakelog.runtime.api import Buffer
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+NULL = 1
+"""The encoding of the size -1."""
 MIN_RECORD_SIZE = 7
 """The minimum size of a record in bytes, without key, value and headers."""
 
@@ -90,63 +93,44 @@ def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | m
     return data
 
 
-def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - calls cost too much
-    """The hot loop: varints of one byte, and frequent ones of two, are decoded inline.
+@flat
+def read_head(data: bytes, position: int) -> tuple[int, int, int, int]:
+    """Return the end of the record at `position`, its deltas of time (ms) and offset.
 
-    `zig` is a number in zig-zag encoding: odd values are negative.
+    The last number is the position of its key. Raises as `read_varint`.
     """
+    length, position = read_varint(data, position)
+    end = position + length
+    position += 1
+    delta_ms, position = read_varint(data, position)
+    delta, position = read_varint(data, position)
+    return end, delta_ms, delta, position
+
+
+@flat
+def read_field(data: bytes, position: int, name: str) -> tuple[bytes | None, int]:
+    """Return the key or value at `position`, and its end. Raises as `read_varint`."""
+    if data[position] == NULL:
+        return None, position + 1
+    else:
+        size, position = read_varint(data, position)
+        if size >= 0:
+            return data[position : position + size], position + size
+        elif size == -1:
+            return None, position
+        else:
+            raise CorruptRecord(f"a {name} of {size} bytes")
+
+
+@flat
+def _decode(data: bytes, header: BatchHeader) -> list[Record]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     records: list[Record] = []
     append, new, position, previous = records.append, tuple.__new__, 0, -1
     for _ in range(header.records_count):
-        zig = data[position]
-        if zig < 0x80:
-            end = position + 1 + (zig >> 1 ^ -(zig & 1))
-            position += 2
-        else:
-            length, position = read_varint(data, position)
-            end = position + length
-            position += 1
-        zig = data[position]
-        if zig < 0x80:
-            delta_ms, position = zig >> 1 ^ -(zig & 1), position + 1
-        else:
-            delta_ms, position = read_varint(data, position)
-        delta = data[position]
-        if delta < 0x80:
-            delta, position = delta >> 1 ^ -(delta & 1), position + 1
-        elif (high := data[position + 1]) < 0x80:
-            delta = delta & 0x7F | high << 7
-            delta = delta >> 1 ^ -(delta & 1)
-            position += 2
-        else:
-            delta, position = read_varint(data, position)
-        zig = data[position]
-        key: bytes | None = None
-        if zig == 1:
-            position += 1
-        else:
-            size, position = read_varint(data, position)
-            if size >= 0:
-                key = data[position : position + size]
-                position += size
-            elif size < -1:
-                raise CorruptRecord(f"a key of {size} bytes")
-        zig = data[position]
-        value: bytes | None = None
-        if zig == 1:
-            position += 1
-        elif zig < 0x80 and not zig & 1:
-            position += 1
-            value = data[position : position + (zig >> 1)]
-            position += zig >> 1
-        else:
-            size, position = read_varint(data, position)
-            if size >= 0:
-                value = data[position : position + size]
-                position += size
-            elif size < -1:
-                raise CorruptRecord(f"a value of {size} bytes")
+        end, delta_ms, delta, position = read_head(data, position)
+        key, position = read_field(data, position, "key")
+        value, position = read_field(data, position, "value")
         if data[position]:
             headers, position = read_headers(data, position, end)
         else:

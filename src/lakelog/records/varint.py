@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import iter_unpack
 
 from lakelog.records.errors import CorruptRecord
+from lakelog.records.flat import flat
 
 _MAX_SHIFT = 63
 _ALL_BITS = 2**64 - 1
@@ -38,25 +39,37 @@ VARINTS = tuple(_encode(value) for value in range(64)) + _two_bytes()
 assert len(VARINTS) == _TABLE_SIZE
 
 
+LOW_BITS = tuple((byte & 0x7F) >> 1 ^ -(byte & 1) for byte in range(0x100))
+"""The number in the lower seven bits of a first byte; the next byte extends it in its direction."""
+
+
 def encode_varint(value: int) -> bytes:
     """Return the encoding of `value`, which must fit in 64 bits: 1 to 10 bytes."""
     return VARINTS[value] if 0 <= value < _TABLE_SIZE else _encode(value)
 
 
+@flat
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """Return the number at `position` and the position after it.
 
     As in Java, bits above the 64th are dropped. Raises `IndexError` at the end of `data`, and
     `CorruptRecord` for more than ten bytes.
     """
-    low = data[position]
-    if low < 0x80:
-        return low >> 1 ^ -(low & 1), position + 1
-    high = data[position + 1]
-    if high < 0x80:
-        low = low & 0x7F | high << 7
-        return low >> 1 ^ -(low & 1), position + 2
-    return _read_long(data, position)
+    if (low := data[position]) < 0x80:
+        return LOW_BITS[low], position + 1
+    elif (high := data[position + 1]) < 0x80:
+        if low & 1:
+            return LOW_BITS[low] - (high << 6), position + 2
+        else:
+            return LOW_BITS[low] + (high << 6), position + 2
+    elif (top := data[position + 2]) < 0x80:
+        high += (top << 7) - 0x80
+        if low & 1:
+            return LOW_BITS[low] - (high << 6), position + 3
+        else:
+            return LOW_BITS[low] + (high << 6), position + 3
+    else:
+        return _read_long(data, position)
 
 
 def _read_long(data: bytes, position: int) -> tuple[int, int]:

@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from lakelog.records.batch import BatchHeader
 from lakelog.records.errors import CorruptRecord
-from lakelog.records.varint import read_varint
+from lakelog.records.flat import flat
+from lakelog.records.record import NULL
+from lakelog.records.varint import LOW_BITS, read_varint
 
 STEP = 500
 """The number of records or headers in one step, about half a millisecond."""
 _INT_BYTES_MAX = 5
-_NULL = 1
-"""The encoding of the length -1."""
+_SIZES = LOW_BITS[:0x80] + (-1,) * 0x80
+"""Sizes of one byte; negative for first bytes of all other numbers."""
 
 
 class Extremes(NamedTuple):
@@ -46,70 +48,67 @@ def verifying(
         raise CorruptRecord("a record is cut off") from None
 
 
-def _walk(  # noqa: C901 - calls cost too much
-    data: bytes, header: BatchHeader, records_max: int
-) -> Generator[None, None, Extremes]:
-    """Varints of one or two bytes are decoded inline; a longer one counts like a record.
+@flat
+def _read_number(data: bytes, position: int, left: int) -> tuple[int, int, int]:
+    """Return a size or offset, the position after it, and the rest of the step.
 
-    `zig` is a number in zig-zag encoding: odd values are negative. `end` is the record's end.
+    A number of more than two bytes counts like a record, so that the time of a step is bounded for
+    every encoding, and not only its number of records.
     """
-    end = oldest = newest = 0
+    if (number := _SIZES[low := data[position]]) >= 0:
+        return number, position + 1, left
+    elif (high := data[position + 1]) < 0x80 and not low & 1:
+        return LOW_BITS[low] + (high << 6), position + 2, left
+    else:
+        number, position = _read_long_number(data, position)
+        return number, position, left - 1
+
+
+def _read_long_number(data: bytes, position: int) -> tuple[int, int]:
+    size, end = read_varint(data, position)
+    if size < 0 or end - position > _INT_BYTES_MAX:
+        raise CorruptRecord(f"a length of {size} in {end - position} bytes")
+    return size, end
+
+
+@flat
+def _skip_field(data: bytes, position: int, left: int) -> tuple[int, int]:
+    """Return the end of the key or value whose size is at `position`, and the rest of the step."""
+    if data[position] == NULL:
+        return position + 1, left
+    else:
+        number, position, left = _read_number(data, position, left)
+        return position + number, left
+
+
+@flat
+def _walk(data: bytes, header: BatchHeader, records_max: int) -> Generator[None, None, Extremes]:
+    position = oldest = newest = 0
     left, headers, has_null_key = STEP, records_max, False
-    for number in range(min(header.records_count, records_max)):
-        # The budget falls with each slow varint as well. So the time of a step is bounded for
-        # every encoding, not only its number of records.
+    for index in range(min(header.records_count, records_max)):
         if left <= 0:
             left = STEP
             yield
         left -= 1
-        zig = data[end]
-        if zig < 0x80 and not zig & 1:
-            position, end = end + 2, end + 1 + (zig >> 1)
-        elif (high := data[end + 1]) < 0x80 and not zig & 1:
-            position, end = end + 3, end + 2 + ((zig & 0x7F | high << 7) >> 1)
-        else:
-            size, position = _read_size(data, end)
-            position, end, left = position + 1, position + size, left - 1
-        zig = data[position]
-        if zig < 0x80:
-            delta_ms, position = zig >> 1 ^ -(zig & 1), position + 1
-        elif (high := data[position + 1]) < 0x80:
-            zig = zig & 0x7F | high << 7
-            delta_ms, position = zig >> 1 ^ -(zig & 1), position + 2
-        else:
-            (delta_ms, position), left = read_varint(data, position), left - 1
+        number, position, left = _read_number(data, position, left)
+        end = position + number
+        position += 1
+        delta_ms, position = read_varint(data, position)
         if delta_ms > newest:
             newest = delta_ms
         elif delta_ms < oldest:
             oldest = delta_ms
-        zig = data[position]
-        if zig < 0x80:
-            position += 1
-        elif (high := data[position + 1]) < 0x80:
-            zig, position = zig & 0x7F | high << 7, position + 2
-        else:
-            size, position = _read_size(data, position)
-            zig, left = size << 1, left - 1
+        number, position, left = _read_number(data, position, left)
         # Consumers add this offset to that of the batch and commit the sum. A wrong one would make
         # them skip records or read them twice.
-        if zig != number << 1:
-            raise CorruptRecord(f"record {number} of the batch has another offset than its place")
-        zig = data[position]
-        if zig == _NULL:
+        if number != index:
+            raise CorruptRecord(f"record {index} of the batch has another offset than its place")
+        if data[position] == NULL:
             has_null_key, position = True, position + 1
-        elif zig < 0x80 and not zig & 1:
-            position += 1 + (zig >> 1)
         else:
-            position, left = _skip_bytes(data, position), left - 1
-        zig = data[position]
-        if zig == _NULL:
-            position += 1
-        elif zig < 0x80 and not zig & 1:
-            position += 1 + (zig >> 1)
-        elif (high := data[position + 1]) < 0x80 and not zig & 1:
-            position += 2 + ((zig & 0x7F | high << 7) >> 1)
-        else:
-            position, left = _skip_bytes(data, position), left - 1
+            number, position, left = _read_number(data, position, left)
+            position += number
+        position, left = _skip_field(data, position, left)
         if data[position]:
             position, left, headers = yield from _skip_headers(data, position, end, left, headers)
         else:
@@ -117,13 +116,14 @@ def _walk(  # noqa: C901 - calls cost too much
         # The lengths of a record and of its fields must agree: a client that trusts one of them
         # would read another record than a client that trusts the other.
         if position != end:
-            raise CorruptRecord(f"record {number} of the batch does not end where it says")
-    if header.records_count <= records_max and end != len(data):
+            raise CorruptRecord(f"record {index} of the batch does not end where it says")
+    if header.records_count <= records_max and position != len(data):
         raise CorruptRecord("the records do not end where the batch does")
     base = header.base_timestamp
     return Extremes(base + oldest, base + newest, has_null_key)
 
 
+@flat
 def _skip_headers(
     data: bytes, position: int, end: int, left: int, headers_max: int
 ) -> Generator[None, None, tuple[int, int, int]]:
@@ -131,7 +131,7 @@ def _skip_headers(
 
     Headers beyond `headers_max` are not verified.
     """
-    count, position = _read_size(data, position)
+    count, position, left = _read_number(data, position, left)
     # A header takes two bytes at least. The check precedes the loop, so a false count costs nothing
     # (CVE-2022-34917).
     if count > (end - position) // 2:
@@ -141,25 +141,9 @@ def _skip_headers(
             left = STEP
             yield
         left -= 1
-        position = _skip_bytes(data, position)
-        if data[position] == _NULL:
-            position += 1
-        else:
-            position = _skip_bytes(data, position)
+        number, position, left = _read_number(data, position, left)
+        position += number
+        position, left = _skip_field(data, position, left)
         if position > end:
             raise CorruptRecord("a header does not fit into its record")
     return (position if count <= headers_max else end), left, max(headers_max - count, 0)
-
-
-def _skip_bytes(data: bytes, position: int) -> int:
-    """Return the end of the bytes whose length is at `position`."""
-    size, position = _read_size(data, position)
-    return position + size
-
-
-def _read_size(data: bytes, position: int) -> tuple[int, int]:
-    """Return a non-negative number and the position after it."""
-    size, end = read_varint(data, position)
-    if size < 0 or end - position > _INT_BYTES_MAX:
-        raise CorruptRecord(f"a length of {size} in {end - position} bytes")
-    return size, end

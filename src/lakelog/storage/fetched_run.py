@@ -8,7 +8,7 @@ transaction, and fits into the active segment. The first batch that does not qua
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from lakelog.records import crc as checksums
 from lakelog.records.batch import (
@@ -32,24 +32,6 @@ from lakelog.storage.validation.batches import CRC_START
 _NOT_PLAIN = CONTROL | TRANSACTIONAL
 
 
-class FetchedRun(NamedTuple):
-    """The first `size` bytes of a response: whole batches, with their headers and producers.
-
-    `producers` has one entry for each batch, None for a batch without a producer id.
-    """
-
-    size: int
-    headers: list[HeaderFields]
-    producers: list[ProducerEntry | None]
-
-    def note_producers(self) -> None:
-        """Note the batches with their producers, once they are in the log."""
-        for entry, fields in zip(self.producers, self.headers, strict=True):
-            if entry is not None:
-                base, delta = fields[BASE_OFFSET], fields[LAST_OFFSET_DELTA]
-                entry.add(fields[BASE_SEQUENCE], delta, base + delta, fields[MAX_TIMESTAMP])
-
-
 def find_run(
     records: memoryview,
     segment: Segment,
@@ -57,9 +39,10 @@ def find_run(
     segment_bytes: int,
     latest_epoch: int,
     producers: ProducerStateTable,
-) -> FetchedRun:
-    """Return the run at the start of `records`, which may be empty.
+) -> tuple[int, list[HeaderFields], list[ProducerEntry | None]]:
+    """Return the run at the start of `records`: its size in bytes, which may be 0, and its headers.
 
+    The third result is the producer of each batch, None for a batch without a producer id.
     segment: the active one, with its indexes loaded; it may take `segment_bytes`.
     end_offset: the end of the log, below which no batch may begin.
     latest_epoch: the leader epoch of the log's last batch.
@@ -91,4 +74,14 @@ def find_run(
         headers.append(fields)
         found.append(entry)
         position, end_offset, left = end, base + delta + 1, left - 1
-    return FetchedRun(position, headers, found)
+    return position, headers, found
+
+
+def note_producers(
+    headers: Iterable[HeaderFields], producers: Iterable[ProducerEntry | None]
+) -> None:
+    """Note the batches of a run with their producers, once they are in the log."""
+    for entry, fields in zip(producers, headers, strict=True):
+        if entry is not None:
+            base, delta = fields[BASE_OFFSET], fields[LAST_OFFSET_DELTA]
+            entry.add(fields[BASE_SEQUENCE], delta, base + delta, fields[MAX_TIMESTAMP])

@@ -44,9 +44,10 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
+from lakelog.runtime.api import Buffer
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
-from lakelog.storage.fetched_run import find_run
+from lakelog.storage.fetched_run import find_run, note_producers
 from lakelog.storage.files import replace
 from lakelog.storage.flush import Flushes, FlushJob
 from lakelog.storage.indexes.txn_index import AbortedTransaction
@@ -69,6 +70,7 @@ from lakelog.storage.segments.aborted import (
     write_aborted,
 )
 from lakelog.storage.segments.handles import LogSlice
+from lakelog.storage.segments.known_batches import Place
 from lakelog.storage.segments.segment import Segment
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.validation.batches import Origin, check_incoming
@@ -275,25 +277,25 @@ class Log:
                 or segment.size + size > config.segment_bytes
                 or last - segment.base_offset > RELATIVE_OFFSET_MAX
             ) and self._must_roll(segment, size, last, timestamp, now_ms):
-                segment = self.roll(now_ms)
+                self.roll(now_ms)
+                segment = self.segments.active
+            # As `_write`, which is not called: every batch of most clients passes here.
             if leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(leader_epoch, base)
             position = segment.size
             segment.append(batch, last, timestamp)
+            self.segments.known.note(base, (segment, position, size))
+            self.log_end_offset = producers.end_offset = last + 1
         except OSError as error:
-            # A retry of the same buffer must be as valid as the first attempt.
-            patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.flushes.broken |= not is_shortage(error)
+            self._note_failure(error, batch)
             raise
-        # All state moves after the write, so that a failed append leaves no trace.
-        self.segments.known.note(base, (segment, position, size))
-        self.log_end_offset = producers.end_offset = last + 1
         if entry is not None:
             entry.add(fields[BASE_SEQUENCE], fields[LAST_OFFSET_DELTA], last, timestamp)
         elif fields[PRODUCER_ID] >= 0:
             assert header is not None
             producers.update(header, base)
-        return AppendResult(base, last, append_time, self.log_start_offset, False)
+        # Half the time of the constructor, which is a function in Python.
+        return tuple.__new__(AppendResult, (base, last, append_time, self.log_start_offset, False))
 
     def append_run(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
@@ -323,15 +325,12 @@ class Log:
         try:
             segment.append_run(batches, headers)
         except OSError as error:
-            for batch in batches:
-                # As in `append`: a retry of the same buffers must be valid.
-                patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.flushes.broken |= not is_shortage(error)
+            self._note_failure(error, *batches)
             raise
+        self.segments.known.note(end, (segment, position, len(batches[0])))
+        self.log_end_offset = self.producers.end_offset = segment.next_offset
         if producer is not None:
             producer.add_run(headers, end)
-        self.log_end_offset = self.producers.end_offset = segment.next_offset
-        self.segments.known.note(end, (segment, position, len(batches[0])))
         return offsets
 
     def check_marker(self, *, commit: bool) -> None:
@@ -372,9 +371,8 @@ class Log:
             patch_offset_and_epoch(batch, 0, offset, leader_epoch)
             self._write_marker(batch, header, marker, offset, leader_epoch, transaction_version)
         except OSError as error:
-            self.flushes.broken |= not is_shortage(error)
+            self._note_failure(error)
             raise
-        self.log_end_offset = self.producers.end_offset = offset + 1
         return offset
 
     def append_fetched_run(self, records: memoryview) -> int:
@@ -386,22 +384,21 @@ class Log:
         segment, indexes = self.segments.active, self.segments.active.indexes
         if indexes.loaded is None or indexes.full:
             return 0
+        producers, end = self.producers, self.log_end_offset
         size_max, epoch = self.config.segment_bytes, self.leader_epochs.latest
-        run = find_run(records, segment, self.log_end_offset, size_max, epoch, self.producers)
-        if not run.size:
+        size, headers, entries = find_run(records, segment, end, size_max, epoch, producers)
+        if not size:
             return 0
-        position, first = segment.size, run.headers[0]
+        first = headers[0]
+        place = segment, segment.size, first[BATCH_LENGTH] + LENGTH_OVERHEAD
         try:
-            segment.append_run((records[: run.size],), run.headers)
+            segment.append_run((records[:size],), headers)
         except OSError as error:
-            self.flushes.broken |= not is_shortage(error)
+            self._note_failure(error)
             raise
-        run.note_producers()
-        self.log_end_offset = self.producers.end_offset = segment.next_offset
-        self.segments.known.note(
-            first[BASE_OFFSET], (segment, position, first[BATCH_LENGTH] + LENGTH_OVERHEAD)
-        )
-        return run.size
+        self._advance(first[BASE_OFFSET], place)
+        note_producers(headers, entries)
+        return size
 
     def append_fetched(self, batch: memoryview, *, now_ms: int) -> int:
         """Append one batch as the leader stores it, and return its last offset.
@@ -428,13 +425,12 @@ class Log:
             if marker is not None:
                 self._write_marker(batch, header, marker, base, header.partition_leader_epoch)
             else:
-                self._write(batch, header, base, header.partition_leader_epoch)
+                self._write(batch, base, last, header.max_timestamp, header.partition_leader_epoch)
                 if header.producer_id >= 0 and not header.is_control:
                     self.producers.update(header, base)
         except OSError as error:
-            self.flushes.broken |= not is_shortage(error)
+            self._note_failure(error)
             raise
-        self.log_end_offset = self.producers.end_offset = last + 1
         return last
 
     def _must_roll_for(self, header: BatchHeader, now_ms: int) -> bool:
@@ -469,7 +465,8 @@ class Log:
             # unnoticed.
             write_aborted(segment, aborted)
         try:
-            self._write(batch, header, offset, leader_epoch)
+            last = offset + header.last_offset_delta
+            self._write(batch, offset, last, header.max_timestamp, leader_epoch)
         except OSError:
             with suppress(OSError):
                 # If this fails too, the index stays torn, and the next entry truncates it first.
@@ -487,15 +484,29 @@ class Log:
             self.segments.has_aborted = True
 
     def _write(
-        self, batch: bytearray | memoryview, header: BatchHeader, base: int, leader_epoch: int
+        self, batch: Buffer, base: int, last: int, timestamp: int, leader_epoch: int
     ) -> None:
-        """Write a batch for which the caller has rolled the log if that was due."""
+        """Write one batch after a roll that was due; `timestamp` is its greatest, in ms."""
         segment = self.segments.active
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
-        segment.append(batch, base + header.last_offset_delta, header.max_timestamp)
-        self.segments.known.note(base, (segment, position, len(batch)))
+        segment.append(batch, last, timestamp)
+        self._advance(base, (segment, position, len(batch)))
+
+    def _advance(self, base: int, first: Place) -> None:
+        """Move the log's end behind written batches, the first of which begins at offset `base`.
+
+        Appends end here: state moves after the write, so that a failed one leaves no trace.
+        """
+        self.segments.known.note(base, first)
+        self.log_end_offset = self.producers.end_offset = first[0].next_offset
+
+    def _note_failure(self, error: OSError, *received: bytearray | memoryview) -> None:
+        """Undo the offsets in a client's batches: a retry must be as valid as the first attempt."""
+        for batch in received:
+            patch_offset_and_epoch(batch, 0, 0, -1)
+        self.flushes.broken |= not is_shortage(error)
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"

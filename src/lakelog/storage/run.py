@@ -8,7 +8,6 @@ that does not qualify ends the run; `Log.append` accepts it alone or finds its e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import LONG_MAX, PAGE_CACHE, VERIFY_ALL
 from lakelog.base.config.log_config import LogConfig
@@ -46,14 +45,6 @@ def takes_runs(config: LogConfig) -> bool:
     )
 
 
-class Run(NamedTuple):
-    """The batches of a run: received headers, assigned offsets, and their idempotent producer."""
-
-    headers: list[HeaderFields]
-    offsets: list[int]
-    producer: ProducerEntry | None
-
-
 def place_run(
     batches: Sequence[memoryview],
     config: LogConfig,
@@ -62,9 +53,10 @@ def place_run(
     producers: ProducerStateTable,
     leader_epoch: int,
     now_ms: int,
-) -> Run:
+) -> tuple[list[HeaderFields], list[int], ProducerEntry | None]:
     """Find the run, and write its offsets and leader epoch into its batches.
 
+    Return the received headers, the assigned offsets, and the run's idempotent producer.
     `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
     Raises nothing for an invalid batch: the run ends before it, and `Log.append` reports it.
     """
@@ -110,4 +102,4 @@ def place_run(
         offsets.append(offset)
         offset += count
         expected = owner, epoch, first if producer is None else first + count & SEQUENCE_MAX
-    return Run(headers, offsets, producer)
+    return headers, offsets, producer

@@ -53,6 +53,8 @@ class ClusterObserver:
         self.transactions = TransactionHistory(findings)
         self._seen: dict[int, tuple[MetadataImage, int]] = {}
         """The image and the number of disk operations at the last check, by node id."""
+        self._stored_at: dict[int, int] = {}
+        """The number of disk operations when the stored batches were last checked, by node id."""
         self._compared_at: dict[int, float] = {}
 
     def watch(self, hosts: Sequence[BrokerHost]) -> None:
@@ -61,6 +63,7 @@ class ClusterObserver:
 
     def on_started(self, host: BrokerHost) -> None:
         self._simulator.trace("started", host.name, host.disk.steps)
+        self._check_stored(host)
 
     def on_stopping(self, host: BrokerHost) -> None:
         self.compare(host)
@@ -80,6 +83,8 @@ class ClusterObserver:
         self._simulator.trace("refused", str(error))
         if self._network.is_cut(host.name, STORE) or self._network.is_cut(STORE, host.name):
             return  # it needs the metadata, and is started again later
+        if host.disk.faults.taken and isinstance(error.__cause__, OSError):
+            return  # its disk fails, until the fault ends with another start
         self._findings.violation(Law.STARTS, f"{host.name} does not start: {error}")
 
     def on_step(self, host: BrokerHost) -> None:
@@ -88,6 +93,8 @@ class ClusterObserver:
         if server is None:
             return
         image, steps = server.broker.metadata.image, host.disk.steps
+        if steps != self._stored_at.get(host.node_id):
+            self._check_stored(host)
         before, checked = self._seen.get(host.node_id, (None, -1))
         count = 0 if host.server is None else len(host.server.broker.partitions)
         every = _STEPS if count <= _MANY else 3 * count
@@ -111,12 +118,17 @@ class ClusterObserver:
         broker, run = host.server.broker, Run(host.node_id, host.starts)
         partitions = broker.partitions
         self.replicas.check(run, partitions, self.images.newest)
-        # With many partitions a broker is not checked at each change, so that a follower may be
-        # seen before its leader.
-        if len(partitions) <= _MANY:
-            self.replicas.check_stored(run, partitions, host.disk)
+        self._check_stored(host)
         self._coordinators.check(run, broker.groups, broker.transactions, broker.partitions)
         self.transactions.check(run, broker.partitions, self.images.newest, self)
+
+    def _check_stored(self, host: BrokerHost) -> None:
+        """Check the batches that a broker has stored, also while it stops."""
+        server = host.server or host.stopping
+        if server is not None:
+            self._stored_at[host.node_id] = host.disk.steps
+            run = Run(host.node_id, host.starts)
+            self.replicas.stored.check(run, server.broker.partitions, host.disk)
 
     def owner(self, producer_id: int) -> Owner | None:
         """Return the owner of a producer id as its present coordinator knows it."""

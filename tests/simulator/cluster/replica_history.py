@@ -43,12 +43,6 @@ class ReplicaHistory:
                 self._check_leader(run, partition)
             self._check_in_sync(run, partition, image)
 
-    def check_stored(self, run: Run, partitions: Iterable[Partition], disk: MemoryDisk) -> None:
-        """Check the batches that the replicas of a running broker have stored."""
-        for partition in partitions:
-            if partition.is_online:
-                self.stored.check(run, partition, disk)
-
     def _check_watermark(self, run: Run, partition: Partition, image: MetadataImage) -> None:
         key, now = partition.key, partition.watermark.offset
         before = self._watermarks.get((run, key), 0)

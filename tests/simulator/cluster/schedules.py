@@ -146,13 +146,14 @@ class Schedules(Scene):
 
         follower.pause()
         await self._wait_for(lambda: not is_in_sync(), 2 * LAG_S_MAX)
-        late: dict[SimulatedSocket, None] = {}
+        late: dict[SimulatedSocket, bool] = {}
+        """Whether each connection with a late proposal is broken."""
 
         def is_late(source: SimulatedSocket, portion: Portion) -> bool:
             ends = source.process, source.other.process
             if ends != (leader.process, controller.process) or not _proposes_isr(portion):
                 return False
-            late[source] = None
+            late[source] = False
             return True
 
         self._network.delays.append(is_late)
@@ -161,6 +162,8 @@ class Schedules(Scene):
         follower.pause()
         await self._lose_proposals(late, leader, follower)
         self._network.delays.remove(is_late)
+        # The leader repeats the last late proposal, too; the repetition arrives.
+        self._give_up(late)
         await asyncio.sleep(_REFUSED_S)
         self._network.mend([(STORE, leader.name)])
         await asyncio.sleep(SESSION_S)  # in which records are committed without the follower
@@ -178,22 +181,24 @@ class Schedules(Scene):
         await self._come_back([leader, controller])
 
     async def _lose_proposals(
-        self, late: dict[SimulatedSocket, None], leader: BrokerHost, follower: BrokerHost
+        self, late: dict[SimulatedSocket, bool], leader: BrokerHost, follower: BrokerHost
     ) -> None:
         """Break each connection with a late proposal, until the follower is fenced.
 
         Its leader does not hear of that, if its metadata come from another machine.
         """
-        given_up: set[SimulatedSocket] = set()
         until = self._simulator.loop.time() + 2 * SESSION_S
         deaf_at = self._simulator.loop.time() + 0.7 * SESSION_S
         while self._simulator.loop.time() < until and not self._is_fenced(follower):
-            for source in [each for each in late if each not in given_up]:
-                given_up.add(source)
-                self._network.give_up(source)
+            self._give_up(late)
             if self._has_ensemble and self._simulator.loop.time() >= deaf_at:
                 self._network.cut(STORE, leader.name)
             await asyncio.sleep(0.05)
+
+    def _give_up(self, late: dict[SimulatedSocket, bool]) -> None:
+        for source in [each for each, is_broken in late.items() if not is_broken]:
+            late[source] = True
+            self._network.give_up(source)
 
     def _leader_and_follower(
         self,

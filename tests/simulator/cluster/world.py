@@ -20,7 +20,6 @@ from simulator.cluster.nemesis import ClusterNemesis
 from simulator.cluster.observer import ClusterObserver
 from simulator.cluster.plan import (
     BROKERS,
-    LATE_ANSWER,
     SESSION_S,
     ClusterPlan,
     cluster_plan_of,
@@ -59,7 +58,6 @@ class ClusterWorld:
         self.observer = ClusterObserver(
             self.simulator, self.network, self.findings, self.records, self.producer_ids
         )
-        self.observer.replicas.stored.judges_copies = LATE_ANSWER in self.plan.faults
         self.machines = [
             Machine(self.simulator, f"broker-{number}") for number in range(1, BROKERS + 1)
         ]

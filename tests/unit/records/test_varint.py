@@ -15,6 +15,12 @@ def test_varints_round_trip(value: int) -> None:
     assert read_varint(b"\xff" + raw + b"\x01", 1) == (value, 1 + len(raw))
 
 
+def test_numbers_of_up_to_four_bytes() -> None:
+    for value in (*range(-9000, 9000), *range(-(1 << 20) - 99, (1 << 20) + 99, 97)):
+        raw = encode_varint(value)
+        assert read_varint(raw + b"\xff", 0) == (value, len(raw))
+
+
 def test_table_varints_agree_with_long_ones() -> None:
     for value in (0, 1, 63, 64, 127, 128, 8191, 8192, 1 << 20):
         assert read_varint(encode_varint(value), 0)[0] == value

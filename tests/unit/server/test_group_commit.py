@@ -314,6 +314,7 @@ def test_a_failing_append_answers_requests_that_wait_for_a_flush(tmp_path: Path)
         with pytest.raises(KafkaError) as error:
             await waiting
         assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        gated.gate.write_error = None  # the broker is stopped
 
     run(tmp_path, scenario)
 

@@ -54,7 +54,7 @@ def brokers(*, session: Session, output: Output) -> None:
 def health(*, session: Session, output: Output) -> int:
     """Show partitions and brokers that need attention; exit with 1 if there are any.
 
-    Each online broker is asked whether it can write to its data folder.
+    Each online broker is asked whether it can write to its data folder, and to all logs in it.
 
     Partitions are offline (no leader), under-min-isr (fewer replicas in sync than
     min.insync.replicas, so that acks=all fails), or under-replicated (a replica is not in sync).

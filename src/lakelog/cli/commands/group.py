@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,15 +89,21 @@ def _progress_of(admin: Admin, groups: Iterable[GroupListing]) -> dict[str, Grou
             members[name] = len(admin.groups.describe(name).members)
             committed[name] = _committed(admin, name)
     keys = {key for offsets in committed.values() for key in offsets}
-    ends: dict[TopicPartition, int] = {}
-    if keys:
-        with suppress(KafkaError):  # a partition without a leader
-            bounds = read_bounds(admin, existing(admin, keys))
-            ends = {key: limits.end for key, limits in bounds.items()}
+    ends = _ends(admin, keys)
     return {
         name: GroupProgress(number, _lag(committed.get(name, {}), ends))
         for name, number in members.items()
     }
+
+
+def _ends(admin: Admin, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the log end offsets of the partitions that exist, and whose leaders know the ends."""
+    from lakelog.client.offsets import LATEST
+
+    if not keys:
+        return {}
+    found = admin.known_offsets(dict.fromkeys(existing(admin, keys), LATEST))
+    return {key: place.offset for key, place in found.items()}
 
 
 def _lag(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
@@ -116,10 +122,7 @@ def describe(group: str, *, session: Session, output: Output) -> None:
         described = _find(admin, group)
         committed = _committed(admin, group)
         assigned = [key for member in described.members for key in member.partitions]
-        ends = {
-            key: bounds.end
-            for key, bounds in read_bounds(admin, existing(admin, [*committed, *assigned])).items()
-        }
+        ends = _ends(admin, [*committed, *assigned])
         unread = {
             key: offset for key, offset in committed.items() if key in ends and offset < ends[key]
         }

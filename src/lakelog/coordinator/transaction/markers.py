@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.shard import Now, Reply
 from lakelog.coordinator.transaction.endings import Completion, Endings
 from lakelog.coordinator.transaction.ids import Decision
@@ -93,6 +93,7 @@ class MarkerDriver:
         self._running: dict[str, Reply[None]] = {}
         self._held: list[Callable[[], None]] | None = None
         self._decisions = count()
+        self._failing = FailingTask(logger, "the end of a transaction")
 
     def hold(self) -> None:
         """Delay transactions that begin from now on until `release`."""
@@ -145,13 +146,19 @@ class MarkerDriver:
         while job.shard.is_ending(job.transactional_id, job.ending):
             done = self._tasks.future()
             request = Completion(job.shard, job.transactional_id, job.ending, done)
-            with suppress(KafkaError):
+            try:
                 self._decide(job.shard.partition, request.decide, request)
                 if await done:
-                    return
+                    break
+            except KafkaError:
+                pass  # the shard is being loaded again
+            except Exception as bug:  # noqa: BLE001 - the transaction would never end
+                self._failing.failed(bug)
             # Also before the task ends: a shard that is reloaded after each failure must not
             # complete its transactions without a pause.
             await pause(self._tasks, pause_s)
+        if self._failing.is_failing:
+            self._failing.succeeded()
 
     async def _end_of(self, before: Reply[None] | None) -> None:
         """Wait for the end of a predecessor.
@@ -181,6 +188,10 @@ class MarkerDriver:
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
             return frozenset(left)
+        except Exception as bug:  # noqa: BLE001 - the transaction would never end
+            self._failing.failed(bug)
+            return frozenset(left)
+        assert len(codes) == len(left), "each marker has an outcome"
         failed = set(codes) - _SETTLED
         # Per partition: an unreachable leader delays the end of its transaction, but the other
         # partitions must not get their markers again and again.

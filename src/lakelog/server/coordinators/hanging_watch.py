@@ -13,11 +13,13 @@ its transactional id has a newer epoch.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.failing_task import FailingTask
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.coordinator.transaction.hanging import end_marker
 from lakelog.coordinator.transaction.state import OpenTransaction
@@ -34,6 +36,8 @@ from lakelog.server.coordinators.hanging_transactions import (
 )
 from lakelog.server.coordinators.known_transactions import KnownTransactions
 from lakelog.server.coordinators.markers import LocalMarkers
+
+logger = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S = 2.0
 _PAUSE_LONGEST_S = 60.0
@@ -75,6 +79,7 @@ class HangingWatch:
         self._running: Any = None
         self._over: asyncio.Future[Any] | None = None
         self._pause_s = _PAUSE_FIRST_S
+        self._task = FailingTask(logger, "the watch of hanging transactions")
 
     def look(self, partitions: Iterable[Partition]) -> None:
         """Watch the open transactions of those partitions that this broker leads."""
@@ -106,8 +111,16 @@ class HangingWatch:
             self._suspects = dict.fromkeys(filter(self._is_open, self._suspects))
             self._logged.intersection_update(self._suspects)
             if self._suspects:
-                await self._ask()
+                await self._try_to_ask()
         self._running = None
+
+    async def _try_to_ask(self) -> None:
+        try:
+            await self._ask()
+        except Exception as bug:  # noqa: BLE001 - the suspects may block consumers for ever
+            self._task.failed(bug)
+        else:
+            self._task.succeeded()
 
     async def _ask(self) -> None:
         """Ask all coordinators about the oldest suspects, and end the hanging ones."""

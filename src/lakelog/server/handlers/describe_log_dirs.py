@@ -11,9 +11,9 @@ from lakelog.protocol.describe_log_dirs import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
+from lakelog.server.monitoring.readiness import offline_reason
 from lakelog.server.requests.context import Context
 from lakelog.server.served_api import ServedApi
-from lakelog.server.upkeep.shortages import SPACE
 
 
 def handle(
@@ -36,7 +36,7 @@ def handle(
                 topics=list(topics.values()),
                 total_bytes=total,
                 usable_bytes=usable,
-                problem=broker.shortages.reasons.get(SPACE, ""),
+                problem=_problem(broker),
             )
         ]
     )
@@ -45,8 +45,14 @@ def handle(
 API = ServedApi(
     DescribeLogDirsRequest,
     handle,
-    done="Sizes of partitions, and the space of the data folder.",
+    done="Sizes of partitions; space and problems of the data folder.",
 )
+
+
+def _problem(broker: Broker) -> str:
+    """Return why the broker cannot write to its data folder, or to the logs of some partitions."""
+    reasons = (offline_reason(broker.partitions.offline()), *broker.shortages.reasons.values())
+    return "; ".join(filter(None, reasons))
 
 
 def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:

@@ -65,7 +65,7 @@ def checks(
         Check("accepting", _accepting(stage)),
         Check("unfenced", _fenced(standing)),
         Check("in_sync", _behind(standing)),
-        Check("partitions", _offline(offline)),
+        Check("partitions", offline_reason(offline)),
         Check(SPACE, shortages.get(SPACE, "")),
         Check(DESCRIPTORS, shortages.get(DESCRIPTORS, "")),
     ]
@@ -101,7 +101,11 @@ def _behind(standing: ClusterStanding) -> str:
     return f"{count} replica{'' if count == 1 else 's'} of this broker catching up with the leader"
 
 
-def _offline(offline: Sequence[tuple[str, int, str]]) -> str:
+def offline_reason(offline: Sequence[tuple[str, int, str]]) -> str:
+    """Return the number of offline partitions and some of them; an empty text without any.
+
+    offline: topic, partition and reason of each.
+    """
     if not offline:
         return ""
     named = [f"{topic}-{index} ({reason})" for topic, index, reason in offline[:_NAMED_MAX]]

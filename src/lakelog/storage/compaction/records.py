@@ -12,6 +12,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from lakelog.records.errors import CorruptRecord
+from lakelog.records.flat import flat
+from lakelog.records.record import NULL, read_head
 from lakelog.records.varint import encode_varint, read_varint
 from lakelog.storage.compaction.offset_map import DIGEST_SIZE
 
@@ -44,48 +46,38 @@ def note_keys(
         raise _cut_off() from None
 
 
-def _note_keys(  # noqa: C901 - calls cost too much
+@flat
+def _read_key(
+    data: bytes, position: int, previous: int, size: int
+) -> tuple[int, int, int, int, int, int]:
+    """Return end, time and offset of a record, and size, start and end of its key.
+
+    The size is negative if there is no key. previous: the offset of the record before it.
+    size: that of `data`.
+    """
+    end, delta_ms, delta, position = read_head(data, position)
+    if delta <= previous:
+        raise CorruptRecord("the offsets of a batch's records do not rise")
+    length, position = read_varint(data, position)
+    key_end = position + length if length > 0 else position
+    if not key_end < end <= size:
+        raise _cut_off()
+    return end, delta_ms, delta, length, position, key_end
+
+
+@flat
+def _note_keys(
     data: bytes, count: int, base_offset: int, start: int, offsets: dict[bytes, int]
 ) -> None:
-    position, previous, size = 0, -1, len(data)
+    position, delta, size = 0, -1, len(data)
     for _ in range(count):
-        low = data[position]
-        if low > 0x7F and (high := data[position + 1]) < 0x80:
-            low = low & 0x7F | high << 7
-            length, position = low >> 1 ^ -(low & 1), position + 2
-        else:
-            length, position = read_varint(data, position)
-        end = position + length
-        if not position < end <= size:
-            raise _cut_off()
-        position += 1
-        while data[position] > 0x7F:
-            position += 1
-        position += 1
-        low = data[position]
-        if low < 0x80:
-            delta, position = low >> 1 ^ -(low & 1), position + 1
-        elif (high := data[position + 1]) < 0x80:
-            low = low & 0x7F | high << 7
-            delta, position = low >> 1 ^ -(low & 1), position + 2
-        else:
-            delta, position = read_varint(data, position)
-        if delta <= previous:
-            raise _out_of_order()
         previous = delta
-        low = data[position]
-        if low < 0x80:
-            length, position = low >> 1 ^ -(low & 1), position + 1
-        else:
-            length, position = read_varint(data, position)
-        if length >= 0:
-            if position + length >= end:
-                raise _cut_off()
-            if base_offset + delta >= start:
-                key = data[position : position + length]
-                if length >= DIGEST_SIZE:
-                    key = blake2b(key, digest_size=DIGEST_SIZE).digest()
-                offsets[key] = base_offset + delta
+        end, _, delta, length, position, key_end = _read_key(data, position, previous, size)
+        if length >= 0 and base_offset + delta >= start:
+            key = data[position:key_end]
+            if length >= DIGEST_SIZE:
+                key = blake2b(key, digest_size=DIGEST_SIZE).digest()
+            offsets[key] = base_offset + delta
         position = end
     if position != size:
         raise _cut_off()
@@ -111,7 +103,8 @@ def select_records(
         raise _cut_off() from None
 
 
-def _select(  # noqa: C901 - calls cost too much
+@flat
+def _select(
     data: bytes,
     count: int,
     base_offset: int,
@@ -121,43 +114,12 @@ def _select(  # noqa: C901 - calls cost too much
 ) -> Selection:
     ranges: list[tuple[int, int]] = []
     run_start = run_end = kept = keyless = max_delta = has_tombstone = 0
-    position, previous, size = 0, -1, len(data)
+    position, delta, size = 0, -1, len(data)
     for _ in range(count):
-        start = position
-        low = data[position]
-        if low > 0x7F and (high := data[position + 1]) < 0x80:
-            low = low & 0x7F | high << 7
-            length, position = low >> 1 ^ -(low & 1), position + 2
-        else:
-            length, position = read_varint(data, position)
-        end = position + length
-        if not position < end <= size:
-            raise _cut_off()
-        low, position = data[position + 1], position + 1
-        if low < 0x80:
-            delta_ms, position = low >> 1 ^ -(low & 1), position + 1
-        else:
-            delta_ms, position = read_varint(data, position)
-        low = data[position]
-        if low < 0x80:
-            delta, position = low >> 1 ^ -(low & 1), position + 1
-        elif (high := data[position + 1]) < 0x80:
-            low = low & 0x7F | high << 7
-            delta, position = low >> 1 ^ -(low & 1), position + 2
-        else:
-            delta, position = read_varint(data, position)
-        if delta <= previous:
-            raise _out_of_order()
-        previous, offset = delta, base_offset + delta
-        low = data[position]
-        if low < 0x80:
-            length, position = low >> 1 ^ -(low & 1), position + 1
-        else:
-            length, position = read_varint(data, position)
-        key_end = position + length if length > 0 else position
-        if key_end >= end:
-            raise _cut_off()
-        is_tombstone = data[key_end] == 1
+        start, previous = position, delta
+        end, delta_ms, delta, length, position, key_end = _read_key(data, position, previous, size)
+        offset = base_offset + delta
+        is_tombstone = data[key_end] == NULL
         if offset <= latest_offset:
             key = data[position:key_end]
             if length >= DIGEST_SIZE:
@@ -187,45 +149,27 @@ def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
     return b"".join([data[start:end] for start, end in ranges])
 
 
-def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
+@flat
+def move_timestamps(data: bytes, count: int, by_ms: int, equal: bool) -> bytes:
     """Return the same records for a base timestamp that is `by_ms` later.
 
-    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
-    ten bytes.
+    equal: whether the records had the base timestamp, whatever their deltas. Raises `IndexError`
+    for a record that is cut off, and `CorruptRecord` for a varint of more than ten bytes.
     """
     parts: list[bytes] = []
-    position = 0
+    position, encoded = 0, encode_varint(-by_ms)
     for _ in range(count):
         length, position = read_varint(data, position)
-        end = position + length
-        delta_ms, rest = read_varint(data, position + 1)
-        body = b"".join((data[position : position + 1], encode_varint(delta_ms - by_ms)))
-        parts += (encode_varint(len(body) + end - rest), body, data[rest:end])
-        position = end
-    return b"".join(parts)
-
-
-def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
-    """Return the same records, each `delta_ms` after the base timestamp.
-
-    Raises `IndexError` for a record that is cut off, and `CorruptRecord` for a varint of more than
-    ten bytes.
-    """
-    parts: list[bytes] = []
-    position, encoded = 0, encode_varint(delta_ms)
-    for _ in range(count):
-        length, position = read_varint(data, position)
-        end = position + length
-        _, rest = read_varint(data, position + 1)
-        size = 1 + len(encoded) + end - rest
-        parts += (encode_varint(size), data[position : position + 1], encoded, data[rest:end])
+        end, attributes = position + length, data[position : position + 1]
+        position += 1
+        delta_ms, position = read_varint(data, position)
+        if not equal:
+            encoded = encode_varint(delta_ms - by_ms)
+        size = 1 + len(encoded) + end - position
+        parts += (encode_varint(size), attributes, encoded, data[position:end])
         position = end
     return b"".join(parts)
 
 
 def _cut_off() -> CorruptRecord:
     return CorruptRecord("a record does not fit into its batch")
-
-
-def _out_of_order() -> CorruptRecord:
-    return CorruptRecord("the offsets of a batch's records do not rise")

@@ -21,7 +21,7 @@ from lakelog.records.batch import (
     BatchHeader,
 )
 from lakelog.records.compression import compress
-from lakelog.storage.compaction.records import Selection, fix_timestamps, join, shift_timestamps
+from lakelog.storage.compaction.records import Selection, join, move_timestamps
 
 _KEPT_WHEN_EMPTY = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _CRC_AT = slice(17, 21)
@@ -59,10 +59,8 @@ def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | No
     if horizon is not None:
         attributes |= DELETE_HORIZON
         # With LogAppendTime all records have the batch's greatest timestamp, whatever their deltas.
-        if by_broker:
-            records = fix_timestamps(records, kept.records_count, newest - horizon)
-        else:
-            records = shift_timestamps(records, kept.records_count, horizon - base)
+        by_ms = horizon - (newest if by_broker else base)
+        records = move_timestamps(records, kept.records_count, by_ms, bool(by_broker))
         base = horizon
     content = compress(header.codec, records) if header.codec else records
     return _assemble(header, attributes, base, newest, kept.records_count, content)

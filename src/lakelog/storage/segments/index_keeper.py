@@ -245,9 +245,9 @@ class IndexKeeper:
     def _resume(self, batches: Batches, index: SegmentIndex) -> int | None:
         """Continue the counts where the last entries end; return the offset after the last batch.
 
-        Return `None` if the entries are not of this log: the indexes have to be rebuilt. The last
-        time entry has the greatest timestamp only of the batches up to its own, so the scan begins
-        there.
+        Return `None` if the entries are not of this log, or if time entries are missing: the
+        indexes have to be rebuilt. The last time entry has the greatest timestamp only of the
+        batches up to its own, so the scan begins there.
         """
         self.max_timestamp = self.max_timestamp_offset = -1
         self.bytes_since_entry = 0
@@ -267,6 +267,11 @@ class IndexKeeper:
             if header.last_offset == self.max_timestamp_offset:
                 time_found = time_found or header.newest_timestamp == self.max_timestamp
             end = self.note_header(position, header)
+            # Each entry comes with the greatest timestamp up to its batch.
+            if position == last_entry > 0 and self.max_timestamp > max(
+                index.times[-1:], default=-1
+            ):
+                return None
         return end if time_found else None
 
     def load_tail(self, batches: Batches) -> int:

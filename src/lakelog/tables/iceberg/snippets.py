@@ -35,13 +35,11 @@ def snippets(
 
 
 _SPARK_HEAD = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
-_COLUMNS = (
-    "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
-    "key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
 _SPARK_LOCAL = (
+    "from pyspark.sql.pandas.types import from_arrow_schema\n"
+    "columns = from_arrow_schema(table.schema().as_arrow())\n"
     "files = [task.file.file_path for task in table.scan().plan_files()]\n"
-    f"rows = spark.read.schema({_COLUMNS!r}).parquet(*files)\n"
+    "rows = spark.read.schema(columns).parquet(*files)\n"
     "rows.groupBy('partition').count().show()"
 )
 _FILES = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.ids import Decision
 from lakelog.coordinator.transaction.markers import Marker
 from transaction_setup import BUMPING, Setup, in_virtual_time
 
@@ -187,3 +189,33 @@ async def test_markers_of_a_dropped_shard_come_first(setup: Setup) -> None:
     assert (await setup.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
     await setup.settled()
     assert setup.loop.time() >= 5, "the first marker was waited for"
+
+
+@in_virtual_time()
+async def test_a_transaction_ends_although_bugs_fail_its_markers_and_its_completion(
+    setup: Setup,
+) -> None:
+    """A task that ended would leave it open until another coordinator takes over."""
+    producer = await setup.ready()
+    await setup.add(producer, ("orders", 0))
+    (shard,) = setup.coordinator._host.active_shards()
+    write, complete = setup.markers.write, shard.endings.complete
+    bugs = iter([AssertionError("in write")] * 2)
+    later_bugs = iter([AssertionError("in complete")] * 2)
+
+    async def failing(markers: Sequence[Marker]) -> list[ErrorCode]:
+        for bug in bugs:
+            raise bug
+        return await write(markers)
+
+    def failing_later(*arguments: Any) -> Decision:
+        for bug in later_bugs:
+            raise bug
+        return complete(*arguments)
+
+    setup.markers.write = failing  # type: ignore[method-assign]
+    shard.endings.complete = failing_later  # type: ignore[assignment,method-assign]
+    await setup.end(producer, commit=True)
+    await asyncio.sleep(60)
+    assert setup.state() == "CompleteCommit"
+    assert (next(bugs, None), next(later_bugs, None)) == (None, None)

@@ -189,6 +189,21 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
     assert not watched.is_open()
 
 
+def test_the_watch_continues_after_a_bug(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise AssertionError("planted")
+
+    watched.coordinators.during = fail
+    watched.look(20)
+    assert len(watched.coordinators.asked) > 1
+    assert [each.__dict__.get("event") for each in caplog.records] == ["task_failed"]
+    watched.coordinators.during = tuple
+    watched.world.pass_time(60)
+    assert not watched.is_open()
+
+
 def test_a_closed_watch_asks_nothing(watched: Watched) -> None:
     watched.look(1)
     watched.watch.close()

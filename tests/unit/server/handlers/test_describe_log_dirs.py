@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lakelog.protocol.describe_log_dirs import (
@@ -61,3 +63,12 @@ def test_a_full_folder_has_its_problem() -> None:
         assert ask(world, None).problem == ""
         world.broker.shortages.note_full()
         assert "delete topics or records" in ask(world, None).problem
+
+
+def test_a_folder_with_partitions_offline_names_them_with_its_other_problems() -> None:
+    with MemoryBroker() as world:
+        world.create("orders", 2)
+        world.partition("orders").take_offline("a bad sector")
+        assert ask(world, {}).problem == "1 offline: orders-0 (a bad sector)"
+        world.broker.shortages.note_full()
+        assert re.match("1 offline: .*; .*delete topics or records", ask(world, {}).problem)

@@ -25,3 +25,10 @@ def test_brokers_are_unregistered_and_come_back() -> None:
     assert outcome.violations == ()
     assert outcome.counts["brokers unregistered"] > 0
     assert sorted(world.image.brokers) == [1, 2, 3]
+
+
+def test_no_record_expires_when_a_clock_leaps() -> None:
+    plan = ClusterPlan(10.0, frozenset({"reconfiguration"}), frozenset({"clock"}), store="file")
+    outcome = run_cluster(ClusterWorld(2, plan))
+    assert outcome.violations == ()
+    assert outcome.faults["clock"] > 0

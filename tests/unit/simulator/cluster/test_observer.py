@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
+from doubles.disk_faults import Fault
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import TopicRecord
 from lakelog.server.app import StartError
+from simulator.brokers.host import DATA
 from simulator.checkers.laws import Law
 from simulator.cluster.ensemble import STORE
 from simulator.cluster.plan import ClusterPlan
@@ -29,11 +32,26 @@ def test_a_broker_that_is_cut_off_from_the_store_may_give_up_its_start() -> None
     world.simulator.loop.close()
 
 
+def test_a_broker_whose_disk_fails_may_give_up_its_start() -> None:
+    world = ClusterWorld(1, ClusterPlan())
+    host, error = world.hosts[0], StartError("Input/output error")
+    error.__cause__ = OSError(errno.EIO, "Input/output error")
+    host.disk.faults.add(Fault("read", errno.EIO, "", skip=0, partial=0, times=1))
+    host.disk.faults.take("read", DATA)
+    world.observer.on_start_refused(host, error)
+    assert not world.findings.broken
+    world.observer.on_start_refused(world.hosts[1], error)
+    assert world.findings.broken == {Law.STARTS}
+    world.simulator.loop.close()
+
+
 def test_a_change_by_a_stopping_broker_counts() -> None:
     """It is committed, and its leaders commit records by it until the end of the process."""
     world = ClusterWorld(1, ClusterPlan())
     host, image = world.hosts[0], MetadataImage().apply_all([TopicRecord("t", b"t" * 16)], 1)
-    stopping: Any = SimpleNamespace(broker=SimpleNamespace(metadata=SimpleNamespace(image=image)))
+    stopping: Any = SimpleNamespace(
+        broker=SimpleNamespace(metadata=SimpleNamespace(image=image), partitions=())
+    )
     host.stopping = stopping
     world.observer.on_step(host)
     assert world.image is image

@@ -43,6 +43,22 @@ def test_an_entry_that_a_file_lost_is_there_after_loading(suffix: str) -> None:
     assert segment.indexes.is_trusted == (suffix == TIME_INDEX)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 5])
+def test_times_that_an_active_segment_lost_are_there_after_loading(kept: int) -> None:
+    store = memory_store(DENSE)
+    log = store.create()
+    for number in range(7):
+        append(log, make_batch(3, timestamp=NOW + 10 * number))
+    store.directory.close()
+    file = store.disk.open(log.segments.active.path(TIME_INDEX))
+    times = file.read_at(0, file.size())
+    file.truncate(kept * TIME_ENTRY_SIZE)
+    file.close()
+    assert len(store.start().logs["topic", 0].segments.active.index.times) == 6
+    store.directory.close()
+    assert store.disk.read(log.segments.active.path(TIME_INDEX)) == times
+
+
 def test_the_indexes_of_a_copy_are_adopted_with_the_batches_that_followed() -> None:
     store = memory_store(DENSE)
     log = store.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,6 +47,22 @@ def test_the_script_for_pyiceberg_shows_null_headers(
     assert names["rows"].schema.names == [field.name for field in names["table"].schema().fields]
     # When this fails, PyIceberg is mended: remove the report in docs/spark.md, and the detour.
     assert names["table"].scan().to_arrow()["headers"].to_pylist() == [[]] * 3
+
+
+def test_the_script_for_spark_reads_all_columns(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 3))
+    widen(address, [shape_of([{"items": [{"a": 1}]}])])
+    head = "spark = SparkSession.builder.getOrCreate()\n"
+    text = snippets("file:///here", address.catalog, address.identifier)["spark"].split(head)[1]
+    spark = Mock()
+
+    exec(text, {"spark": spark})
+
+    (schema,) = spark.read.schema.call_args.args
+    assert schema.names[-2:] == ["data", "rescued"]
+    assert schema["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
+    (file,) = spark.read.schema.return_value.parquet.call_args.args
+    assert file.endswith(".parquet")
 
 
 def test_duckdb_has_no_script_for_a_warehouse_without_credentials() -> None:
