@@ -16,7 +16,7 @@ RECORDED = {
     ("Fetch", "decoded, in a session"): 29,
     ("Produce", "first of a transaction"): 44,
     ("EndTxn", "to the answer"): 21,
-    ("EndTxn", "with its markers"): 78,
+    ("EndTxn", "with its markers"): 76,
     ("JoinGroup", "first member, version 3"): 37,
     ("JoinGroup", "first member, version 9"): 39,
     ("Produce", "first of a connection"): 19,

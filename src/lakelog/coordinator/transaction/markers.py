@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -91,7 +90,7 @@ class MarkerDriver:
         self._tasks = tasks
         self._decide = decide
         self._running: dict[str, Reply[None]] = {}
-        self._held: list[Callable[[], None]] | None = None
+        self._held: list[_Job] | None = None
         self._decisions = count()
         self._failing = FailingTask(logger, "the end of a transaction")
 
@@ -100,10 +99,11 @@ class MarkerDriver:
         self._held = []
 
     def release(self) -> None:
-        """Start the delayed transactions."""
+        """Start the delayed transactions that are still in the same state."""
         held, self._held = self._held or [], None
-        for begin in held:
-            begin()
+        for job in held:
+            if job.shard.is_ending(job.transactional_id, job.ending):
+                self._start(job)
 
     def begin(self, shard: Endings, transactional_id: str, ending: Transaction) -> None:
         """Write the markers of `ending`, which is in a Prepare state, and complete it.
@@ -114,7 +114,7 @@ class MarkerDriver:
         # At a start, hanging transactions are found in the logs first. A marker written in the
         # meantime could end a transaction that is about to be fenced.
         if self._held is not None:
-            self._held.append(partial(self._start, job))
+            self._held.append(job)
         else:
             self._start(job)
 
@@ -132,9 +132,11 @@ class MarkerDriver:
             del self._running[transactional_id]
 
     async def _run(self, job: _Job, before: Reply[None] | None) -> None:
-        await self._end_of(before)
         pause_s = _RETRY_FIRST_S
-        left = job.shard.unmarked(job.transactional_id, job.ending)
+        left = job.ending.partitions
+        if before is not None and not before.done():
+            await self._end_of(before)
+            left = job.shard.unmarked(job.transactional_id, job.ending)
         while left:
             unmarked = await self._write(job, sorted(left))
             if unmarked is None:
@@ -160,16 +162,15 @@ class MarkerDriver:
         if self._failing.is_failing:
             self._failing.succeeded()
 
-    async def _end_of(self, before: Reply[None] | None) -> None:
+    async def _end_of(self, before: Reply[None]) -> None:
         """Wait for the end of a predecessor.
 
         The task of a dropped shard may have markers in flight. They must not reach a partition
         after the markers of its successor.
         """
-        if before is not None and not before.done():
-            ended = self._tasks.future()
-            before.add_done_callback(lambda _: ended.set_result(None))
-            await ended
+        ended = self._tasks.future()
+        before.add_done_callback(lambda _: ended.set_result(None))
+        await ended
 
     async def _write(
         self, job: _Job, left: Sequence[TopicPartition]
